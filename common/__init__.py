@@ -1,0 +1,1 @@
+"""What agent, controller and simulator share: the protocol, its wire names, and the Kubernetes plumbing."""

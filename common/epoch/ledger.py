@@ -1,0 +1,313 @@
+"""
+The controller's ledger: what all Pods of one JobSet announced, counted so that every Pod event costs O(1).
+
+`decide` answers from counters (a histogram of epochs over live Pods, and one over slots), never from a list of Pods.
+It is level-based: it says what the status should be now, whoever woke it, and a restarted controller that feeds the
+same Pods in any order decides the same. What a ledger knows beyond the API server (who was counted in a sync, which
+container ran after it) only ever adds a group restart sooner; losing it loses no safety.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from common.epoch.errors import InvariantError
+from common.epoch.int32 import INT32_MAX
+from common.epoch.slot import Shape, Slot
+
+
+class Life(Enum):
+    """How alive a Pod is, as far as the barrier cares."""
+
+    LIVE = "live"  # not terminal, not terminating, owned by a current Job
+    LEAVING = "leaving"  # terminating, or owned by an old Job: its containers may still run
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The worker container as kubelet's status shows it, which may lag what the agent announced.
+
+    Args:
+        instance: identifies one run of the container (containerID); "" when none started yet.
+        running: state is running.
+        failed: state is terminated with a non-zero exit code.
+    """
+
+    instance: str = ""
+    running: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One Pod as a watch event showed it.
+
+    Args:
+        uid: of the Pod.
+        slot: where it belongs.
+        epoch: announced, int32 >= 1; None when it announced nothing readable.
+    """
+
+    uid: str
+    slot: Slot
+    epoch: int | None = None
+    life: Life = Life.LIVE
+    worker: Worker = Worker()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the JobSet's status should say now.
+
+    Args:
+        synced: S, never below the ledger's.
+        deprecated: D, never below the ledger's.
+        restarts: counted group restarts so far, this decision's included.
+        exceeded: more restarts than allowed; the JobSet must fail, and S and D stay.
+        recreate: (replicatedJob, job index) whose Pods completed and so cannot restart in place.
+    """
+
+    synced: int
+    deprecated: int
+    restarts: int = 0
+    exceeded: bool = False
+    recreate: frozenset[tuple[str, int]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is remembered of one Pod."""
+
+    pod: PodView
+    epoch: int | None = None  # the highest valid one; an annotation that goes back is not believed
+    expected: bool = True
+    instance_synced: int = 0  # S when this run of the worker container was first seen
+    ran: bool = False  # this run was seen running
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Counts Pods by epoch for one JobSet.
+
+    Args:
+        shape: the expected slots.
+        synced: S as the JobSet shows it.
+        deprecated: D as the JobSet shows it.
+    """
+
+    shape: Shape
+    synced: int = 0
+    deprecated: int = 0
+    _records: dict[str, _Record] = field(default_factory=dict)
+    _occupants: dict[Slot, dict[str, _Record]] = field(default_factory=dict)  # live and leaving Pods of expected slots
+    _pods_at: Counter[int] = field(default_factory=Counter)  # live Pods of expected slots, by epoch
+    _slots_at: Counter[int] = field(default_factory=Counter)  # slots whose only occupant is live, by its epoch
+    _ghosts: int = 0  # Pods outside every expected slot whose containers may still run
+    _succeeded: Counter[tuple[str, int]] = field(default_factory=Counter)  # completed Pods, by Job
+    _ahead: set[str] = field(default_factory=set)  # Pods that announce an epoch beyond S + 1
+    _intruders: set[str] = field(default_factory=set)  # live Pods that announced S or less after the census
+    _broken: set[str] = field(default_factory=set)  # Pods whose worker of epoch S died; kept until S grows
+    _census: bool = False  # every slot was seen at S: who announces S later was not counted in it
+
+    def observe(self, pod: PodView) -> None:
+        """Take in one Pod event; O(1). Repeats are fine."""
+        record = self._records.get(pod.uid)
+        if record is None:
+            record = self._records[pod.uid] = _Record(pod, instance_synced=self.synced)
+        else:
+            self._withdraw(record)
+            if pod.worker.instance != record.pod.worker.instance:
+                record.instance_synced, record.ran = self.synced, False
+        record.pod = pod
+        record.ran = record.ran or pod.worker.running
+        record.expected = self.shape.expects(pod.slot)
+        self._read_announcement(record)
+        self._enter(record)
+        if self._has_broken(record):
+            self._broken.add(pod.uid)
+        self._take_census()
+
+    def forget(self, uid: str) -> None:
+        """Drop a Pod that is gone; O(1). Unknown uids are fine: events may repeat."""
+        record = self._records.pop(uid, None)
+        if record is None:
+            return
+        self._withdraw(record)
+        self._ahead.discard(uid)
+        self._intruders.discard(uid)
+
+    def reshape(self, shape: Shape) -> None:
+        """Expect other slots; O(Pods), once per resize."""
+        if shape == self.shape:
+            return
+        for record in self._records.values():
+            self._withdraw(record)
+        self.shape = shape
+        for record in self._records.values():
+            record.expected = shape.expects(record.pod.slot)
+            self._enter(record)
+        self._census = False
+        self._take_census()
+
+    def learn(self, synced: int, deprecated: int) -> None:
+        """Take in the JobSet's status, ours or another leader's. A stale status changes nothing: both only grow."""
+        self.deprecated = max(self.deprecated, deprecated)
+        if synced <= self.synced:
+            return
+        self.synced = synced
+        self._census = False
+        self._intruders.clear()
+        self._broken.clear()
+        for uid in tuple(self._ahead):
+            record = self._records[uid]
+            self._withdraw(record)
+            self._read_announcement(record)
+            self._enter(record)
+        self._take_census()
+
+    def decide(self, *, restarts_max: int, uncounted: int = 0) -> Decision:
+        """Say what the status should be now; changes nothing, O(distinct epochs).
+
+        Args:
+            restarts_max: spec.failurePolicy.maxRestarts.
+            uncounted: epochs that were not counted restarts (resumes, uncounted recreations, resizes).
+        """
+        top = max(self._pods_at, default=0)
+        broken = self._is_running() and bool(self._intruders or self._broken)
+        reached = max(top, self.synced + 1 if broken else self.synced)
+        restarts = max(0, reached - 1 - uncounted)
+        if restarts > restarts_max or reached > INT32_MAX:
+            return Decision(self.synced, self.deprecated, restarts, exceeded=True)
+        synced, deprecated = self.synced, self.deprecated
+        if self._is_complete(top):
+            synced = top
+        elif top > self.synced:
+            deprecated = max(deprecated, top - 1)
+        elif broken:
+            deprecated = self.synced
+        if not self.deprecated <= deprecated <= synced:
+            raise InvariantError(f"D only grows, up to S: D {self.deprecated} -> {deprecated}, S {synced}")
+        return Decision(synced, deprecated, restarts, recreate=self._to_recreate())
+
+    def histogram(self) -> dict[int, int]:
+        """Return live Pods by announced epoch."""
+        return dict(self._pods_at)
+
+    def problems(self) -> dict[str, int]:
+        """Return how many Pods stand in the way, by reason; for messages."""
+        counts = {"ahead": len(self._ahead), "intruder": len(self._intruders), "ghost": self._ghosts}
+        return {reason: count for reason, count in counts.items() if count}
+
+    def _is_running(self) -> bool:
+        """Say whether epoch S is the running one: synced, and not deprecated."""
+        return self.synced > self.deprecated
+
+    def _is_complete(self, top: int) -> bool:
+        """Say whether all N slots are live at one epoch beyond S, and nothing of an older one may still run."""
+        size = self.shape.size
+        return top > self.synced and size > 0 and self._ghosts == 0 and self._slots_at[top] == size
+
+    def _to_recreate(self) -> frozenset[tuple[str, int]]:
+        """Name the Jobs with completed Pods, once a group restart has begun: a completed Pod cannot restart."""
+        if self.synced == 0 or self._is_running():
+            return frozenset()
+        return frozenset(self._succeeded)
+
+    def _read_announcement(self, record: _Record) -> None:
+        """Believe the highest valid epoch; set one beyond S + 1 aside.
+
+        An epoch beyond S + 1 is either tampering or news from beyond our view of the JobSet. Nothing may be decided
+        from it; in the second case the status arrives soon, and `learn` reads it again.
+        """
+        uid, epoch = record.pod.uid, record.pod.epoch
+        if record.pod.life is not Life.LIVE:
+            self._intruders.discard(uid)
+        if epoch is not None and epoch > self.synced + 1:
+            self._ahead.add(uid)
+            return
+        self._ahead.discard(uid)
+        if epoch is None or (record.epoch is not None and epoch <= record.epoch):
+            return
+        record.epoch = epoch
+        if epoch > self.synced:
+            self._intruders.discard(uid)
+        elif self._census and record.expected and record.pod.life is Life.LIVE:
+            self._intruders.add(uid)
+
+    def _has_broken(self, record: _Record) -> bool:
+        """Say whether the worker of epoch S died: first seen after S was synced, seen running, then failed.
+
+        kubelet's status lags the announcement, so a Pod can show the new epoch beside the old container's exit.
+        """
+        return (
+            record.pod.worker.failed
+            and record.ran
+            and record.expected
+            and record.epoch == self.synced == record.instance_synced
+            and self.synced > 0
+        )
+
+    def _take_census(self) -> None:
+        """Note that every slot was seen at S."""
+        if not self._census and self.synced > 0 and self._slots_at[self.synced] == self.shape.size:
+            self._census = True
+
+    def _enter(self, record: _Record) -> None:
+        """Add what one Pod contributes to the counters."""
+        self._count(record, +1)
+        if not _is_occupant(record):
+            return
+        slot = self._occupants.setdefault(record.pod.slot, {})
+        self._count_slot(slot, -1)
+        slot[record.pod.uid] = record
+        self._count_slot(slot, +1)
+
+    def _withdraw(self, record: _Record) -> None:
+        """Take back what `_enter` added; the record must not have changed in between."""
+        self._count(record, -1)
+        if not _is_occupant(record):
+            return
+        slot = self._occupants[record.pod.slot]
+        self._count_slot(slot, -1)
+        del slot[record.pod.uid]
+        self._count_slot(slot, +1)
+        if not slot:
+            del self._occupants[record.pod.slot]
+
+    def _count(self, record: _Record, sign: int) -> None:
+        """Count one Pod in (+1) or out (-1), apart from its slot."""
+        pod = record.pod
+        if not record.expected:
+            self._ghosts += sign if pod.life in _OCCUPYING else 0
+        elif pod.life is Life.SUCCEEDED:
+            _bump(self._succeeded, (pod.slot.replicated_job, pod.slot.job_index), sign)
+        elif pod.life is Life.LIVE and record.epoch is not None:
+            _bump(self._pods_at, record.epoch, sign)
+
+    def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
+        """Count a slot in or out: it counts while its only occupant is live and announced."""
+        if len(slot) != 1:
+            return
+        (only,) = slot.values()
+        if only.pod.life is Life.LIVE and only.epoch is not None:
+            _bump(self._slots_at, only.epoch, sign)
+
+
+_OCCUPYING = (Life.LIVE, Life.LEAVING)
+_Key = TypeVar("_Key")
+
+
+def _is_occupant(record: _Record) -> bool:
+    return record.expected and record.pod.life in _OCCUPYING
+
+
+def _bump(counter: Counter[_Key], key: _Key, sign: int) -> None:
+    """Add `sign` and drop the key at zero, so that the counters hold no more than what is there."""
+    counter[key] += sign
+    if counter[key] == 0:
+        del counter[key]

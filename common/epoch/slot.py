@@ -1,0 +1,40 @@
+"""Slots: the Pods a JobSet expects, one name each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Slot(NamedTuple):
+    """One expected Pod: replicatedJob, index of the Job in it, completion index in that Job."""
+
+    replicated_job: str
+    job_index: int
+    completion_index: int
+
+    def __str__(self) -> str:
+        """Return `workers-0-3`, the form that Pod names carry."""
+        return f"{self.replicated_job}-{self.job_index}-{self.completion_index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many Pods a JobSet expects.
+
+    Args:
+        replicated_jobs: name -> (replicas, parallelism), both >= 0.
+    """
+
+    replicated_jobs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Return N, the number of expected slots."""
+        return sum(replicas * parallelism for replicas, parallelism in self.replicated_jobs.values())
+
+    def expects(self, slot: Slot) -> bool:
+        """Say whether `slot` is one of the expected ones."""
+        replicas, parallelism = self.replicated_jobs.get(slot.replicated_job, (0, 0))
+        return 0 <= slot.job_index < replicas and 0 <= slot.completion_index < parallelism

@@ -1,0 +1,137 @@
+"""
+A small typed-by-convention client: raw dictionaries in and out, one ApiError tree for what the server refuses.
+
+Objects stay raw so that a field this code has never heard of survives a round trip.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from common.kube.errors import error_from_response
+from common.kube.http import Request, Response, Transport
+from common.kube.resources import Resource
+
+KubeObject = dict[str, Any]
+
+REQUEST_TIMEOUT_S = 30.0  # half of the API server's own 60 s limit for short requests
+LIST_TIMEOUT_S = 60.0  # a list of 10,000 Pods is some 100 MB of JSON
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class KubeClient:
+    """Verbs of the API server over one transport.
+
+    Every method raises ApiError (the server refused) or TransportError (no answer; a write may have happened).
+    """
+
+    def __init__(self, transport: Transport, *, user_agent: str, field_manager: str) -> None:
+        self._transport = transport
+        self._headers = {"accept": "application/json", "user-agent": user_agent}
+        self._field_manager = field_manager
+
+    @property
+    def transport(self) -> Transport:
+        """Return the transport, for watches."""
+        return self._transport
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers that every request carries."""
+        return self._headers
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> KubeObject:
+        """Read one object."""
+        return self._decode(await self._call("GET", resource.path(namespace, name)))
+
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, query: dict[str, str] | None = None
+    ) -> KubeObject:
+        """Read a collection: the whole List object, so that its resourceVersion can be used."""
+        path = resource.path(namespace, query=query)
+        return self._decode(await self._call("GET", path, timeout_s=LIST_TIMEOUT_S))
+
+    async def create(
+        self, resource: Resource, namespace: str | None, obj: KubeObject, *, dry_run: bool = False
+    ) -> KubeObject:
+        """Create an object and return it as stored."""
+        path = resource.path(namespace, query=self._write_query(dry_run))
+        return self._decode(await self._call("POST", path, body=obj))
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, obj: KubeObject, *, subresource: str | None = None
+    ) -> KubeObject:
+        """Replace an object (PUT); a resourceVersion in it makes the write conditional."""
+        path = resource.path(namespace, name, subresource=subresource, query=self._write_query(False))
+        return self._decode(await self._call("PUT", path, body=obj))
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        *,
+        kind: str = MERGE_PATCH,
+        subresource: str | None = None,
+        force: bool = False,
+    ) -> KubeObject:
+        """Patch an object; `kind` is the patch's media type; `force` is server-side apply's."""
+        query = self._write_query(False) | ({"force": "true"} if force else {})
+        path = resource.path(namespace, name, subresource=subresource, query=query)
+        return self._decode(await self._call("PATCH", path, body=patch, content_type=kind))
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        propagation: str = "Background",
+        uid: str | None = None,
+        grace_period_s: int | None = None,
+    ) -> KubeObject:
+        """Delete an object; with `uid`, only that very object."""
+        options: KubeObject = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        return self._decode(await self._call("DELETE", resource.path(namespace, name), body=options))
+
+    async def raw(self, method: str, path: str, *, body: Any = None, content_type: str = "application/json") -> Response:
+        """Send any request; an error status raises like everywhere else."""
+        return await self._call(method, path, body=body, content_type=content_type)
+
+    def _write_query(self, dry_run: bool) -> dict[str, str]:
+        return {"fieldManager": self._field_manager} | ({"dryRun": "All"} if dry_run else {})
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> Response:
+        headers = self._headers
+        payload = b""
+        if body is not None:
+            headers = headers | {"content-type": content_type}
+            payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        response = await self._transport.request(Request(method, path, headers, payload), timeout_s=timeout_s)
+        if response.status >= 400:
+            raise error_from_response(response)
+        return response
+
+    @staticmethod
+    def _decode(response: Response) -> KubeObject:
+        decoded: KubeObject = msgspec.json.decode(response.body)
+        return decoded

@@ -1,0 +1,117 @@
+"""
+One tree of API errors, built at one boundary: `error_from_response`.
+
+Source: metav1.Status and its reasons (k8s.io/apimachinery/pkg/apis/meta/v1/types.go).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from common.kube.http import Response
+
+_TEXT_MAX = 256  # characters of an answer that is not a Status; enough to recognise a proxy's error page
+
+
+class ApiError(Exception):
+    """The API server answered with an error.
+
+    Attributes:
+        code: HTTP status.
+        reason: Status reason, e.g. "Conflict"; "" when the answer was not a Status.
+        message: the server's words.
+        status: the whole Status object, {} when the answer was not one.
+    """
+
+    def __init__(self, code: int, reason: str, message: str, status: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{code} {reason or 'error'}: {message}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.status = status or {}
+
+
+class BadRequest(ApiError):
+    """400: we sent nonsense."""
+
+
+class Unauthorized(ApiError):
+    """401: credentials missing, wrong or expired."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC or admission says no."""
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class Conflict(ApiError):
+    """409: somebody wrote in between; decide again on the new object."""
+
+
+class AlreadyExists(Conflict):
+    """409 on create."""
+
+
+class Expired(ApiError):
+    """410: the resourceVersion is gone from history; read fresh state."""
+
+
+class Invalid(ApiError):
+    """422: the object breaks a rule; retrying the same object cannot help."""
+
+
+class Throttled(ApiError):
+    """429: wait `after_s` seconds (0 when the server named none)."""
+
+    after_s: float = 0.0
+
+
+class ServerError(ApiError):
+    """5xx: retry with backoff, not before `after_s` seconds."""
+
+    after_s: float = 0.0
+
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: Throttled,
+}
+_BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Expired, "Gone": Expired}
+
+
+def error_from_status(status: dict[str, Any], code: int = 0, after_s: float = 0.0) -> ApiError:
+    """Build the error that a metav1.Status names (an ERROR watch event carries one)."""
+    code = int(status.get("code") or code or 500)
+    reason = str(status.get("reason") or "")
+    kind = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
+    error = kind(code, reason, str(status.get("message") or "no message"), status)
+    if isinstance(error, Throttled | ServerError):
+        details = status.get("details") or {}
+        error.after_s = max(after_s, float(details.get("retryAfterSeconds") or 0))
+    return error
+
+
+def error_from_response(response: Response) -> ApiError:
+    """Build the error for an answer with a status of 400 or more."""
+    try:
+        status = json.loads(response.body)
+    except ValueError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        status = {"message": response.body[:_TEXT_MAX].decode("utf-8", "replace")}
+    return error_from_status(status, response.status, _retry_after_s(response.headers.get("retry-after")))
+
+
+def _retry_after_s(value: str | None) -> float:
+    """Read a Retry-After header in its seconds form; the API server uses no other."""
+    return float(value) if value and value.isascii() and value.isdigit() else 0.0

@@ -1,0 +1,132 @@
+"""
+One watch: its lines, and every way it can end, by name.
+
+The agent and the controller's informers share this file, so that "what do we do after a 410" has one answer.
+Decoding is left to the caller: the agent reads a Table cell, the informer a whole object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from common.kube.clock import Clock
+from common.kube.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    Throttled,
+    Unauthorized,
+    error_from_response,
+)
+from common.kube.http import Request, Response, Transport, TransportError, TransportTimeoutError
+
+LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
+HEADERS_TIMEOUT_S = 30.0  # a consistent watch may wait 3 s for the cache, and APF may queue it for 15 s
+INACTIVITY_S = 150.0  # bookmarks come about once a minute; two and a half without a byte is a dead connection
+
+
+class GarbledError(TransportError):
+    """The stream does not hold whole lines of JSON: a proxy cut it, or it is no watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The server ended the watch in good order; resume from the last resourceVersion at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """410: our resourceVersion is no longer in its history; read fresh state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """429 or 5xx: come back after `after_s` seconds plus backoff."""
+
+    after_s: float
+    error: ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Refused, reset, silent or garbled; resume after backoff."""
+
+    error: TransportError
+
+
+@dataclass(frozen=True, slots=True)
+class Unauthenticated:
+    """401: the credentials ran out; read them again, then resume after backoff."""
+
+    error: Unauthorized
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """403, 404, 400 or another answer that waiting may cure but retrying fast will not."""
+
+    error: ApiError
+
+
+WatchEnding = Closed | Gone | Busy | Broken | Unauthenticated | Denied
+
+
+def ending_of(error: ApiError | TransportError) -> WatchEnding:
+    """Name the ending that an exception of `watch_lines`, or an ERROR event, stands for."""
+    match error:
+        case Expired():
+            return Gone()
+        case Throttled() | ServerError():
+            return Busy(error.after_s, error)
+        case Unauthorized():
+            return Unauthenticated(error)
+        case Forbidden() | NotFound() | BadRequest() | Invalid() | ApiError():
+            return Denied(error)
+        case _:
+            return Broken(error)
+
+
+async def watch_lines(
+    transport: Transport, request: Request, *, clock: Clock, inactivity_s: float = INACTIVITY_S
+) -> AsyncIterator[bytes]:
+    """Yield each line of a watch; return when the server ends it in good order.
+
+    Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
+
+    Raises:
+        ApiError: the server refused the watch.
+        TransportError: the connection broke, or nothing came for `inactivity_s` seconds.
+        GarbledError: a line is too long, or the stream ended inside one.
+    """
+    async with transport.stream(request, timeout_s=HEADERS_TIMEOUT_S) as stream:
+        chunks = stream.chunks()
+        if stream.status >= 400:
+            body = b"".join([chunk async for chunk in chunks])
+            raise error_from_response(Response(stream.status, stream.headers, body))
+        rest = b""
+        while True:
+            chunk = await _next(chunks, clock, inactivity_s)
+            if chunk is None:
+                break
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield line
+            if len(rest) > LINE_BYTES_MAX:
+                raise GarbledError(f"a watch line passed {LINE_BYTES_MAX} bytes without an end")
+        if rest.strip():
+            raise GarbledError(f"the watch ended inside a line: {rest[:80]!r}")
+
+
+async def _next(chunks: AsyncIterator[bytes], clock: Clock, inactivity_s: float) -> bytes | None:
+    """Return the next chunk, None at the end."""
+    try:
+        async with clock.timeout(inactivity_s):
+            return await anext(chunks, None)
+    except TimeoutError as error:
+        raise TransportTimeoutError(f"the watch was silent for {inactivity_s:g} s") from error

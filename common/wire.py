@@ -1,0 +1,128 @@
+"""
+Every name and encoding on the wire, once, with its source.
+
+Two encodings of one protocol exist. The seed design ("In place restart", Tomio, Reddy et al.) counts *epochs* from 1;
+upstream JobSet (kubernetes-sigs/jobset, KEP-467, alpha since v0.11) counts *attempts* from 0. They are the same machine
+off by one: attempt = epoch - 1. We write both and read whichever is there, so that our agent works under the upstream
+controller and the upstream agent under ours.
+
+This module is pure: no I/O, no clock, no third-party import. It is on the agent's start path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from common.epoch.errors import RemoteProtocolError
+from common.epoch.int32 import INT32_MAX
+
+# Group, version, kind. Source: jobset api/jobset/v1alpha2.
+API_GROUP: Final = "jobset.x-k8s.io"
+API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
+KIND: Final = "JobSet"
+
+# Keys written as label AND annotation on Jobs and Pod templates. Source: jobset_types.go constants.
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_NAME: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICATED_JOB_REPLICAS: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
+GLOBAL_REPLICAS: Final = "jobset.sigs.k8s.io/global-replicas"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+JOB_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
+JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
+RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+GROUP_NAME: Final = "jobset.sigs.k8s.io/group-name"
+GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
+JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
+COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
+# Source: k8s.io/api/batch/v1 JobCompletionIndexAnnotation; label and annotation of Indexed Jobs' Pods.
+JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+# Annotations of the protocol.
+EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
+ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
+DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"  # upstream; on the JobSet, value ignored
+
+# Status fields of the protocol.
+SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
+DEPRECATED_EPOCH: Final = "deprecatedEpoch"
+CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
+PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
+
+IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
+MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
+
+# Titles of the priority-1 printer columns that the agents' Table watch reads; deploy/crd declares them.
+COLUMN_SYNCED: Final = "SyncedEpoch"
+COLUMN_DEPRECATED: Final = "DeprecatedEpoch"
+COLUMN_CURRENT: Final = "CurrentAttempt"
+COLUMN_PREVIOUS: Final = "PreviousAttempt"
+COLUMN_STRATEGY: Final = "RestartStrategy"
+COLUMN_DISABLED: Final = "InPlaceDisabled"
+COLUMN_UID: Final = "UID"
+
+FIELD_MANAGER_AGENT: Final = "inplace-agent"
+FIELD_MANAGER_CONTROLLER: Final = "inplace-controller"
+
+
+def epoch_annotations(epoch: int) -> dict[str, str]:
+    """Return the Pod annotations that announce `epoch` (int32 >= 1) in both encodings."""
+    return {EPOCH: str(epoch), ATTEMPT: str(epoch - 1)}
+
+
+def epoch_of_pod(annotations: Mapping[str, str]) -> int | None:
+    """Read a Pod's announced epoch; None when it never announced.
+
+    The seed's key wins when both are there: only our agent writes it, and it writes both.
+
+    Raises:
+        RemoteProtocolError: the annotation is not a decimal int32 in range (whoever wrote it is at fault).
+    """
+    if (text := annotations.get(EPOCH)) is not None:
+        return parse_int32(text, EPOCH, least=1)
+    if (text := annotations.get(ATTEMPT)) is not None:
+        return parse_int32(text, ATTEMPT, least=0, most=INT32_MAX - 1) + 1
+    return None
+
+
+def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
+    """Read (synced, deprecated) epochs of a JobSet status; 0 is never. The larger encoding wins: both only grow.
+
+    Raises:
+        RemoteProtocolError: a field is not an int32.
+    """
+    return (
+        max(_count(status, SYNCED_EPOCH, 0), _count(status, CURRENT_ATTEMPT, 1)),
+        max(_count(status, DEPRECATED_EPOCH, 0), _count(status, PREVIOUS_ATTEMPT, 1)),
+    )
+
+
+def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:
+    """Return the status fields, both encodings, for (synced, deprecated); a field whose epoch is 0 is absent upstream."""
+    status = {SYNCED_EPOCH: synced, DEPRECATED_EPOCH: deprecated}
+    if synced > 0:
+        status[CURRENT_ATTEMPT] = synced - 1
+    if deprecated > 0:
+        status[PREVIOUS_ATTEMPT] = deprecated - 1
+    return status
+
+
+def parse_int32(text: object, name: str, *, least: int, most: int = INT32_MAX) -> int:
+    """Read a decimal integer in [least, most]: ASCII digits only, no sign, no space.
+
+    Raises:
+        RemoteProtocolError: anything else, with the name, what was expected and what was seen.
+    """
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most:
+        return int(text)
+    raise RemoteProtocolError(f"{name}: expected an integer from {least} to {most}, saw {str(text)[:40]!r}")
+
+
+def _count(status: Mapping[str, Any], field: str, offset: int) -> int:
+    value = status.get(field)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INT32_MAX - offset:
+        raise RemoteProtocolError(f"status.{field}: expected an int32 >= 0, saw {value!r}")
+    return value + offset
