@@ -112,7 +112,7 @@ class GiveUp:
 Event = View | Accepted | NotAccepted
 Action = TakeConsistentView | Announce | LiftBarrier | RestartInPlace | GiveUp
 
-# docs/protocol.md draws this table; `make docs-protocol` regenerates it.
+# docs/protocol.md draws this table; `make rewrite` regenerates it.
 TRANSITIONS: Final[Mapping[Phase, Mapping[Verdict, Phase]]] = {
     Phase.ANNOUNCING: {
         Verdict.BYPASS: Phase.BYPASSED,

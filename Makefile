@@ -1,0 +1,77 @@
+# Every verb sets up what it needs. `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+PODS   ?= 1000
+# The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
+PYTEST := $(BIN)/python -m pytest -q -n auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lock fmt lint type test model cluster test-cluster sim bench demo image check clean rewrite
+
+help:  ## list the verbs
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.version_info >= (3, 11) or sys.exit("setup: expected Python 3.11 or newer, saw " + v + "; set PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "setup: Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## make .venv with the locked dependencies
+
+lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install -q uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-find-links --no-emit-index-url --no-header -q --upgrade -o requirements.lock
+
+fmt: $(STAMP)  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only -q .
+
+lint: $(STAMP)  ## check format, lint rules and import arrows
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+type: $(STAMP)  ## check types
+	$(BIN)/mypy
+
+test: $(STAMP)  ## run all tests that need no cluster
+	$(PYTEST) tests --ignore=tests/cluster
+
+model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
+	$(BIN)/python -m tests.model
+
+cluster: $(STAMP)  ## build the real control plane for the tests (needs Go), once
+	$(BIN)/python -m tests.cluster.kubelab.build
+
+test-cluster: cluster  ## run the tests on a real kube-apiserver
+	$(BIN)/python -m pytest -q tests/cluster
+
+sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
+	$(BIN)/inplace demo --runtime model --pods $(PODS) --failures 2
+
+bench: $(STAMP)  ## print the numbers the README states
+	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.agent_start
+
+demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place
+	$(BIN)/inplace demo
+
+image: ## build both images; BASE=IMAGE chooses the base
+	buildah build $(if $(BASE),--build-arg BASE=$(BASE)) --target agent -t inplace-agent .
+	buildah build $(if $(BASE),--build-arg BASE=$(BASE)) --target controller -t inplace-controller .
+
+rewrite: $(STAMP)  ## regenerate script outputs and docs/protocol.md; commit only differences you can explain
+	$(BIN)/python -m tests.epoch.rewrite
+	$(BIN)/python -m tests.docs.protocol_page
+
+check: lint type test  ## everything CI checks without a cluster
+
+clean:  ## remove what the verbs made in this folder
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
