@@ -3,8 +3,8 @@ Run asyncio code under virtual time: the clock jumps to the next timer whenever 
 
 Guarantees: no real waiting and no real I/O; callbacks run in the order in which they became ready, and tasks
 hash by their creation number, so that sets of tasks (TaskGroup, asyncio.wait) iterate alike in every process.
-One program and one seed give one run. A program that can never continue raises `DeadlockError`, which says who
-waits where.
+One program and one seed give one run. A program that can never continue raises `DeadlockError`, which says
+who waits where.
 Deliberately does not isolate wall-clock reads, threads or `random`: code under it asks the loop for time and
 an injected `Random` for numbers.
 """

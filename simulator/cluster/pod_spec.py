@@ -1,0 +1,161 @@
+"""
+Read what a kubelet needs from a Pod manifest: the containers in their starting order, their rules and probes.
+
+Source: k8s.io/api/core/v1 (Container, ContainerRestartRule, Probe).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from common.kube.client import KubeObject
+
+GRACE_S_DEFAULT = 30.0  # terminationGracePeriodSeconds
+
+
+class Role(Enum):
+    """Where a container stands in its Pod."""
+
+    INIT = "init"  # runs to its end before the next one starts
+    SIDECAR = (
+        "sidecar"  # an init container with restartPolicy Always: the next one starts once it has started
+    )
+    REGULAR = "regular"
+
+
+class RestartAction(Enum):
+    """What an exit leads to."""
+
+    RESTART = "Restart"
+    RESTART_ALL = "RestartAllContainers"
+    STAY = "stay"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRule:
+    """One entry of restartPolicyRules."""
+
+    action: RestartAction
+    negated: bool
+    values: frozenset[int]
+
+    def matches(self, exit_code: int) -> bool:
+        """Return whether the rule is about this exit code."""
+        return (exit_code in self.values) != self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe; exactly one of `path` and `command` is set. Times are in seconds."""
+
+    path: str | None
+    port: int
+    command: tuple[str, ...] | None
+    initial_delay_s: float
+    period_s: float
+    timeout_s: float
+    failure_threshold: int
+    success_threshold: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container. `manifest` is the raw object, for what only the runtime reads."""
+
+    name: str
+    role: Role
+    restart_policy: str
+    rules: tuple[RestartRule, ...]
+    startup: Probe | None
+    readiness: Probe | None
+    liveness: Probe | None
+    manifest: dict[str, Any]
+
+    def after_exit(self, exit_code: int) -> RestartAction:
+        """Return what this exit leads to: the first matching rule, else the restart policy."""
+        for rule in self.rules:
+            if rule.matches(exit_code):
+                return rule.action
+        if self.restart_policy == "Always" or (self.restart_policy == "OnFailure" and exit_code != 0):
+            return RestartAction.RESTART
+        return RestartAction.STAY
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """The containers of a Pod: init containers and sidecars in their order, then the regular ones."""
+
+    containers: tuple[ContainerSpec, ...]
+    grace_s: float
+
+    @property
+    def restarts_all(self) -> bool:
+        """Return whether some rule restarts all containers; the Pod then carries the condition for it."""
+        return any(rule.action is RestartAction.RESTART_ALL for c in self.containers for rule in c.rules)
+
+
+def parse_pod(pod: KubeObject) -> PodSpec:
+    """Read a Pod object, whose defaults the API server has filled in or not."""
+    spec = pod["spec"]
+    policy = spec.get("restartPolicy") or "Always"
+    containers = [_init_container(c, policy) for c in spec.get("initContainers") or ()]
+    containers += [_container(c, Role.REGULAR, c.get("restartPolicy") or policy) for c in spec["containers"]]
+    grace_s = spec.get("terminationGracePeriodSeconds")
+    return PodSpec(tuple(containers), GRACE_S_DEFAULT if grace_s is None else float(grace_s))
+
+
+def _init_container(manifest: dict[str, Any], pod_policy: str) -> ContainerSpec:
+    own = manifest.get("restartPolicy")
+    if own == "Always":
+        return _container(manifest, Role.SIDECAR, "Always")
+    # An init container that succeeded never runs again, whatever the Pod's policy is.
+    inherited = "OnFailure" if pod_policy == "Always" else pod_policy
+    return _container(manifest, Role.INIT, own or inherited)
+
+
+def _container(manifest: dict[str, Any], role: Role, restart_policy: str) -> ContainerSpec:
+    ports = {port["name"]: port["containerPort"] for port in manifest.get("ports") or () if "name" in port}
+    rules = tuple(
+        RestartRule(
+            RestartAction(rule["action"]),
+            rule["exitCodes"]["operator"] == "NotIn",
+            frozenset(rule["exitCodes"].get("values") or ()),
+        )
+        for rule in manifest.get("restartPolicyRules") or ()
+    )
+    return ContainerSpec(
+        name=manifest["name"],
+        role=role,
+        restart_policy=restart_policy,
+        rules=rules,
+        startup=_probe(manifest.get("startupProbe"), ports),
+        readiness=_probe(manifest.get("readinessProbe"), ports),
+        liveness=_probe(manifest.get("livenessProbe"), ports),
+        manifest=manifest,
+    )
+
+
+def _probe(manifest: dict[str, Any] | None, ports: dict[str, int]) -> Probe | None:
+    """Read a probe; kinds other than httpGet and exec are refused: silent success would lift barriers."""
+    if manifest is None:
+        return None
+    http = manifest.get("httpGet")
+    command = (manifest.get("exec") or {}).get("command")
+    if http is None and command is None:
+        kinds = sorted(set(manifest) & {"grpc", "tcpSocket"})
+        raise ValueError(
+            f"expected a probe with httpGet or exec, saw {kinds}; the embedded kubelet knows no other"
+        )
+    port = (http or {}).get("port", 0)
+    return Probe(
+        path=None if http is None else http.get("path") or "/",
+        port=ports[port] if isinstance(port, str) else int(port),
+        command=None if command is None else tuple(command),
+        initial_delay_s=float(manifest.get("initialDelaySeconds") or 0),
+        period_s=float(manifest.get("periodSeconds") or 10),
+        timeout_s=float(manifest.get("timeoutSeconds") or 1),
+        failure_threshold=int(manifest.get("failureThreshold") or 3),
+        success_threshold=int(manifest.get("successThreshold") or 1),
+    )

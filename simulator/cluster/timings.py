@@ -1,0 +1,87 @@
+"""
+Every delay that the embedded cluster draws, by name and with its source.
+
+A timed model is as good as its delays: nothing else in simulator.cluster holds one. `Timings()` is what a real
+kubelet shows; `PROMPT` has no delays, for tests about order rather than time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A uniform distribution over [low_s, high_s]; two numbers are all that the sources give."""
+
+    low_s: float
+    high_s: float
+
+    def draw(self, rng: Random) -> float:
+        """Return seconds."""
+        return self.low_s if self.high_s == self.low_s else rng.uniform(self.low_s, self.high_s)
+
+
+ZERO = Latency(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long things take.
+
+    Args:
+        pleg_relist_s: period at which a kubelet looks for containers that died (kubelet.go
+            genericPlegRelistPeriod). Containers that it kills itself it sees at once.
+        sandbox: network and volumes of a new Pod. Image pulls are not modelled.
+        container_start: create and start through the CRI, after the containers of the last run are removed. With
+            half a relist period before it, it gives the ~1 s from an agent's exit to its next start measured with
+            kubelet 1.36.3 and containerd 2.3 on one machine.
+        process_exit: SIGTERM to gone, for a process that obeys.
+        agent_start: exec of the agent to its first request. Exec to visible annotation took 49 to 249 ms on one
+            lab machine; the requests in it are modelled by `api`.
+        worker_first_step: exec of a worker to its first training step. No measurement: a model's own choice.
+        barrier_answer: how long a probe's HTTP exchange takes.
+        api: one way of a request to the API server.
+        bind: one Pod's turn in the scheduler (some hundred Pods a second).
+        job_sync_batch_s: how long the Job controller gathers Pod events (job_controller.go syncJobBatchPeriod).
+        job_failure_backoff_s: wait before a failed Pod is replaced, doubling per failure
+            (job_controller.go DefaultJobPodFailureBackOff).
+        node_lost_s: from a node's death until its Pods are Failed: 40 s grace (nodeMonitorGracePeriod) and
+            300 s (the default toleration of an unreachable node).
+    """
+
+    pleg_relist_s: float = 1.0
+    sandbox: Latency = Latency(0.3, 1.0)
+    container_start: Latency = Latency(0.3, 0.6)
+    process_exit: Latency = Latency(0.02, 0.1)
+    agent_start: Latency = Latency(0.04, 0.1)
+    worker_first_step: Latency = Latency(0.5, 1.0)
+    barrier_answer: Latency = Latency(0.001, 0.003)
+    api: Latency = Latency(0.001, 0.005)
+    bind: Latency = Latency(0.002, 0.01)
+    job_sync_batch_s: float = 1.0
+    job_failure_backoff_s: float = 10.0
+    job_failure_backoff_s_max: float = 600.0
+    node_lost_s: float = 340.0
+
+
+PROMPT = Timings(
+    pleg_relist_s=0.0,
+    sandbox=ZERO,
+    container_start=ZERO,
+    process_exit=ZERO,
+    agent_start=ZERO,
+    worker_first_step=ZERO,
+    barrier_answer=ZERO,
+    api=ZERO,
+    bind=ZERO,
+    job_sync_batch_s=0.0,
+    job_failure_backoff_s=0.0,
+    node_lost_s=0.0,
+)
+
+
+def local_processes() -> Timings:
+    """Return the timings for containers that are local processes: what they do themselves takes real time."""
+    return Timings(sandbox=ZERO, container_start=ZERO, api=ZERO, bind=ZERO)
