@@ -126,7 +126,11 @@ class KubeClient:
         if body is not None:
             headers = headers | {"content-type": content_type}
             payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        response = await self._transport.request(Request(method, path, headers, payload), timeout_s=timeout_s)
+        return await self.send(Request(method, path, headers, payload), timeout_s=timeout_s)
+
+    async def send(self, request: Request, *, timeout_s: float) -> Response:
+        """Send a request as it is; an error status raises like everywhere else."""
+        response = await self._transport.request(request, timeout_s=timeout_s)
         if response.status >= 400:
             raise error_from_response(response)
         return response

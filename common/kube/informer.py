@@ -1,0 +1,369 @@
+"""
+A cache of one kind of object, kept by a list and a watch, that tells handlers what changed.
+
+Guarantees: `has_synced` only after a whole consistent list was taken in; every change is told once, in the
+server's order, as (old, new); what vanished while the watch was away is told as a deletion; an object that
+was replaced by one of the same name is told as a deletion and a creation; what this process wrote itself can
+be absorbed at once, so that a decision never works on a cache older than its own last write.
+
+Deliberately not here: indexes (handlers build them), several watches for one cache, threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from random import Random
+from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+
+import msgspec
+
+from common.kube.backoff import Backoff
+from common.kube.client import LIST_TIMEOUT_S, KubeClient, KubeObject
+from common.kube.clock import Clock
+from common.kube.codec import Codec, is_older, version_number
+from common.kube.errors import ApiError, Expired, error_from_status
+from common.kube.http import Request, TransportError
+from common.kube.resources import Resource
+from common.kube.watch import (
+    Broken,
+    Busy,
+    Closed,
+    Denied,
+    GarbledError,
+    Gone,
+    Unauthenticated,
+    WatchEnding,
+    ending_of,
+    watch_lines,
+)
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500  # client-go's; a page of Pods is some 5 MB
+WATCH_LIFE_S = (
+    300,
+    600,
+)  # the server ends the watch after a random time in this range, so that watches do not pile up
+BACKOFF_BASE_S = 0.2
+BACKOFF_CAP_S = 15.0  # four informers against a sick server: about one request every two seconds
+DENIED_CAP_S = 30.0  # an administrator must act first; one request in 15 s on average
+LIFE_MIN_S = 1.0  # a watch that ends in good order, sooner and without a line, is a server in trouble
+
+
+class Log(Protocol):
+    """The part of a structlog logger that is used here."""
+
+    def info(self, event: str, **keys: Any) -> Any:
+        """Log a normal event."""
+
+    def warning(self, event: str, **keys: Any) -> Any:
+        """Log what cures itself."""
+
+    def error(self, event: str, **keys: Any) -> Any:
+        """Log what somebody must look at."""
+
+
+Handler = Callable[[T | None, T | None], None]
+"""Called in the event loop with (old, new); must not block and must not raise."""
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "go_on": "continue"}):
+    resource_version: str = ""
+    go_on: str = ""
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _BookmarkMeta(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _BookmarkMeta
+
+
+_PAGE: Final = msgspec.json.Decoder(_Page)
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_BOOKMARK: Final = msgspec.json.Decoder(_Bookmark)
+
+
+class Informer(Generic[T]):
+    """Keeps a cache of one kind.
+
+    Args:
+        client: used for the lists and for its transport and headers.
+        resource: the kind.
+        namespace: None is all namespaces.
+        label_selector: keeps the rest on the server.
+        keep: drops objects that nobody here needs before they cost memory.
+        resync_s: how often every object is told again as (object, object); None never.
+        on_ending: hears the name of each way a watch ended; for metrics.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        codec: Codec[T],
+        *,
+        clock: Clock,
+        rng: Random,
+        log: Log,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        keep: Callable[[T], bool] | None = None,
+        page_size: int = PAGE_SIZE,
+        resync_s: float | None = None,
+        on_ending: Callable[[str], None] | None = None,
+    ) -> None:
+        self.resource = resource
+        self._client = client
+        self._codec = codec
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._namespace = namespace
+        self._selector = {} if label_selector is None else {"labelSelector": label_selector}
+        self._keep = keep
+        self._page_size = page_size
+        self._resync_s = resync_s
+        self._on_ending = on_ending
+        self._handlers: list[Handler[T]] = []
+        self._objects: dict[tuple[str, str], T] = {}
+        self._since: str | None = (
+            None  # the collection's resourceVersion that the cache shows; None: list first
+        )
+        self._page_limit = page_size
+        self._synced = asyncio.Event()
+        self._backoff = Backoff(BACKOFF_BASE_S, BACKOFF_CAP_S, rng)
+        self._denied = Backoff(BACKOFF_CAP_S, DENIED_CAP_S, rng)
+        self._last_activity_s: float | None = None
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Tell `handler` every change from now on; add handlers BEFORE `run`."""
+        self._handlers.append(handler)
+
+    @property
+    def has_synced(self) -> bool:
+        """Say whether a whole list was taken in since the start."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return once a whole list was taken in."""
+        await self._synced.wait()
+
+    @property
+    def silent_s(self) -> float | None:
+        """Return the seconds since the server last said anything; None before its first word."""
+        if self._last_activity_s is None:
+            return None
+        return self._clock.monotonic_s() - self._last_activity_s
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._objects.values()))
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """Return the object as last seen."""
+        return self._objects.get((namespace, name))
+
+    def absorb(self, obj: KubeObject) -> None:
+        """Take in the answer to a write of ours, unless the watch has already passed it.
+
+        The watch will tell it again, and any deletion after it.
+        """
+        new = self._codec.convert(obj)
+        number, since = version_number(self._codec.meta(new).resource_version), version_number(self._since)
+        if number is not None and since is not None and number > since:
+            self._put(new)
+
+    async def run(self) -> None:
+        """List, watch and resync until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(), name=f"follow {self.resource.plural}")
+            if self._resync_s is not None:
+                group.create_task(self._resync(self._resync_s), name=f"resync {self.resource.plural}")
+
+    async def _follow(self) -> None:
+        """Watch for ever; each way in which a watch can end has one arm."""
+        while True:
+            started_s = self._clock.monotonic_s()
+            ending = await self._watch_once()
+            name = type(ending).__name__
+            if self._on_ending is not None:
+                self._on_ending(name)
+            keys = {"kind": self.resource.kind, "ending": name}
+            match ending:
+                case Closed():  # the server's timeout: resume at once, unless it ends every watch at once
+                    spoke = self._last_activity_s is not None and self._last_activity_s > started_s
+                    if not spoke and self._clock.monotonic_s() - started_s < LIFE_MIN_S:
+                        await self._clock.sleep(self._backoff.next_s())
+                case Gone():  # that version left the server's history: read fresh state, never retry it
+                    self._log.info("watch expired", **keys)
+                    self._since = None
+                    self._page_limit = (
+                        0 if self._page_limit and not self._synced.is_set() else self._page_size
+                    )
+                    await self._clock.sleep(self._backoff.next_s())
+                case Busy(after_s, error):
+                    self._log.warning("server busy", error=str(error), **keys)
+                    await self._clock.sleep(self._backoff.next_s(after_s))
+                case Broken(transport_error):
+                    self._log.warning("server unreachable, retrying", error=str(transport_error), **keys)
+                    await self._clock.sleep(self._backoff.next_s())
+                case Unauthenticated(error):  # the transport reads its credentials again after a 401
+                    self._log.error("credentials refused, reading them again", error=str(error), **keys)
+                    await self._clock.sleep(self._backoff.next_s())
+                case Denied(
+                    error
+                ):  # RBAC, or the kind is not installed: waiting may cure it, hurrying will not
+                    self._log.error(
+                        "watch denied, retrying slowly", error=str(error), path=self._path({}), **keys
+                    )
+                    await self._clock.sleep(self._denied.next_s(BACKOFF_CAP_S))
+                case _:
+                    assert_never(ending)
+
+    async def _watch_once(self) -> WatchEnding:
+        """List if needed, then watch until the watch ends."""
+        try:
+            if self._since is None:
+                self._replace_all(*await self._list())
+            request = Request("GET", self._path(self._watch_query()), self._client.headers)
+            lines = watch_lines(self._client.transport, request, clock=self._clock)
+            async with aclosing(lines):  # type: ignore[type-var]
+                async for line in lines:
+                    self._take(line)
+        except (ApiError, TransportError) as error:
+            return ending_of(error)
+        return Closed()
+
+    async def _list(self) -> tuple[list[T], str]:
+        """Read the whole collection as of one moment, page by page."""
+        query = self._selector | ({"limit": str(self._page_limit)} if self._page_limit else {})
+        items: list[T] = []
+        while True:
+            request = Request("GET", self._path(query), self._client.headers)
+            try:
+                response = await self._client.send(request, timeout_s=LIST_TIMEOUT_S)
+            except Expired:  # paging took longer than the server remembers; read it in one piece next time
+                self._page_limit = 0
+                raise
+            self._last_activity_s = self._clock.monotonic_s()
+            try:
+                page = _PAGE.decode(response.body)
+            except msgspec.MsgspecError as error:
+                raise GarbledError(f"{request.path}: expected a list, saw {response.body[:80]!r}") from error
+            for raw in page.items or ():
+                self._decode_into(items, raw)
+            if not page.metadata.go_on:
+                return items, page.metadata.resource_version
+            query = query | {"continue": page.metadata.go_on}
+
+    def _decode_into(self, items: list[T], raw: msgspec.Raw) -> None:
+        """Decode one object; an unexpected one is logged and left out: it must not hide the others."""
+        try:
+            obj = self._codec.decode(raw)
+        except (msgspec.MsgspecError, KeyError) as error:
+            self._log.error(
+                "object skipped", kind=self.resource.kind, error=str(error), start=bytes(raw)[:80]
+            )
+            return
+        if self._keep is None or self._keep(obj):
+            items.append(obj)
+
+    def _replace_all(self, items: list[T], resource_version: str) -> None:
+        """Make the cache show exactly `items`, and tell the differences."""
+        self._since = resource_version
+        self._page_limit = self._page_size
+        new_keys = {self._codec.meta(item).key for item in items}
+        for key in [key for key in self._objects if key not in new_keys]:
+            self._remove(key)
+        for item in items:
+            self._put(item)
+        self._backoff.reset()
+        self._denied.reset()
+        if not self._synced.is_set():
+            self._log.info("cache filled", kind=self.resource.kind, objects=len(self._objects))
+            self._synced.set()
+
+    def _take(self, line: bytes) -> None:
+        """Take in one line of the watch."""
+        self._last_activity_s = self._clock.monotonic_s()
+        try:
+            event = _EVENT.decode(line)
+            if event.type == "ERROR":
+                raise error_from_status(msgspec.json.decode(event.object))
+            version = _BOOKMARK.decode(event.object).metadata.resource_version
+        except msgspec.MsgspecError as error:
+            raise GarbledError(f"expected a watch event, saw {line[:80]!r}") from error
+        self._backoff.reset()
+        if event.type != "BOOKMARK":
+            self._take_object(event.type == "DELETED", event.object)
+        self._since = version
+
+    def _take_object(self, deleted: bool, raw: msgspec.Raw) -> None:
+        decoded: list[T] = []
+        self._decode_into(decoded, raw)
+        for obj in decoded:
+            if not deleted:
+                self._put(obj)
+                continue
+            meta = self._codec.meta(obj)
+            known = self._objects.get(meta.key)
+            if known is not None and self._codec.meta(known).uid == meta.uid:
+                self._remove(meta.key)
+
+    def _put(self, new: T) -> None:
+        """Show `new`, unless what is shown is as new."""
+        meta = self._codec.meta(new)
+        old = self._objects.get(meta.key)
+        if old is not None:
+            shown = self._codec.meta(old)
+            if shown.resource_version == meta.resource_version or is_older(meta, shown):
+                return
+            if shown.uid != meta.uid:
+                self._remove(meta.key)
+                old = None
+        self._objects[meta.key] = new
+        self._tell(old, new)
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        old = self._objects.pop(key)
+        self._tell(old, None)
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
+
+    async def _resync(self, every_s: float) -> None:
+        """Tell every object again, now and then: a safety net for handlers that missed something."""
+        while True:
+            await self._clock.sleep(every_s * self._rng.uniform(0.9, 1.1))
+            for obj in self:
+                self._tell(obj, obj)
+
+    def _watch_query(self) -> dict[str, str]:
+        assert self._since is not None, "a watch starts where a list ended"
+        life_s = self._rng.randint(*WATCH_LIFE_S)
+        return self._selector | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._since,
+            "timeoutSeconds": str(life_s),
+        }
+
+    def _path(self, query: dict[str, str]) -> str:
+        return self.resource.path(self._namespace, query=query or None)

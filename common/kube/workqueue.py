@@ -1,0 +1,218 @@
+"""
+A queue of keys to reconcile.
+
+Fair: keys come out in the order in which they were added. Stingy: a key is never processed twice at once, and
+one that is added many times before it is processed is processed once. Honest: a key added while it is being
+processed is processed again after. Delays and per-key exponential backoff enter through the same door. Source
+of the semantics: k8s.io/client-go/util/workqueue; the metrics hooks carry its metrics' names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from common.kube.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+BACKOFF_BASE_S = 0.005  # client-go's; the first retry is for conflicts and comes at once
+BACKOFF_CAP_S = 60.0  # client-go says 1000 s; no user expects to wait a quarter of an hour
+_DOUBLINGS_MAX = 30
+
+
+class QueueMetrics(Protocol):
+    """What the queue reports; the method names are client-go's metrics."""
+
+    def depth(self, keys: int) -> None:
+        """Note how many keys wait."""
+
+    def adds(self) -> None:
+        """Count a key that entered the queue."""
+
+    def queue_duration(self, seconds: float) -> None:
+        """Note how long a key waited."""
+
+    def work_duration(self, seconds: float) -> None:
+        """Note how long a key was processed."""
+
+    def retries(self) -> None:
+        """Count a key that came back by backoff."""
+
+
+class NoMetrics:
+    """Reports nothing."""
+
+    def depth(self, keys: int) -> None:
+        """Ignore."""
+
+    def adds(self) -> None:
+        """Ignore."""
+
+    def queue_duration(self, seconds: float) -> None:
+        """Ignore."""
+
+    def work_duration(self, seconds: float) -> None:
+        """Ignore."""
+
+    def retries(self) -> None:
+        """Ignore."""
+
+
+class ShutDownError(Exception):
+    """The queue takes and gives no more."""
+
+
+class WorkQueue(Generic[K]):
+    """Keys to process; the one consumer-side call is `work`, or `get` and `done` in pairs."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        metrics: QueueMetrics | None = None,
+        base_s: float = BACKOFF_BASE_S,
+        cap_s: float = BACKOFF_CAP_S,
+    ) -> None:
+        self._clock = clock
+        self._metrics: QueueMetrics = metrics or NoMetrics()
+        self._base_s = base_s
+        self._cap_s = cap_s
+        self._order: deque[K] = deque()
+        self._added_s: dict[K, float] = {}  # waiting (also while being processed), and since when
+        self._started_s: dict[K, float] = {}  # the keys that are being processed
+        self._later: list[tuple[float, int, K]] = []
+        self._due_s: dict[K, float] = {}  # the earliest time at which a delayed key is due
+        self._sequence = 0
+        self._failures: dict[K, int] = {}
+        self._shut_down = False
+        self._ready = asyncio.Event()  # something changed for those who wait in `get`
+        self._rescheduled = asyncio.Event()  # something changed for the one who waits in `run_delays`
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def processing(self) -> dict[K, float]:
+        """Return the keys in work and for how many seconds."""
+        now_s = self._clock.monotonic_s()
+        return {key: now_s - started_s for key, started_s in self._started_s.items()}
+
+    def add(self, key: K) -> None:
+        """Ask for `key` to be processed; O(1), and nothing happens when it already waits."""
+        if self._shut_down or key in self._added_s:
+            return
+        self._added_s[key] = self._clock.monotonic_s()
+        self._metrics.adds()
+        if key not in self._started_s:
+            self._enqueue(key)
+
+    def add_after(self, key: K, delay_s: float) -> None:
+        """Add `key` in `delay_s` seconds; an earlier time already set stands."""
+        if delay_s <= 0:
+            self.add(key)
+            return
+        due_s = self._clock.monotonic_s() + delay_s
+        if self._shut_down or self._due_s.get(key, due_s + 1) <= due_s:
+            return
+        self._due_s[key] = due_s
+        self._sequence += 1
+        heapq.heappush(self._later, (due_s, self._sequence, key))
+        self._rescheduled.set()
+
+    def add_rate_limited(self, key: K) -> None:
+        """Add `key` after its backoff, which doubles with each call until `forget`."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self._metrics.retries()
+        self.add_after(key, min(self._cap_s, self._base_s * 2.0 ** min(failures, _DOUBLINGS_MAX)))
+
+    def failures(self, key: K) -> int:
+        """Return how often `key` came back by backoff since it was last forgotten."""
+        return self._failures.get(key, 0)
+
+    def forget(self, key: K) -> None:
+        """Reset the backoff of `key`, after a success."""
+        self._failures.pop(key, None)
+
+    def shut_down(self) -> None:
+        """Take no more keys and give out no more; what is being processed may finish."""
+        self._shut_down = True
+        self._ready.set()
+        self._rescheduled.set()
+
+    async def get(self) -> K:
+        """Wait for the next key; call `done` with it after.
+
+        Raises:
+            ShutDownError: `shut_down` was called.
+        """
+        while True:
+            if self._shut_down:
+                raise ShutDownError
+            if self._order:
+                break
+            self._ready.clear()
+            await self._ready.wait()
+        key = self._order.popleft()
+        now_s = self._clock.monotonic_s()
+        self._metrics.queue_duration(now_s - self._added_s.pop(key))
+        self._metrics.depth(len(self._order))
+        self._started_s[key] = now_s
+        return key
+
+    def done(self, key: K) -> None:
+        """Say that processing `key` is over; if it was added meanwhile it is queued again."""
+        self._metrics.work_duration(self._clock.monotonic_s() - self._started_s.pop(key))
+        if key in self._added_s:
+            self._enqueue(key)
+
+    async def work(self, process: Callable[[K], Awaitable[None]], *, workers: int) -> None:
+        """Process keys, at most `workers` at once, until shut down; return when those in work are done.
+
+        `process` must not raise: what an error means for a key (retry, drop) is its decision.
+        """
+        assert workers >= 1, f"expected at least one worker, saw {workers}"
+        async with asyncio.TaskGroup() as group:
+            delays = group.create_task(self._run_delays(), name="delays")
+            try:
+                async with asyncio.TaskGroup() as crew:
+                    for number in range(workers):
+                        crew.create_task(self._work_one_by_one(process), name=f"worker {number}")
+            finally:
+                delays.cancel()
+
+    async def _work_one_by_one(self, process: Callable[[K], Awaitable[None]]) -> None:
+        while True:
+            try:
+                key = await self.get()
+            except ShutDownError:
+                return
+            try:
+                await process(key)
+            finally:
+                self.done(key)
+
+    async def _run_delays(self) -> None:
+        """Move keys over when they are due."""
+        while not self._shut_down:
+            self._rescheduled.clear()
+            now_s = self._clock.monotonic_s()
+            while self._later and self._later[0][0] <= now_s:
+                due_s, _, key = heapq.heappop(self._later)
+                if self._due_s.get(key) == due_s:
+                    del self._due_s[key]
+                    self.add(key)
+            wait_s = self._later[0][0] - now_s if self._later else None
+            try:
+                async with self._clock.timeout(wait_s):
+                    await self._rescheduled.wait()
+            except TimeoutError:
+                continue
+
+    def _enqueue(self, key: K) -> None:
+        self._order.append(key)
+        self._metrics.depth(len(self._order))
+        self._ready.set()
