@@ -1,0 +1,67 @@
+"""Share one control plane of each kind among the tests of a session; skip where none can run.
+
+Under CI=true a missing control plane is a failure: a green run must mean that these tests ran.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from typing import NoReturn
+
+import pytest
+import pytest_asyncio
+
+from tests.cluster.binaries import Binaries, find_binaries
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubelab.build import MissingComponent
+
+
+def _unavailable(missing: MissingComponent) -> NoReturn:
+    """Skip the test, or fail it where CI promises that nothing is missing."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI=true, but this control plane cannot run: {missing}", pytrace=False)
+    pytest.skip(f"this control plane cannot run: {missing}")
+
+
+@pytest.fixture(scope="session")
+def binaries(pytestconfig: pytest.Config) -> Binaries:
+    """Find or build the components; the build's announcement (it takes minutes) goes to the terminal."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    assert capture is not None, "pytest always registers its capture manager"
+    with capture.global_and_fixture_disabled():
+        try:
+            return find_binaries()
+        except MissingComponent as error:
+            _unavailable(error)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def control_plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run etcd and kube-apiserver only: what a client needs, ready in seconds."""
+    async with ControlPlane(binaries) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def full_control_plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run the controllers too: Jobs get Pods, namespaces a ServiceAccount, and deletion cascades."""
+    try:
+        control_plane = ControlPlane(binaries, with_controllers=True)
+    except MissingComponent as error:
+        _unavailable(error)
+    async with control_plane:
+        yield control_plane
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(control_plane: ControlPlane) -> str:
+    """Give the test a fresh namespace of `control_plane`; nothing there could finish its deletion."""
+    return await control_plane.create_namespace()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def full_namespace(full_control_plane: ControlPlane) -> AsyncIterator[str]:
+    """Give the test a fresh namespace of `full_control_plane` and have its contents deleted afterwards."""
+    name = await full_control_plane.create_namespace()
+    yield name
+    async with full_control_plane.client() as api:
+        await api.delete(f"/api/v1/namespaces/{name}")

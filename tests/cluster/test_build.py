@@ -1,0 +1,59 @@
+"""A machine that cannot build a control plane is told what it lacks; none of this compiles anything."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.binaries import Binaries, find_binaries
+from tests.cluster.kubelab.build import MissingComponent, cached_path, main
+
+
+@pytest.fixture(autouse=True)
+def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing but the PATH decide, whatever the caller's environment holds."""
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+
+
+def test_without_go_the_command_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With no `go` on PATH the command fails, prints no path and names the download page."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main() == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "https://go.dev/dl/" in output.err
+
+
+def test_old_go_is_refused_before_it_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Go older than 1.26 is named in the error instead of failing somewhere inside Kubernetes."""
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho go version go1.25.9 linux/amd64\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingComponent, match=r"expected Go 1\.26 or newer, saw .*go1\.25\.9"):
+        find_binaries()
+
+
+def test_assets_folder_needs_no_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """KUBEBUILDER_ASSETS is used as it is, and a component it lacks is named."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(MissingComponent, match="etcd"):
+        find_binaries()
+    for name in ("etcd", "kube-apiserver"):
+        (tmp_path / name).touch()
+    assert find_binaries() == Binaries(tmp_path)
+    with pytest.raises(MissingComponent, match="kube-scheduler"):
+        find_binaries().command("kube-scheduler")
+
+
+def test_another_compiler_gets_another_binary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The cache never serves a binary that another Go release built, and it honours INPLACE_CACHE_DIR."""
+    monkeypatch.setenv("INPLACE_CACHE_DIR", str(tmp_path))
+    older, newer = (
+        cached_path("go version go1.26.0 linux/amd64"),
+        cached_path("go version go1.26.8 linux/amd64"),
+    )
+    assert older != newer
+    assert newer.is_relative_to(tmp_path / "kubelab")

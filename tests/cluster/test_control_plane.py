@@ -1,0 +1,94 @@
+"""The harness itself: a real API server of the expected version runs, and its optional parts work."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from tests.cluster.api_client import UnexpectedStatus
+from tests.cluster.binaries import Binaries
+from tests.cluster.component import ControlPlaneError
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubelab.build import kubernetes_version
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JOB_TIMEOUT_S = 30.0
+"""The Job controller makes Pods within a second; the rest is for a busy machine."""
+
+POLL_S = 0.1
+
+RESTART_RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
+
+CONTAINER = {"name": "worker", "image": "registry.test/worker:1"}
+
+
+@pytest.mark.skipif("KUBEBUILDER_ASSETS" in os.environ, reason="KUBEBUILDER_ASSETS decides the version")
+async def test_reports_the_pinned_version(control_plane: ControlPlane) -> None:
+    """The server says it is the release that go.mod pins, not v0.0.0."""
+    async with control_plane.client() as api:
+        assert (await api.get("/version"))["gitVersion"] == kubernetes_version() == "v1.36.3"
+
+
+async def test_keeps_the_restart_all_containers_rule(control_plane: ControlPlane, namespace: str) -> None:
+    """A Pod whose container asks for RestartAllContainers is accepted, and the rule is not dropped."""
+    container = {**CONTAINER, "restartPolicy": "Never", "restartPolicyRules": [RESTART_RULE]}
+    pod = {"metadata": {"name": "worker"}, "spec": {"restartPolicy": "Never", "containers": [container]}}
+    async with control_plane.client() as api:
+        await api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
+        stored = await api.get(f"/api/v1/namespaces/{namespace}/pods/worker")
+    assert stored["spec"]["containers"][0]["restartPolicyRules"] == [RESTART_RULE]
+
+
+async def test_service_account_is_known_and_has_no_rights(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """A ServiceAccount's kubeconfig authenticates as that account, and RBAC refuses what nobody granted."""
+    kubeconfig = await control_plane.service_account_kubeconfig(namespace, "agent")
+    async with control_plane.client(kubeconfig) as api:
+        review = await api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+        with pytest.raises(UnexpectedStatus) as refusal:
+            await api.get(f"/api/v1/namespaces/{namespace}/pods")
+    assert review["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:agent"
+    assert refusal.value.status == 403
+
+
+async def test_restarted_apiserver_keeps_address_and_data(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """After a crash of the API server an old kubeconfig reaches the new process, which still has the data."""
+    kubeconfig = await control_plane.service_account_kubeconfig(namespace, "survivor")
+    before = control_plane.apiserver_cpu_seconds()
+    await control_plane.restart_apiserver(kill=True)
+    assert 0 < control_plane.apiserver_cpu_seconds() < before, "expected another, younger process"
+    async with control_plane.client(kubeconfig) as api:
+        review = await api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert review["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:survivor"
+
+
+async def test_failed_start_shows_the_log_and_leaves_nothing(binaries: Binaries) -> None:
+    """When the API server exits at once, the error carries its reason, and the folder is gone."""
+    broken = ControlPlane(binaries, apiserver_flags=["--no-such-flag"])
+    with pytest.raises(ControlPlaneError, match="unknown flag: --no-such-flag"):
+        await broken.start()
+    assert not broken.directory.exists()
+
+
+async def test_indexed_job_gets_its_pods(full_control_plane: ControlPlane, full_namespace: str) -> None:
+    """With controllers, an Indexed Job of three gets three Pods, one for each index."""
+    template = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+    job = {
+        "metadata": {"name": "train"},
+        "spec": {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "template": template},
+    }
+    deadline = time.monotonic() + JOB_TIMEOUT_S
+    indexes: set[str] = set()
+    async with full_control_plane.client() as api:
+        await api.post(f"/apis/batch/v1/namespaces/{full_namespace}/jobs", job)
+        while len(indexes) < 3 and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_S)
+            pods = await api.get(f"/api/v1/namespaces/{full_namespace}/pods")
+            labels = (pod["metadata"]["labels"] for pod in pods["items"])
+            indexes = {each["batch.kubernetes.io/job-completion-index"] for each in labels}
+    assert indexes == {"0", "1", "2"}
