@@ -1,0 +1,1 @@
+"""`inplace`, also installed as `kubectl-inplace`: what a person types."""

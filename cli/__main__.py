@@ -1,0 +1,5 @@
+"""`python -m cli` is `inplace`."""
+
+from cli.main import main
+
+main()

@@ -1,0 +1,62 @@
+"""
+The command line. Each command imports what it needs when it runs, so that `inplace --help` stays quick.
+
+Exit codes: 0 done, 1 the thing asked for did not happen (said on stderr), 2 bad usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(
+    name="inplace",
+    help="In-place restart for distributed training on Kubernetes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def inplace() -> None:
+    """In-place restart for distributed training on Kubernetes."""
+
+
+@app.command()
+def demo(
+    pods: Annotated[int, typer.Option(min=1, max=10_000, help="Pods of the training group.")] = 8,
+    failures: Annotated[int, typer.Option(min=0, max=1_000, help="Workers to kill, one after the other.")] = 1,
+    runtime: Annotated[
+        Literal["process", "model"],
+        typer.Option(help="Real local processes, or the real agents with modelled containers under virtual time."),
+    ] = "process",
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A JobSet manifest instead of examples/train.yaml.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Chooses the workers that die; under model, everything.")] = 1,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Stay up and print the KUBECONFIG to use.")] = False,
+) -> None:
+    """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
+    from cli.demo import DemoOptions, run_demo
+
+    options = DemoOptions(pods, failures, runtime, file, seed, json_output, keep)
+    raise typer.Exit(run_demo(options))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"inplace {installed_version('inplace')}")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
