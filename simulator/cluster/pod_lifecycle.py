@@ -1,9 +1,9 @@
 """
 Decide, as a kubelet does, which containers of one Pod to start and kill next.
 
-`step(event, now) -> actions`: no I/O, no clock, no randomness, so that processes and timed models share it and
-a test can drive it by hand. Events and actions name a container *instance*: an event about an instance that is
-no longer the current one is late, and ignored.
+`step(event, now) -> actions`: no I/O, no clock, no randomness, so that processes and timed models share it
+and a test can drive it by hand. Events and actions name a container *instance*: an event about an instance
+that is no longer the current one is late, and ignored.
 
 Source: pkg/kubelet/kuberuntime/kuberuntime_manager.go v1.36 (computePodActions, SyncPod, doBackOff), KEP-753
 (sidecars), KEP-5307 and KEP-5532 (restart rules).

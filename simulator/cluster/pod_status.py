@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from simulator.cluster.pod_lifecycle import RESTARTING_ALL, Container, Exit, PodLifecycle, State
+from simulator.cluster.pod_lifecycle import Container, Exit, PodLifecycle, State
 from simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
@@ -137,14 +137,13 @@ def phase(pod: PodLifecycle) -> str:
     if pod.stopped:
         done = all(c.state is State.TERMINATED and c.exit is not None and c.exit.code == 0 for c in regular)
         return "Succeeded" if done and not pod.init_failed else "Failed"
-    if pod.initialized and any(c.state is not State.WAITING or _restarts(c) for c in regular):
-        if any(c.state is not State.STARTING or c.last_exit is not None for c in regular):
-            return "Running"
+    if pod.initialized and any(_has_run(c) for c in regular):
+        return "Running"
     return "Pending"
 
 
-def _restarts(container: Container) -> bool:
-    return container.last_exit is not None or container.waiting_reason == RESTARTING_ALL
+def _has_run(container: Container) -> bool:
+    return container.state in (State.RUNNING, State.TERMINATED) or container.last_exit is not None
 
 
 def _is_ready(pod: PodLifecycle) -> bool:

@@ -1,8 +1,8 @@
 """
 Every delay that the embedded cluster draws, by name and with its source.
 
-A timed model is as good as its delays: nothing else in simulator.cluster holds one. `Timings()` is what a real
-kubelet shows; `PROMPT` has no delays, for tests about order rather than time.
+A timed model is as good as its delays: nothing else in simulator.cluster holds one. `Timings()` is what a
+real kubelet shows; `PROMPT` has no delays, for tests about order rather than time.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ class Timings:
         pleg_relist_s: period at which a kubelet looks for containers that died (kubelet.go
             genericPlegRelistPeriod). Containers that it kills itself it sees at once.
         sandbox: network and volumes of a new Pod. Image pulls are not modelled.
-        container_start: create and start through the CRI, after the containers of the last run are removed. With
-            half a relist period before it, it gives the ~1 s from an agent's exit to its next start measured with
-            kubelet 1.36.3 and containerd 2.3 on one machine.
+        container_start: create and start through the CRI, after the containers of the last run are removed.
+            With half a relist period before it, it gives the ~1 s from an agent's exit to its next start
+            measured with kubelet 1.36.3 and containerd 2.3 on one machine.
         process_exit: SIGTERM to gone, for a process that obeys.
-        agent_start: exec of the agent to its first request. Exec to visible annotation took 49 to 249 ms on one
-            lab machine; the requests in it are modelled by `api`.
+        agent_start: exec of the agent to its first request. Exec to visible annotation took 49 to 249 ms on
+            one lab machine; the requests in it are modelled by `api`.
         worker_first_step: exec of a worker to its first training step. No measurement: a model's own choice.
         barrier_answer: how long a probe's HTTP exchange takes.
         api: one way of a request to the API server.
         bind: one Pod's turn in the scheduler (some hundred Pods a second).
-        job_sync_batch_s: how long the Job controller gathers Pod events (job_controller.go syncJobBatchPeriod).
+        job_sync_batch_s: how long the Job controller gathers Pod events (job_controller.go
+            syncJobBatchPeriod).
         job_failure_backoff_s: wait before a failed Pod is replaced, doubling per failure
             (job_controller.go DefaultJobPodFailureBackOff).
         node_lost_s: from a node's death until its Pods are Failed: 40 s grace (nodeMonitorGracePeriod) and

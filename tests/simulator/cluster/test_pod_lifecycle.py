@@ -86,7 +86,7 @@ def test_the_worker_starts_after_the_barrier() -> None:
 
 
 def test_a_worker_that_dies_restarts_all_containers() -> None:
-    """Targets are killed before sources, every container is removed, then the Pod starts from the beginning."""
+    """Targets are killed before sources, all are removed, then the Pod starts from the beginning."""
     driver = Driver(training_pod())
     driver.lift()
     driver.take_log()
@@ -199,7 +199,7 @@ def test_plain_init_containers_run_one_after_the_other() -> None:
 
 
 def test_a_failed_startup_probe_kills_and_restarts() -> None:
-    """kubelet kills the container, whose exit code then meets the rules."""
+    """The kubelet kills the container, whose exit code then meets the rules."""
     driver = Driver(training_pod())
     driver.take_log()
     driver.step(life.ProbeFailed("agent", driver.pod.containers["agent"].instance))

@@ -1,0 +1,85 @@
+"""
+The kubelets: each runs the Pods bound to its node.
+
+Notifications come from the store inside this process, so a kubelet never lags behind the API server and never
+loses its watch; its writes are ordinary requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import Clock
+from simulator.cluster.events import ClusterEvent
+from simulator.cluster.pod_worker import PodWorker
+from simulator.cluster.runtime import Runtime
+from simulator.cluster.timings import Timings
+
+
+class Kubelet:
+    """One node's kubelet."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        client: KubeClient,
+        runtime: Runtime,
+        clock: Clock,
+        rng: Random,
+        timings: Timings,
+        host_ip: str,
+        tell: Callable[[ClusterEvent], None],
+    ) -> None:
+        self.node = node
+        self.workers: dict[str, PodWorker] = {}
+        self._client = client
+        self._runtime = runtime
+        self._clock = clock
+        self._rng = rng
+        self._timings = timings
+        self._host_ip = host_ip
+        self._tell = tell
+        self._relist_phase_s = rng.random() * timings.pleg_relist_s
+        self._work: asyncio.Queue[PodWorker] = asyncio.Queue()
+
+    def pod_changed(self, event_type: str, pod: KubeObject) -> None:
+        """Take in a Pod of this node."""
+        uid = pod["metadata"]["uid"]
+        worker = self.workers.get(uid)
+        if event_type == "DELETED":
+            if worker is not None:
+                worker.removed()
+        elif worker is not None:
+            worker.changed(pod)
+        elif pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            worker = PodWorker(
+                pod,
+                client=self._client,
+                runtime=self._runtime,
+                clock=self._clock,
+                rng=self._rng,
+                timings=self._timings,
+                host_ip=self._host_ip,
+                relist_phase_s=self._relist_phase_s,
+                tell=self._tell,
+            )
+            self.workers[uid] = worker
+            self._work.put_nowait(worker)
+
+    async def run(self) -> None:
+        """Run Pods until cancelled; cancellation kills their containers."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                worker = await self._work.get()
+                group.create_task(self._run(worker))
+
+    async def _run(self, worker: PodWorker) -> None:
+        uid = worker.pod["metadata"]["uid"]
+        try:
+            await worker.run()
+        finally:
+            self.workers.pop(uid, None)

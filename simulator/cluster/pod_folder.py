@@ -1,0 +1,92 @@
+"""
+Give a Pod its folder: volumes, credentials, logs.
+
+There are no mount namespaces here. A volume is a folder, and wherever a mountPath stands at the start of an
+argument or an environment value (or after a `=` in it), the folder's path takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.kube.client import KubeObject
+
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class PodFolder:
+    """The folder of one Pod.
+
+    Args:
+        path: it.
+        shared: where hostPath folders and persistent volumes live, shared by all Pods.
+    """
+
+    path: Path
+    shared: Path
+
+    @property
+    def credentials(self) -> Path:
+        """Return the folder with the ServiceAccount's token."""
+        return self.path / "serviceaccount"
+
+    def create(self, pod: KubeObject, *, token: str, kubeconfig: str) -> None:
+        """Make the folders and write the credentials."""
+        self.path.mkdir(parents=True)
+        for volume in pod["spec"].get("volumes") or ():
+            self.volume(volume, pod["metadata"]["namespace"]).mkdir(parents=True, exist_ok=True)
+        self.credentials.mkdir()
+        (self.credentials / "token").write_text(token)
+        (self.credentials / "namespace").write_text(pod["metadata"]["namespace"])
+        (self.credentials / "kubeconfig").write_text(kubeconfig)
+
+    def remove(self) -> None:
+        """Delete the folder, but nothing shared."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def volume(self, volume: Mapping[str, Any], namespace: str) -> Path:
+        """Return the folder of a volume. configMap, secret and the like are empty folders."""
+        if "hostPath" in volume:
+            return self.shared / "host" / str(volume["hostPath"]["path"]).lstrip("/")
+        if "persistentVolumeClaim" in volume:
+            return self.shared / "claims" / namespace / str(volume["persistentVolumeClaim"]["claimName"])
+        if _holds_token(volume):
+            return self.credentials
+        return self.path / "volumes" / str(volume["name"])
+
+    def rewriter(self, pod: KubeObject, container: Mapping[str, Any]) -> Callable[[str], str]:
+        """Return what puts folders in the place of this container's mount paths."""
+        namespace = pod["metadata"]["namespace"]
+        volumes = {v["name"]: self.volume(v, namespace) for v in pod["spec"].get("volumes") or ()}
+        folders = {TOKEN_MOUNT: self.credentials}
+        for mount in container.get("volumeMounts") or ():
+            if mount["name"] in volumes:
+                folders[mount["mountPath"].rstrip("/")] = volumes[mount["name"]] / mount.get("subPath", "")
+        return _rewriter(folders)
+
+    def log(self, container: str, restart_count: int) -> Path:
+        """Return the log file of one run of a container."""
+        return self.path / "logs" / container / f"{restart_count}.log"
+
+    def newest_log(self, container: str, *, previous: bool) -> Path | None:
+        """Return the log of the current (or previous) run, None when there is none."""
+        runs = sorted((self.path / "logs" / container).glob("*.log"), key=lambda file: int(file.stem))
+        position = -2 if previous else -1
+        return runs[position] if len(runs) >= -position else None
+
+
+def _holds_token(volume: Mapping[str, Any]) -> bool:
+    sources: Sequence[Mapping[str, Any]] = (volume.get("projected") or {}).get("sources") or ()
+    return any("serviceAccountToken" in source for source in sources)
+
+
+def _rewriter(folders: Mapping[str, Path]) -> Callable[[str], str]:
+    longest_first = sorted(folders, key=len, reverse=True)
+    pattern = re.compile(f"(?P<before>^|=)(?P<mount>{'|'.join(map(re.escape, longest_first))})(?=/|$)")
+    return lambda text: pattern.sub(lambda m: f"{m['before']}{folders[m['mount']]}", text)

@@ -1,0 +1,198 @@
+"""
+Run containers as local processes: each Pod has a 127.x.y.z address, a folder and a line in a hosts file.
+
+Linux only: the whole of 127.0.0.0/8 answers there without configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from uuid import uuid4
+
+from common.kube.client import KubeObject
+from common.kube.clock import Clock
+from simulator.cluster import reaper
+from simulator.cluster.events import ClusterEvent, Kind
+from simulator.cluster.pod_folder import PodFolder
+from simulator.cluster.processes import LocalProcess
+from simulator.cluster.runtime import ContainerRun, Sandbox
+
+CLUSTER_MARKER = "INPLACE_CLUSTER"
+HOSTS_FILE = "INPLACE_HOSTS_FILE"
+FIRST_STEP_PREFIX = b"step="
+_PODS_MAX = 250 * 250
+_LOG_CHUNK_BYTES = 65536
+_LOG_POLL_S = 0.1
+_REPOSITORY = Path(__file__).parents[2]
+
+
+class ProcessRuntime:
+    """The runtime of every node.
+
+    Args:
+        folder: an empty folder of this cluster's own.
+        credentials: a Pod's bearer token and kubeconfig.
+        tell: takes first steps.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock,
+        credentials: Callable[[KubeObject], tuple[str, str]],
+        tell: Callable[[ClusterEvent], None],
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._credentials = credentials
+        self._tell = tell
+        self._marker = uuid4().hex
+        self._folders: dict[str, PodFolder] = {}
+        self._hosts: dict[str, list[str]] = {}
+        self._processes: dict[str, list[LocalProcess]] = {}
+        self._pods_made = 0
+        self._reaper: subprocess.Popen[bytes] | None = None
+        atexit.register(self._kill_all)
+
+    @property
+    def hosts_file(self) -> Path:
+        """Return the file that stands in for DNS."""
+        return self._folder / "hosts"
+
+    async def create_sandbox(self, pod: KubeObject) -> Sandbox:
+        """Make the Pod's folder and give it an address and a name."""
+        self._start_reaper()
+        meta, spec = pod["metadata"], pod["spec"]
+        uid = meta["uid"]
+        pod_ip = self._next_address()
+        token, kubeconfig = self._credentials(pod)
+        folder = PodFolder(self._folder / "pods" / f"{meta['name']}_{uid[:8]}", self._folder / "shared")
+        folder.create(pod, token=token, kubeconfig=kubeconfig)
+        self._folders[uid] = folder
+        hostname = spec.get("hostname") or meta["name"]
+        if "subdomain" in spec:
+            name = f"{hostname}.{spec['subdomain']}"
+            self._hosts[uid] = [pod_ip, name, f"{name}.{meta['namespace']}.svc.cluster.local"]
+            self._write_hosts()
+        return Sandbox(uid, pod_ip, self._base_env(folder, hostname))
+
+    async def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Kill what is left, forget the name, delete the folder."""
+        for process in self._processes.pop(sandbox.uid, []):
+            process.kill()
+            await process.wait()
+        if self._hosts.pop(sandbox.uid, None):
+            self._write_hosts()
+        self._folders.pop(sandbox.uid).remove()
+
+    async def start(self, run: ContainerRun) -> LocalProcess:
+        """Start the process.
+
+        Raises:
+            StartError: it cannot be executed.
+        """
+        folder = self._folders[run.sandbox.uid]
+        rewrite = folder.rewriter(run.pod, run.spec.manifest)
+        log = folder.log(run.spec.name, run.restart_count)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        process = LocalProcess(
+            [rewrite(word) for word in run.command],
+            {name: rewrite(value) for name, value in run.env.items()},
+            folder.path,
+            marker=f"{run.sandbox.uid}/{run.spec.name}/{run.restart_count}",
+            pod_ip=run.sandbox.pod_ip,
+            log=log.open("ab"),
+            on_line=self._first_step(run),
+            clock=self._clock,
+        )
+        alive = self._processes.setdefault(run.sandbox.uid, [])
+        alive[:] = [other for other in alive if not other.ended] + [process]
+        return process
+
+    async def read_log(
+        self, uid: str, container: str, *, previous: bool = False, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """Yield a container's log in pieces; with `follow`, until the Pod is gone."""
+        folder = self._folders.get(uid)
+        path = folder.newest_log(container, previous=previous) if folder is not None else None
+        if path is None:
+            return
+        with path.open("rb") as log:
+            while True:
+                while chunk := log.read(_LOG_CHUNK_BYTES):
+                    yield chunk
+                if not follow or uid not in self._folders:
+                    return
+                await self._clock.sleep(_LOG_POLL_S)
+
+    async def close(self) -> None:
+        """Kill every process and let the reaper go."""
+        processes = [process for alive in self._processes.values() for process in alive]
+        self._processes.clear()
+        for process in processes:
+            process.kill()
+        await asyncio.gather(*(process.wait() for process in processes))
+        self._kill_all()
+        atexit.unregister(self._kill_all)
+        if self._reaper is not None and self._reaper.stdin is not None:
+            self._reaper.stdin.close()
+            self._reaper.wait()
+            self._reaper = None
+
+    def _kill_all(self) -> None:
+        for alive in self._processes.values():
+            for process in alive:
+                process.kill_now()
+
+    def _start_reaper(self) -> None:
+        if self._reaper is None:
+            command = [sys.executable, "-S", "-E", reaper.__file__, f"{CLUSTER_MARKER}={self._marker}"]
+            self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, env={}, start_new_session=True)
+
+    def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
+        interpreter = str(Path(sys.executable).parent)
+        return {
+            "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "HOME": str(folder.path),
+            "HOSTNAME": hostname,
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(_REPOSITORY),
+            "KUBECONFIG": str(folder.credentials / "kubeconfig"),
+            HOSTS_FILE: str(self.hosts_file),
+            CLUSTER_MARKER: self._marker,
+        }
+
+    def _next_address(self) -> str:
+        """Return an address that no Pod of this cluster had, and probably no other cluster here has."""
+        assert self._pods_made < _PODS_MAX, f"expected at most {_PODS_MAX} Pods in the life of one cluster"
+        third, fourth = divmod(self._pods_made, 250)
+        self._pods_made += 1
+        return f"127.{64 + os.getpid() % 128}.{third + 1}.{fourth + 1}"
+
+    def _write_hosts(self) -> None:
+        lines = "".join(f"{' '.join(fields)}\n" for fields in self._hosts.values())
+        fresh = self.hosts_file.with_suffix(".new")
+        fresh.write_text(lines)
+        fresh.replace(self.hosts_file)
+
+    def _first_step(self, run: ContainerRun) -> Callable[[bytes], None]:
+        meta = run.pod["metadata"]
+        stepped = False
+
+        def on_line(line: bytes) -> None:
+            nonlocal stepped
+            if stepped or not line.startswith(FIRST_STEP_PREFIX):
+                return
+            stepped = True
+            who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
+            text = line.decode("utf-8", "replace")
+            self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.FIRST_STEP, *who, text))
+
+        return on_line

@@ -1,0 +1,227 @@
+"""
+Run one container instance as a local process tree.
+
+Guarantees: when `wait()` returns, no process of the instance is left, also none that left its process group
+    or was
+orphaned: each carries the instance's marker in its environment. That is what a PID namespace does for a
+container. Needs Linux: pidfd and /proc.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from common.kube.clock import Clock
+from simulator.cluster import reaper
+from simulator.cluster.http_probe import answers
+from simulator.cluster.pod_spec import Probe
+from simulator.cluster.runtime import StartError
+
+MARKER = "INPLACE_CONTAINER"
+_CHUNK_BYTES = 65536
+_LINE_BYTES_MAX = 4096  # a longer line is shown to observers in pieces
+_SWEEP_S = 0.005
+_SWEEPS_MAX = 400  # 2 s; a process that survives SIGKILL that long hangs in the kernel
+
+
+class LocalProcess:
+    """A running container instance.
+
+    Args:
+        command: argv; looked up in env's PATH.
+        marker: unique text for this instance.
+        pod_ip: where its ports are probed.
+        log: takes everything it prints.
+        on_line: told every line.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        marker: str,
+        pod_ip: str,
+        log: IO[bytes],
+        on_line: Callable[[bytes], None],
+        clock: Clock,
+    ) -> None:
+        self._marker = f"{MARKER}={marker}"
+        self._env = dict(env) | {MARKER: marker}
+        self._cwd = cwd
+        self._pod_ip = pod_ip
+        self._log = log
+        self._on_line = on_line
+        self._clock = clock
+        self._rest = b""
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._pipe, write_end = os.pipe()
+        try:
+            self._popen = _spawn(command, self._env, cwd, write_end)
+        except StartError:
+            os.close(self._pipe)
+            log.close()
+            raise
+        finally:
+            os.close(write_end)
+        os.set_blocking(self._pipe, False)
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        self._loop.add_reader(self._pipe, self._read)
+        self._loop.add_reader(self._pidfd, self._reap)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the main process is gone."""
+        return self._ended.done()
+
+    async def wait(self) -> int:
+        """Return the exit code once every process of the instance is gone."""
+        code = await asyncio.shield(self._ended)
+        for _ in range(_SWEEPS_MAX):
+            left = reaper.marked(self._marker)
+            if not left:
+                break
+            reaper.kill(left)
+            await self._clock.sleep(_SWEEP_S)
+        return code
+
+    async def stop(self, grace_s: float) -> None:
+        """Send SIGTERM to the main process, as a runtime does, and SIGKILL to all of them after `grace_s`."""
+        if grace_s > 0:
+            self.signal(signal.SIGTERM)
+        try:
+            async with self._clock.timeout(max(grace_s, 0.0)):
+                await self.wait()
+        except TimeoutError:
+            self.kill()
+            await self.wait()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main process."""
+        if not self._ended.done():
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the process group; `wait` sweeps up who left it."""
+        if not self._ended.done():
+            os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def kill_now(self) -> None:
+        """Kill and reap without an event loop; for the end of the program."""
+        if not self._ended.done():
+            self.kill()
+            self._reap()
+        reaper.kill(reaper.marked(self._marker))
+
+    async def probe(self, probe: Probe) -> bool:
+        """Probe once."""
+        if probe.path is not None:
+            return await answers(
+                self._pod_ip, probe.port, probe.path, timeout_s=probe.timeout_s, clock=self._clock
+            )
+        return await self._run_probe(list(probe.command or ()), probe.timeout_s)
+
+    async def _run_probe(self, command: list[str], timeout_s: float) -> bool:
+        """Run an exec probe inside the container, that is with its marker, environment and folder."""
+        try:
+            popen = _spawn(command, self._env, self._cwd, subprocess.DEVNULL)
+        except StartError:
+            return False
+        pidfd = os.pidfd_open(popen.pid)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(pidfd, _resolve, done)
+        try:
+            async with self._clock.timeout(timeout_s):
+                await done
+        except TimeoutError:
+            return False
+        finally:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+            if popen.poll() is None:
+                os.killpg(popen.pid, signal.SIGKILL)
+            popen.wait()
+        return popen.returncode == 0
+
+    def _read(self) -> None:
+        """Move what was printed to the log, and tell whole lines."""
+        try:
+            chunk = os.read(self._pipe, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._loop.remove_reader(self._pipe)
+            return
+        self._keep(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        self._log.write(chunk)
+        self._log.flush()
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self._rest = self._rest[-_LINE_BYTES_MAX:]
+        for line in lines:
+            self._on_line(line)
+
+    def _reap(self) -> None:
+        """Take note of the main process's end; its group goes with it, as with PID 1 of a container."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)  # BEFORE the reaping: until then the number is ours
+        status = self._popen.wait()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._pidfd)
+            self._drain()
+        os.close(self._pidfd)
+        os.close(self._pipe)
+        self._log.close()
+        if not self._ended.done() and not self._loop.is_closed():
+            self._ended.set_result(status if status >= 0 else 128 - status)
+
+    def _drain(self) -> None:
+        """Read what the ended process left in the pipe."""
+        while True:
+            try:
+                chunk = os.read(self._pipe, _CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            if not chunk:
+                break
+            self._keep(chunk)
+        if self._rest:
+            self._on_line(self._rest)
+        self._loop.remove_reader(self._pipe)
+
+
+def _resolve(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+def _spawn(command: Sequence[str], env: Mapping[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own.
+
+    Raises:
+        StartError: it cannot be executed.
+    """
+    if not command:
+        raise StartError("expected a command: a local process has no image that could supply one")
+    try:
+        return subprocess.Popen(
+            list(command),
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output == subprocess.DEVNULL else output,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise StartError(f"cannot execute {command[0]!r}: {error.strerror}") from error
