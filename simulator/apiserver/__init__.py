@@ -1,0 +1,45 @@
+"""
+An embedded Kubernetes API server: good enough to run the real agent, the real controller and kubectl unchanged.
+
+It keeps what clients of this project depend on the way a real kube-apiserver 1.36 keeps it, and tests/conformance holds
+it to that: the same cases run against both. It does not follow from this that anything else works.
+
+Where it lies:
+
+* Storage. One process, no etcd. resourceVersions are one counter starting near 1. A crash loses everything. History is
+  bounded by count, not time, and paging reads it, so a continue token lives as long as the history window.
+* Kinds. The kinds of `builtin_kinds` only. Of those, Pods, Jobs, Services, Namespaces, Leases, claims and CRDs have
+  defaults and some validation (what is checked is checked as in reality, much is not checked); the rest are stored as
+  they come. Unknown fields of built-in kinds are kept and never refused; wrong types in them mostly are not noticed.
+* Admission. No webhooks, no ValidatingAdmissionPolicy, no quota, no LimitRange, no ServiceAccount admission. RBAC
+  objects are stored and not enforced: everybody may do everything. A token is its user's name.
+* Custom resources. Established at once. Versions convert by apiVersion only. CEL runs on a library without the
+  Kubernetes extensions (rules that need them warn and pass), without cost limits.
+* Server-side apply. Ownership is tracked for all writes, but `metadata.managedFields` is shown only on objects that
+  somebody has applied. Merge keys of built-in kinds go by field name.
+* Watch. The cache trails the store only if told to. A slow watcher is cut off by count of events, not by time. The
+  end of a cut-off watch comes AFTER what was buffered.
+* Priority and fairness. Off unless levels are given; one seat per request, no borrowing, no width estimation.
+* Deletion. Evictions ignore disruption budgets. `pods/binding` does not check that the node exists.
+* Protocol. JSON and YAML, no protobuf, no CBOR, no HTTP/2, no TLS, no exec/attach/port-forward/proxy, no metrics.
+  OpenAPI has no schemas for built-in kinds, so `kubectl explain` does not work for them.
+"""
+
+from simulator.apiserver.apf import PriorityLevel
+from simulator.apiserver.http_front import HttpFront
+from simulator.apiserver.memory import InMemoryTransport
+from simulator.apiserver.options import ApiServerOptions, LogRequest
+from simulator.apiserver.reads import StreamingResponse
+from simulator.apiserver.server import ApiServer
+from simulator.apiserver.store import Store
+
+__all__ = [
+    "ApiServer",
+    "ApiServerOptions",
+    "HttpFront",
+    "InMemoryTransport",
+    "LogRequest",
+    "PriorityLevel",
+    "Store",
+    "StreamingResponse",
+]

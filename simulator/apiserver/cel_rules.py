@@ -1,0 +1,120 @@
+"""
+Evaluate x-kubernetes-validations with the common-expression-language package.
+
+Guarantees: a rule that the package cannot parse or that needs a Kubernetes function library it lacks is reported once
+as a warning and does not refuse objects; every other rule decides as on the real server. Costs are not limited.
+Source: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import cel
+
+from simulator.apiserver.schema import Schema
+from simulator.apiserver.status import Cause
+
+_RULES_MAX = 2048
+_USES_OLD = re.compile(r"\boldSelf\b")
+_UNKNOWN_FUNCTION = "Undefined variable or function"
+_REASONS = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
+
+
+class CelUnsupportedWarning(UserWarning):
+    """A rule is not evaluated, because the CEL package lacks something it needs."""
+
+
+def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
+    """Append a cause for each broken rule at and below `path`.
+
+    Args:
+        old: the correlated value before an update, None on create; unchanged values are not checked again.
+    """
+    if not schema.has_rules or (old is not None and old == value):
+        return
+    for rule in schema.rules:
+        _check(rule, value, old, path, causes)
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        for key, item in value.items():
+            child = schema.child(key)
+            if child is not None:
+                check_rules(item, before.get(key), child, f"{path}.{key}" if path else key, causes)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            check_rules(item, _correlated(item, old, schema), schema.items, f"{path}[{index}]", causes)
+
+
+def _correlated(item: Any, old: Any, schema: Schema) -> Any:
+    """Return the list item of the old object with the same keys; atomic lists and sets do not correlate."""
+    if schema.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
+        return None
+    for candidate in old:
+        if all(candidate.get(key) == item.get(key) for key in schema.list_keys):
+            return candidate
+    return None
+
+
+def _check(rule: dict[str, Any], value: Any, old: Any, path: str, causes: list[Cause]) -> None:
+    expression = rule["rule"]
+    if old is None and _USES_OLD.search(expression) and not rule.get("optionalOldSelf"):
+        return  # a transition rule needs a transition
+    program = _compiled(expression)
+    if program is None:
+        return
+    try:
+        holds = program.execute({"self": value, "oldSelf": old})
+    except (RuntimeError, TypeError, ValueError, KeyError) as error:
+        if _UNKNOWN_FUNCTION in str(error):
+            _warn_once(expression, str(error))
+            return
+        message = f"Invalid value: {_kind_of(value)}: rule evaluation error: {error}"
+        causes.append(Cause(path, message))
+        return
+    if holds is not True:
+        causes.append(_broken(rule, value, path, old))
+
+
+def _broken(rule: dict[str, Any], value: Any, path: str, old: Any) -> Cause:
+    message = rule.get("message") or f"failed rule: {rule['rule']}"
+    if rule.get("messageExpression"):
+        program = _compiled(rule["messageExpression"])
+        if program is not None:
+            message = str(program.execute({"self": value, "oldSelf": old}))
+    field = path + str(rule.get("fieldPath", ""))
+    reason = rule.get("reason", "FieldValueInvalid")
+    return Cause(
+        field, f"Invalid value: {_kind_of(value)}: {message}", reason if reason in _REASONS else _REASONS[0]
+    )
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, dict):
+        return '"object"'
+    if isinstance(value, list):
+        return '"array"'
+    return (
+        f'"{value}"'
+        if isinstance(value, str)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+@lru_cache(maxsize=_RULES_MAX)
+def _compiled(expression: str) -> cel.Program | None:
+    try:
+        return cel.compile(expression)
+    except ValueError as error:
+        _warn_once(expression, str(error))
+        return None
+
+
+@lru_cache(maxsize=_RULES_MAX)
+def _warn_once(expression: str, why: str) -> None:
+    warnings.warn(f"CEL rule is not evaluated: {expression!r}: {why}", CelUnsupportedWarning, stacklevel=2)

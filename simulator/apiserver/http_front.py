@@ -1,0 +1,91 @@
+"""Serve an embedded API server over loopback HTTP, for kubectl and for programs in other processes."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from common.kube.http import Request, Response
+from simulator.apiserver.reads import StreamingResponse
+from simulator.apiserver.server import ApiServer
+from simulator.apiserver.status import StatusError, unauthorized
+
+BODY_BYTES_MAX = 3 * 1024 * 1024
+"""Source: k8s.io/apiserver MaxRequestBodyBytes."""
+
+SHUTDOWN_S = 1.0
+"""Open watches are cut after this; clients take it for a restarting server."""
+
+ANONYMOUS = "admin"
+"""Who a request without a token is, unless the options require one."""
+
+_BEARER = "bearer "
+_USER_TOKEN = "user:"
+
+
+class HttpFront:
+    """One listening socket in front of a server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listen, and return the URL; port 0 picks a free one."""
+        application = web.Application(client_max_size=BODY_BYTES_MAX)
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        bound = self._runner.addresses[0]
+        return f"http://{host}:{bound[1]}"
+
+    async def stop(self) -> None:
+        """Close the socket and every connection; idempotent."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def _answer(self, incoming: web.Request) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        try:
+            user = self._user(headers.pop("authorization", ""))
+        except StatusError as error:
+            return _whole(error.response())
+        body = await incoming.read() if incoming.body_exists else b""
+        answer = await self._server.handle(
+            Request(incoming.method, incoming.raw_path, headers, body), user=user
+        )
+        if isinstance(answer, Response):
+            return _whole(answer)
+        return await _stream(incoming, answer)
+
+    def _user(self, authorization: str) -> str:
+        options = self._server.options
+        token = authorization[len(_BEARER) :].strip() if authorization.lower().startswith(_BEARER) else ""
+        if token in options.tokens:
+            return options.tokens[token]
+        if token.startswith(_USER_TOKEN):
+            return token.removeprefix(_USER_TOKEN)
+        if options.require_token:
+            raise unauthorized()
+        return ANONYMOUS
+
+
+def _whole(response: Response) -> web.Response:
+    return web.Response(status=response.status, headers=dict(response.headers), body=response.body)
+
+
+async def _stream(incoming: web.Request, answer: StreamingResponse) -> web.StreamResponse:
+    outgoing = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+    outgoing.enable_chunked_encoding()
+    try:
+        await outgoing.prepare(incoming)
+        async for chunk in answer.chunks():
+            await outgoing.write(chunk)
+        await outgoing.write_eof()
+    except (ConnectionResetError, BrokenPipeError):
+        pass  # the client went away; closing the stream below is all there is to do
+    finally:
+        answer.close()
+    return outgoing

@@ -1,0 +1,174 @@
+"""
+The rules of ObjectMeta that every kind shares: names, labels, annotations, what an update cannot change.
+
+Source: k8s.io/apimachinery/pkg/api/validation/objectmeta.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from common.kube.client import KubeObject
+from simulator.apiserver.status import Cause, StatusError, bad_request, bad_value, required
+
+NAME_CHARACTERS_MAX = 253
+LABEL_CHARACTERS_MAX = 63
+ANNOTATIONS_BYTES_MAX = 256 * 1024
+
+_GENERATED_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_CHARACTERS = 5
+_GENERATE_BASE_MAX = LABEL_CHARACTERS_MAX - _GENERATED_CHARACTERS
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+LABEL_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+NAMED_LIKE_PATHS = frozenset(("roles", "rolebindings", "clusterroles", "clusterrolebindings"))
+"""RBAC names may be anything that fits in a URL path segment, e.g. `system:controller:x`."""
+
+
+def generated_name(base: str, rng: Random) -> str:
+    """Return `base` with a random suffix. Source: k8s.io/apiserver/pkg/storage/names/generate.go."""
+    return base[:_GENERATE_BASE_MAX] + "".join(rng.choices(_GENERATED_ALPHABET, k=_GENERATED_CHARACTERS))
+
+
+def is_dns_label(name: str) -> bool:
+    """Return whether a name fits RFC 1123's label."""
+    return len(name) <= LABEL_CHARACTERS_MAX and _DNS_LABEL.fullmatch(name) is not None
+
+
+def check_types(meta: Any) -> None:
+    """Raise 400 when metadata could not be decoded into ObjectMeta."""
+    if not isinstance(meta, dict):
+        raise bad_request(f"expected metadata to be an object, saw {type(meta).__name__}")
+    for field in ("labels", "annotations"):
+        for key, value in (meta.get(field) or {}).items():
+            if not isinstance(value, str):
+                raise _not_a_string(field, key, value)
+    for field in ("name", "namespace", "generateName", "uid", "resourceVersion"):
+        value = meta.get(field)
+        if value is not None and not isinstance(value, str):
+            raise _not_a_string(field, "", value)
+
+
+def _not_a_string(field: str, key: str, value: Any) -> StatusError:
+    kind = {bool: "bool", int: "number", float: "number", dict: "object", list: "array"}.get(
+        type(value), "null"
+    )
+    path = f"metadata.{field}" + (f".{key}" if key else "")
+    return bad_request(f"json: cannot unmarshal {kind} into Go struct field ObjectMeta.{path} of type string")
+
+
+def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[Cause]:
+    """Return the rules that a new object's name breaks."""
+    name = meta.get("name")
+    if not name:
+        yield required("metadata.name", "Required value: name or generateName is required")
+    elif plural in NAMED_LIKE_PATHS:
+        if "/" in name or "%" in name:
+            yield bad_value("metadata.name", name, "may not contain '/' or '%'")
+    elif plural in ("namespaces", "services"):
+        if not is_dns_label(name):
+            yield bad_value("metadata.name", name, LABEL_RULE)
+    elif len(name) > NAME_CHARACTERS_MAX:
+        yield bad_value("metadata.name", name, f"must be no more than {NAME_CHARACTERS_MAX} bytes")
+    elif not _SUBDOMAIN.fullmatch(name):
+        yield bad_value("metadata.name", name, SUBDOMAIN_RULE)
+
+
+def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[Cause]:
+    """Return the rules that labels and annotations break."""
+    for key, value in (meta.get("labels") or {}).items():
+        if not _QUALIFIED.fullmatch(key):
+            yield bad_value(
+                f"{path}.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'"
+            )
+        if len(value) > LABEL_CHARACTERS_MAX:
+            yield bad_value(f"{path}.labels", value, f"must be no more than {LABEL_CHARACTERS_MAX} bytes")
+        elif not _LABEL_VALUE.fullmatch(value):
+            yield bad_value(f"{path}.labels", value, LABEL_VALUE_RULE)
+    total = 0
+    for key, value in (meta.get("annotations") or {}).items():
+        total += len(key) + len(value)
+        if not _QUALIFIED.fullmatch(key.lower()):
+            rule = "name part must consist of alphanumeric characters, '-', '_' or '.'"
+            yield bad_value(f"{path}.annotations", key, rule)
+    if total > ANNOTATIONS_BYTES_MAX:
+        message = f"Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
+        yield Cause(f"{path}.annotations", message, "FieldValueTooLong")
+
+
+def owner_causes(meta: dict[str, Any]) -> Iterable[Cause]:
+    """Return the rules that owner references break."""
+    controllers = 0
+    for index, owner in enumerate(meta.get("ownerReferences") or ()):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                path = f"metadata.ownerReferences[{index}].{field}"
+                yield bad_value(
+                    path, "", f"{'version' if field == 'apiVersion' else field} must not be empty"
+                )
+        controllers += bool(owner.get("controller"))
+    if controllers > 1:
+        yield bad_value(
+            "metadata.ownerReferences", None, "Only one reference can have Controller set to true"
+        )
+
+
+def kept(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of an update with the fields that only the server sets put back."""
+    result = dict(new)
+    for field in (
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ):
+        if field in old:
+            result[field] = old[field]
+        else:
+            result.pop(field, None)
+    for field in ("generateName", "managedFields"):
+        if field in old and field not in new:
+            result[field] = old[field]
+    result.pop("selfLink", None)
+    result["resourceVersion"] = old["resourceVersion"]
+    return result
+
+
+def update_causes(new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    """Return the rules that an update of metadata breaks."""
+    meta, before = new["metadata"], old["metadata"]
+    for field in ("name", "namespace"):
+        if (meta.get(field) or "") != (before.get(field) or ""):
+            yield bad_value(f"metadata.{field}", meta.get(field), "field is immutable")
+    if meta.get("labels") != before.get("labels") or meta.get("annotations") != before.get("annotations"):
+        yield from map_causes(meta)
+    if meta.get("ownerReferences") != before.get("ownerReferences"):
+        yield from owner_causes(meta)
+    if before.get("deletionTimestamp"):
+        added = set(meta.get("finalizers") or ()) - set(before.get("finalizers") or ())
+        if added:
+            message = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}"
+            yield Cause("metadata.finalizers", message, "FieldValueForbidden")

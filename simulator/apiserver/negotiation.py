@@ -1,0 +1,167 @@
+"""
+Choose the format of an answer from Accept, and encode objects, lists and watch events in it.
+
+Guarantees: an event is encoded once per format, however many watchers read it.
+Source: KEP-1904 (Table, PartialObjectMetadata), k8s.io/apiserver/pkg/endpoints/handlers/response.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from common.kube.client import KubeObject
+from simulator.apiserver.kinds import Kind
+from simulator.apiserver.status import not_acceptable
+from simulator.apiserver.store import Event, EventType
+from simulator.apiserver.table import table
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+ACCEPTED = ("application/json", "application/yaml")
+
+_ACCEPTS_MAX = 256  # distinct Accept headers remembered
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How to answer: whole objects, Table rows or metadata only; as JSON or YAML."""
+
+    view: Literal["object", "table", "metadata"] = "object"
+    yaml: bool = False
+    include_object: str = "Metadata"
+
+    @property
+    def content_type(self) -> str:
+        """Return the media type of the answer."""
+        return "application/yaml" if self.yaml else "application/json"
+
+
+@lru_cache(maxsize=_ACCEPTS_MAX)
+def choose(accept: str, include_object: str = "") -> Format:
+    """Return the first format in an Accept header that the server speaks; raises 406 when there is none."""
+    if not accept.strip():
+        return Format()
+    for media_range in accept.split(","):
+        media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        values = dict(part.partition("=")[::2] for part in parameters)
+        if media_type not in (*ACCEPTED, "*/*", "application/*"):
+            continue
+        as_yaml = media_type == "application/yaml"
+        target = values.get("as", "")
+        if not target:
+            return Format(yaml=as_yaml)
+        if values.get("g") == "meta.k8s.io" and values.get("v") in ("v1", "v1beta1"):
+            if target == "Table":
+                return Format("table", as_yaml, include_object or "Metadata")
+            if target.startswith("PartialObjectMetadata"):
+                return Format("metadata", as_yaml)
+    raise not_acceptable(ACCEPTED)
+
+
+def encode(value: Any, answer: Format) -> bytes:
+    """Return the bytes of a finished answer object."""
+    if answer.yaml:
+        return yaml.safe_dump(value, sort_keys=False).encode()
+    return _ENCODER.encode(value)
+
+
+def render(kind: Kind, stored: KubeObject, answer: Format, now_s: float) -> KubeObject:
+    """Return one object as the client wants to see it."""
+    if answer.view == "table":
+        return table(kind, [kind.present(stored)], _list_meta(stored), answer.include_object, now_s)
+    if answer.view == "metadata":
+        return metadata_only(stored)
+    return kind.present(stored)
+
+
+def render_list(
+    kind: Kind, items: list[KubeObject], meta: dict[str, Any], answer: Format, now_s: float
+) -> KubeObject:
+    """Return a collection as the client wants to see it."""
+    if answer.view == "table":
+        return table(kind, [kind.present(item) for item in items], meta, answer.include_object, now_s)
+    if answer.view == "metadata":
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": meta,
+            "items": [metadata_only(item) for item in items],
+        }
+    presented: list[KubeObject] = [kind.present(item) for item in items]
+    if not kind.custom:
+        # Built-in kinds leave kind and apiVersion out of the items of a list.
+        presented = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in presented]
+    return {
+        "kind": kind.kind_of_list,
+        "apiVersion": kind.resource.api_version,
+        "metadata": meta,
+        "items": presented,
+    }
+
+
+def metadata_only(obj: KubeObject) -> KubeObject:
+    """Return an object's PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def encode_event(
+    kind: Kind, event: Event, seen_as: EventType, answer: Format, *, with_columns: bool, now_s: float
+) -> bytes:
+    """Return a watch event's line of bytes, encoded once per format.
+
+    Args:
+        seen_as: the type for this watcher; an object that left its selection is DELETED in its last matching state.
+        with_columns: send the Table's column definitions, as with a watcher's first event.
+    """
+    cache_key = (seen_as, answer, kind.resource.group, kind.resource.version, with_columns)
+    line = event.encoded.get(cache_key)
+    if line is None:
+        obj = event.obj
+        if seen_as == "DELETED" and event.type != "DELETED":
+            assert event.old is not None
+            obj = {**event.old, "metadata": {**event.old["metadata"], "resourceVersion": str(event.revision)}}
+        line = event.encoded[cache_key] = encode_line(
+            kind, seen_as, obj, answer, with_columns=with_columns, now_s=now_s
+        )
+    return line
+
+
+def encode_line(
+    kind: Kind, event_type: str, obj: KubeObject, answer: Format, *, with_columns: bool, now_s: float
+) -> bytes:
+    """Return a watch event's line without caching: initial events and bookmarks."""
+    if answer.view == "table":
+        shown = table(
+            kind,
+            [kind.present(obj)],
+            _list_meta(obj),
+            answer.include_object,
+            now_s,
+            with_columns=with_columns,
+        )
+    else:
+        shown = render(kind, obj, answer, now_s)
+    return _ENCODER.encode({"type": event_type, "object": shown}) + b"\n"
+
+
+def encode_error(status: dict[str, Any]) -> bytes:
+    """Return the ERROR event that carries a Status."""
+    return _ENCODER.encode({"type": "ERROR", "object": status}) + b"\n"
+
+
+def bookmark(kind: Kind, revision: int, *, initial_events_end: bool) -> KubeObject:
+    """Return the object of a BOOKMARK event: nothing but a resourceVersion."""
+    meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if initial_events_end:
+        meta["annotations"] = {INITIAL_EVENTS_END: "true"}
+    return {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version, "metadata": meta}
+
+
+def _list_meta(obj: KubeObject) -> dict[str, Any]:
+    version = obj["metadata"].get("resourceVersion")
+    return {"resourceVersion": version} if version else {}

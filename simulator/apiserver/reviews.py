@@ -1,0 +1,43 @@
+"""
+Answer the requests that are only questions: access reviews and "who am I". Everybody may do everything here.
+
+Source: authorization.k8s.io/v1, authentication.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.kube.client import KubeObject
+
+REVIEWS: dict[tuple[str, str], dict[str, str]] = {
+    ("authorization.k8s.io", "v1"): {
+        "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+        "subjectaccessreviews": "SubjectAccessReview",
+        "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    },
+    ("authentication.k8s.io", "v1"): {
+        "selfsubjectreviews": "SelfSubjectReview",
+        "tokenreviews": "TokenReview",
+    },
+}
+
+_EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def answer_review(plural: str, body: KubeObject, user: str) -> KubeObject:
+    """Return the review with its status filled in."""
+    status: dict[str, Any]
+    match plural:
+        case "selfsubjectreviews":
+            status = {"userInfo": {"username": user, "groups": ["system:authenticated"]}}
+        case "tokenreviews":
+            token = str((body.get("spec") or {}).get("token", ""))
+            name = token.removeprefix("user:")
+            status = {"authenticated": token.startswith("user:"), "user": {"username": name}}
+        case "selfsubjectrulesreviews":
+            rules = [_EVERYTHING]
+            status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+        case _:
+            status = {"allowed": True, "reason": "the simulator allows everything"}
+    return body | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}

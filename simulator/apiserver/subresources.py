@@ -1,0 +1,117 @@
+"""
+Subresources that are not a view of their object: binding, eviction, log, finalize, token.
+
+Source: k8s.io/kubernetes/pkg/registry/core/pod/storage and .../serviceaccount/storage.
+"""
+
+from __future__ import annotations
+
+import time
+
+from common.kube.client import KubeObject
+from common.kube.clock import Clock
+from simulator.apiserver import status
+from simulator.apiserver.deletion import DeleteOptions, Deletions
+from simulator.apiserver.kinds import Kind, with_metadata
+from simulator.apiserver.options import LogRequest, LogSource
+from simulator.apiserver.reads import StreamingResponse
+from simulator.apiserver.route import Route, is_true
+from simulator.apiserver.store import Store
+from simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
+
+_TOKEN_LIFE_S = 3600
+
+
+def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, options: WriteOptions) -> None:
+    """Put a Pod on a node, as a scheduler asks for it."""
+    meta, spec = pod["metadata"], pod["spec"]
+    node = (binding.get("target") or {}).get("name")
+    if not node:
+        cause = status.required("target.name")
+        raise status.invalid("Binding", "", meta["name"], [cause])
+    if meta.get("deletionTimestamp"):
+        raise status.conflict(
+            "pods/binding",
+            "",
+            meta["name"],
+            f"pod {meta['name']} is being deleted, cannot be assigned to a host",
+        )
+    if spec.get("nodeName"):
+        why = f'pod {meta["name"]} is already assigned to node "{spec["nodeName"]}"'
+        raise status.conflict("pods/binding", "", meta["name"], why)
+    if spec.get("schedulingGates"):
+        raise status.conflict(
+            "pods/binding", "", meta["name"], f"pod {meta['name']} has non-empty .spec.schedulingGates"
+        )
+    conditions = [
+        c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") != "PodScheduled"
+    ]
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": writes.now(),
+    }
+    bound = pod | {
+        "spec": spec | {"nodeName": node},
+        "status": (pod.get("status") or {}) | {"conditions": [*conditions, scheduled]},
+    }
+    extra = (binding.get("metadata") or {}).get("annotations")
+    if extra:
+        bound = with_metadata(bound, annotations=(meta.get("annotations") or {}) | extra)
+    writes.put_trusted(kind, pod, bound, options)
+
+
+def evict(deletions: Deletions, kind: Kind, pod: KubeObject, eviction: KubeObject) -> None:
+    """Delete a Pod on behalf of a drain; disruption budgets are not consulted."""
+    deletions.delete(kind, pod, DeleteOptions.parse(eviction.get("deleteOptions"), {}))
+
+
+def follow_log(pod: KubeObject, route: Route, source: LogSource | None) -> StreamingResponse:
+    """Stream a container's log from the source that the cluster simulator plugged in."""
+    name = pod["metadata"]["name"]
+    names = [c["name"] for f in ("initContainers", "containers") for c in pod["spec"].get(f) or ()]
+    container = route.query.get("container", "")
+    if not container and len(pod["spec"]["containers"]) > 1:
+        raise status.bad_request(
+            f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
+        )
+    container = container or pod["spec"]["containers"][0]["name"]
+    if container not in names:
+        raise status.bad_request(f"container {container} is not valid for pod {name}")
+    if source is None:
+        raise status.StatusError(
+            500, "InternalError", "this server has no source of logs: no kubelet is attached"
+        )
+    tail = route.query.get("tailLines", "")
+    wanted = LogRequest(
+        container,
+        is_true(route.query.get("follow")),
+        is_true(route.query.get("previous")),
+        int(tail) if tail.isdigit() else None,
+    )
+    return StreamingResponse(200, {"content-type": "text/plain"}, lambda: source(pod, wanted))
+
+
+def finalize(store: Store, namespace: KubeObject, body: KubeObject) -> KubeObject:
+    """Set a namespace's own finalizers."""
+    finalizers = (body.get("spec") or {}).get("finalizers") or []
+    changed = namespace | {"spec": namespace["spec"] | {"finalizers": finalizers}}
+    meta = namespace["metadata"]
+    if meta.get("deletionTimestamp") and not finalizers and not meta.get("finalizers"):
+        return store.remove(NAMESPACES_KEY, changed)
+    return store.put(NAMESPACES_KEY, changed)
+
+
+def mint_token(account: KubeObject, request: KubeObject, clock: Clock) -> KubeObject:
+    """Answer a TokenRequest with a token that this server recognises as the ServiceAccount's user."""
+    meta = account["metadata"]
+    life_s = (request.get("spec") or {}).get("expirationSeconds") or _TOKEN_LIFE_S
+    expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall_s() + life_s))
+    token = f"user:system:serviceaccount:{meta['namespace']}:{meta['name']}"
+    return request | {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "creationTimestamp": None},
+        "status": {"token": token, "expirationTimestamp": expires},
+    }
