@@ -1,0 +1,87 @@
+"""
+Write the announcement, and say whether the server took it.
+
+One attempt at a time. A refusal and a lost reply look alike to the protocol: both are sent again, after a
+wait. The wait comes BEFORE the outcome is reported, so that the machine decides with the newest view whether
+it still wants to announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from agent.config import AgentConfig
+from agent.endings import Patience, cause_of, cure_of, words_of
+from agent.jobset_requests import announcement_request
+from agent.log import Log
+from agent.metrics import AgentMetrics
+from common.epoch.agent import Accepted, NotAccepted
+from common.kube.clock import Clock
+from common.kube.errors import ApiError, error_from_response
+from common.kube.http import Transport, TransportError
+from common.kube.watch import ending_of
+
+ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
+
+
+class Announcer:
+    """Announce epochs on one Pod.
+
+    Args:
+        on_problem: called with the words of what is wrong, None when it works again.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        transport: Transport,
+        clock: Clock,
+        rng: Random,
+        log: Log,
+        metrics: AgentMetrics,
+        on_problem: Callable[[str | None], None],
+    ) -> None:
+        self._config = config
+        self._transport = transport
+        self._clock = clock
+        self._log = log
+        self._metrics = metrics
+        self._on_problem = on_problem
+        self._patience = Patience(rng)
+
+    async def announce(self, epoch: int) -> Accepted | NotAccepted:
+        """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
+        request = announcement_request(self._config, epoch)
+        try:
+            response = await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
+            if response.status >= 400:
+                raise error_from_response(response)
+        except (ApiError, TransportError) as error:
+            await self._after(epoch, error)
+            return NotAccepted(epoch)
+        self._metrics.requests["patch", "ok"] += 1
+        self._on_problem(None)
+        self._log.info("announcement_accepted", epoch=epoch)
+        return Accepted(epoch)
+
+    async def _after(self, epoch: int, error: ApiError | TransportError) -> None:
+        """Report a failure, and wait."""
+        ending = ending_of(error)
+        cause = cause_of(ending)
+        wait_s = self._patience.wait_s(ending)
+        self._metrics.requests["patch", cause] += 1
+        self._metrics.retries += 1
+        self._on_problem(f"patch pods: {cause}: {words_of(ending)}")
+        cure = cure_of(ending, "patch", "pods", self._config.namespace)
+        self._log.warning(
+            "announcement_failed",
+            epoch=epoch,
+            cause=cause,
+            message=words_of(ending),
+            retry_in_s=round(wait_s, 3),
+            **({"cure": cure} if cure else {}),
+        )
+        await self._clock.sleep(wait_s)

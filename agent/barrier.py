@@ -1,0 +1,206 @@
+"""
+The barrier: closed until lifted, and it says what it waits for.
+
+`Barrier` is the seam: the real one answers kubelet's startup probe over HTTP (`HttpBarrier`), the simulator's
+is in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH, AgentConfig
+from common.kube.clock import Clock
+
+REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
+REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
+CONNECTIONS_MAX: Final = 32  # a probe and a few scrapers; more are closed unanswered
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
+_JSON: Final = "application/json"
+_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the agent is doing, for whoever asks the barrier.
+
+    Args:
+        phase: `common.epoch.agent.Phase`'s value.
+        epoch: the epoch this process chose, 0 before.
+        synced, deprecated: S and D as last seen; None before the first view.
+        since_s: the clock's monotonic seconds at which the phase began.
+        problem: the last problem with the API server that is not over, None when all is well.
+    """
+
+    phase: str
+    epoch: int
+    synced: int | None
+    deprecated: int | None
+    since_s: float
+    problem: str | None
+
+
+class Barrier(Protocol):
+    """Holds the worker back until lifted. Lifting is for ever: only a new process closes it again."""
+
+    async def start(self) -> None:
+        """Close the barrier and begin to answer.
+
+        Raises:
+            BarrierError: it cannot answer there.
+        """
+
+    def lift(self, epoch: int | None) -> None:
+        """Let the worker start; `epoch` is None when in-place restart is off."""
+
+    def report(self, report: Report) -> None:
+        """Take note of what the agent is doing."""
+
+    async def stop(self) -> None:
+        """Stop answering; idempotent."""
+
+
+class BarrierError(Exception):
+    """The barrier cannot listen where the manifest says."""
+
+
+class HttpBarrier:
+    """Answer 503 until lifted, 200 from then on; also /metrics and /healthz.
+
+    Args:
+        render_metrics: returns the metrics in Prometheus' text format.
+    """
+
+    def __init__(self, config: AgentConfig, *, clock: Clock, render_metrics: Callable[[], bytes]) -> None:
+        self._address = config.barrier_address
+        self._port = config.barrier_port
+        self._paths = frozenset((config.barrier_path, OUR_PATH, UPSTREAM_PATH))
+        self._clock = clock
+        self._render_metrics = render_metrics
+        self._server: asyncio.Server | None = None
+        self._exchanges: set[asyncio.Task[None]] = set()
+        self._lifted = False
+        self._report: Report | None = None
+
+    @property
+    def port(self) -> int:
+        """Return the port in use (the one the system chose when the configured one is 0)."""
+        return self._port
+
+    async def start(self) -> None:
+        """Listen. Binding takes no name look-up and no thread, so it does not delay the announcement."""
+        try:
+            listener = _listen(self._address, self._port)
+        except OSError as error:
+            where = f"{self._address or 'every address'} port {self._port}"
+            raise BarrierError(f"cannot listen on {where}: {error.strerror or error}") from error
+        self._port = listener.getsockname()[1]
+        self._server = await asyncio.start_server(self._exchange, sock=listener, limit=REQUEST_BYTES_MAX)
+
+    def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
+        """Answer 200 from now on."""
+        self._lifted = True
+
+    def report(self, report: Report) -> None:
+        """Keep the newest report for the next answer."""
+        self._report = report
+
+    async def stop(self) -> None:
+        """Close the listener and every exchange."""
+        if self._server is None:
+            return
+        self._server.close()
+        exchanges = tuple(self._exchanges)
+        for exchange in exchanges:
+            exchange.cancel()
+        await asyncio.gather(*exchanges, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request and close; every failure is the peer's and ends here."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._exchanges.add(task)
+        try:
+            if len(self._exchanges) <= CONNECTIONS_MAX:
+                async with self._clock.timeout(REQUEST_TIMEOUT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(head))
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # slow, oversized, gone: the prober asks again
+        finally:
+            writer.transport.abort()
+            self._exchanges.discard(task)
+
+    def _answer(self, head: bytes) -> bytes:
+        """Return the whole answer to a request's head."""
+        line = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
+            return _response(400, _JSON, b'{"error":"expected an HTTP/1.1 request"}')
+        method, path = line[0].decode("latin-1"), line[1].split(b"?", 1)[0].decode("latin-1")
+        if method not in ("GET", "HEAD"):
+            return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
+        status, media_type, body = self._resource(path)
+        return _response(status, media_type, body, with_body=method == "GET")
+
+    def _resource(self, path: str) -> tuple[int, str, bytes]:
+        if path in self._paths:
+            return 200 if self._lifted else 503, _JSON, self._state()
+        if path == METRICS_PATH:
+            return 200, _METRICS, self._render_metrics()
+        if path == HEALTH_PATH:
+            return 200, _JSON, b'{"ok":true}'
+        expected = ", ".join((*sorted(self._paths), METRICS_PATH, HEALTH_PATH))
+        return 404, _JSON, json.dumps({"error": f"expected one of {expected}"}).encode()
+
+    def _state(self) -> bytes:
+        """Return what the barrier waits for, as JSON."""
+        state: dict[str, object] = {"lifted": self._lifted}
+        if self._report is not None:
+            report = self._report
+            state |= {
+                "phase": report.phase,
+                "epoch": report.epoch or None,
+                "synced": report.synced,
+                "deprecated": report.deprecated,
+                "for_s": round(self._clock.monotonic_s() - report.since_s, 3),
+                "problem": report.problem,
+            }
+        return json.dumps(state).encode()
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """Return a listening socket on one address, or on all of both families where the system has both."""
+    if not address and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family)
+
+
+def _response(status: int, media_type: str, body: bytes, *, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {media_type}\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (body if with_body else b"")

@@ -1,0 +1,171 @@
+"""
+The agent's settings, from environment variables: the seed's names and upstream's.
+
+Values are refused before any request is sent, all at once.
+
+Which defaults apply: upstream's (port 8081, path /barrier-is-down, exit code 1) when none of NAMESPACE,
+RESTART_POD_IN_PLACE_EXIT_CODE, BARRIER_PATH and BARRIER_PORT is set, else ours (8080, /barrier-is-lifted,
+88). A manifest written for upstream's agent sets none of the four; one written after the seed sets NAMESPACE.
+An explicit value of either family is taken under both. The barrier answers on both default paths beside the
+configured one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.environment import Environment, is_object_name
+from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
+from common.epoch.int32 import INT32_MAX
+from common.kube.credentials import service_account_dir
+
+OUR_PATH: Final = "/barrier-is-lifted"
+UPSTREAM_PATH: Final = "/barrier-is-down"
+OUR_PORT: Final = 8080
+UPSTREAM_PORT: Final = 8081
+METRICS_PATH: Final = "/metrics"
+HEALTH_PATH: Final = "/healthz"
+START_JITTER_S_MAX: Final = 300.0
+_OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
+
+
+class ConfigError(Exception):
+    """Settings that cannot be used.
+
+    Attributes:
+        problems: a sentence for each, with the variable, what is expected and what was seen.
+    """
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What one agent needs to know.
+
+    Args:
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding
+        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
+            and finding that out would cost each start a third request.
+        warnings: what is odd but no reason to stop.
+    """
+
+    namespace: str
+    pod_name: str
+    jobset_name: str
+    restart_exit_code: int = int(ExitCode.RESTART_IN_PLACE)
+    barrier_path: str = OUR_PATH
+    barrier_port: int = OUR_PORT
+    barrier_address: str = ""
+    previous_epoch: int | None = None
+    pod_uid: str = ""
+    jobset_uid: str = ""
+    start_jitter_s: float = 0.0
+    prefer_table: bool = True
+    log_format: str = "json"
+    log_level: str = "info"
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> AgentConfig:
+        """Read the settings.
+
+        Raises:
+            ConfigError: every variable that is missing, malformed or contradicts another (the manifest is at
+                fault).
+        """
+        read = Environment(env)
+        upstream = not any(env.get(name) for name in _OURS)
+        if read.get("WORKER_COMMAND"):
+            read.refuse("WORKER_COMMAND", "no value (this agent is a sidecar and starts no worker)")
+        previous_epoch, warnings = _previous_epoch(read.get("PREVIOUS_EPOCH"))
+        config = cls(
+            namespace=_namespace(read, f"{service_account_dir(env)}/namespace"),
+            pod_name=read.name("POD_NAME", 253),
+            jobset_name=read.name("JOBSET_NAME", 253),
+            restart_exit_code=read.either(
+                "RESTART_POD_IN_PLACE_EXIT_CODE",
+                "IN_PLACE_RESTART_EXIT_CODE",
+                lambda name: read.integer(name, 1, 255),
+                UPSTREAM_RESTART_IN_PLACE if upstream else int(ExitCode.RESTART_IN_PLACE),
+            ),
+            barrier_path=read.either(
+                "BARRIER_PATH",
+                "STARTUP_PROBE_PATH",
+                lambda name: read.path(name, reserved=(METRICS_PATH, HEALTH_PATH)),
+                UPSTREAM_PATH if upstream else OUR_PATH,
+            ),
+            barrier_port=read.either(
+                "BARRIER_PORT",
+                "STARTUP_PROBE_PORT",
+                lambda name: read.integer(name, 1, 65535),
+                UPSTREAM_PORT if upstream else OUR_PORT,
+            ),
+            barrier_address=_address(read),
+            previous_epoch=previous_epoch,
+            pod_uid=read.uid("POD_UID"),
+            jobset_uid=read.uid("JOBSET_UID"),
+            start_jitter_s=read.seconds("START_JITTER_S", START_JITTER_S_MAX),
+            prefer_table=not upstream,
+            log_format=read.choice("LOG_FORMAT", ("json", "console")),
+            log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
+            warnings=warnings,
+        )
+        if read.problems:
+            raise ConfigError(tuple(read.problems))
+        return config
+
+
+def _namespace(read: Environment, file: str) -> str:
+    """Return NAMESPACE, or the mounted service account's namespace in `file` (upstream's way)."""
+    if read.get("NAMESPACE"):
+        return read.name("NAMESPACE", 63)
+    try:
+        with open(file, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib costs 3 ms on the start path
+            text = lines.read().strip()
+    except (OSError, ValueError) as error:
+        read.refuse("NAMESPACE", f"a namespace, or one in {file} ({error})")
+        return ""
+    if not is_object_name(text, 63):
+        read.refuse(f"NAMESPACE (from {file})", "a namespace of at most 63 characters", text)
+    return text
+
+
+def _address(read: Environment) -> str:
+    """Return BARRIER_ADDRESS when it is an IP literal or unset."""
+    text = read.get("BARRIER_ADDRESS")
+    if not text:
+        return ""
+    import socket  # asyncio loads it anyway; kept out of the config's own import
+
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
+    except (OSError, ValueError):
+        read.refuse("BARRIER_ADDRESS", "an IPv4 or IPv6 address without brackets")
+    return text
+
+
+def _previous_epoch(text: str) -> tuple[int | None, tuple[str, ...]]:
+    """Read the Pod's own annotation; garbage means unknown, which costs one consistent read."""
+    if not text:
+        return None, ()
+    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= INT32_MAX:
+        return int(text), ()
+    return None, (
+        f"PREVIOUS_EPOCH: expected an integer from 1 to {INT32_MAX}, saw {text[:80]!r}; taken as unknown",
+    )

@@ -1,0 +1,165 @@
+"""
+Read one line of the JobSet watch: a Table row, or a whole object.
+
+Source: k8s.io/apimachinery meta/v1 WatchEvent, Table; apiextensions-apiserver tableconvertor (a missing value
+is null, column definitions come at least with a stream's first event).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common import wire
+from common.kube.errors import error_from_status
+from common.kube.watch import GarbledError
+
+_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+_NAME: Final = "Name"  # the first column of every custom resource's Table
+COLUMNS: Final = (
+    _NAME,
+    wire.COLUMN_SYNCED,
+    wire.COLUMN_DEPRECATED,
+    wire.COLUMN_CURRENT,
+    wire.COLUMN_PREVIOUS,
+    wire.COLUMN_STRATEGY,
+    wire.COLUMN_DISABLED,
+    wire.COLUMN_UID,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A JobSet as it is now; `status` holds the protocol's fields under their wire names."""
+
+    name: str
+    uid: str
+    resource_version: str
+    status: dict[str, Any]
+    in_place: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A JobSet is gone."""
+
+    name: str
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Nothing changed up to `resource_version`; `initial_end`: a consistent watch has shown all there is."""
+
+    resource_version: str
+    initial_end: bool
+
+
+class ColumnsMissingError(Exception):
+    """The server's Table lacks our columns: its CRD is not ours."""
+
+
+JobSetEvent = Seen | Deleted | Bookmark
+
+
+class JobSetEvents:
+    """Decode the lines of one stream; remembers the Table's columns, which later lines may leave out."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, int] = {}
+
+    def read_line(self, line: bytes) -> JobSetEvent:
+        """Decode one watch event.
+
+        Raises:
+            ApiError: the line is an ERROR event.
+            ColumnsMissingError: the answer is a Table without our columns.
+            GarbledError: the line is no watch event.
+        """
+        try:
+            event = json.loads(line)
+            kind, obj = event["type"], event["object"]
+            if kind == "ERROR":
+                raise error_from_status(obj)
+            if kind == "BOOKMARK":
+                return _bookmark(obj)
+            if kind not in ("ADDED", "MODIFIED", "DELETED"):
+                raise GarbledError(f"expected a watch event, saw type {str(kind)[:40]!r}")
+            (seen,) = self._objects(obj)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise GarbledError(
+                f"expected a watch event of one JobSet, saw {line[:80]!r} ({error!r})"
+            ) from error
+        return Deleted(seen.name, seen.uid, seen.resource_version) if kind == "DELETED" else seen
+
+    def read_list(self, body: bytes) -> tuple[list[Seen], str]:
+        """Decode a collection; return its JobSets and its resourceVersion.
+
+        Raises:
+            ColumnsMissingError, GarbledError: as `read_line`.
+        """
+        try:
+            obj = json.loads(body)
+            return self._objects(obj), obj["metadata"]["resourceVersion"]
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise GarbledError(f"expected a list of JobSets, saw {body[:80]!r} ({error!r})") from error
+
+    def _objects(self, obj: dict[str, Any]) -> list[Seen]:
+        if obj["kind"] == "Table":
+            version = obj["metadata"].get("resourceVersion", "")
+            self._learn(obj.get("columnDefinitions") or [])
+            return [self._row(row["cells"], version) for row in obj.get("rows") or []]
+        return [_plain(item) for item in obj.get("items", [obj])]
+
+    def _learn(self, definitions: list[dict[str, Any]]) -> None:
+        if definitions:
+            self._columns = {column["name"]: index for index, column in enumerate(definitions)}
+        if not all(name in self._columns for name in COLUMNS):
+            raise ColumnsMissingError(f"the Table has the columns {', '.join(self._columns)}")
+
+    def _row(self, cells: list[Any], version: str) -> Seen:
+        at = self._columns
+        return Seen(
+            name=cells[at[_NAME]],
+            uid=cells[at[wire.COLUMN_UID]] or "",
+            resource_version=version,
+            status={
+                wire.SYNCED_EPOCH: cells[at[wire.COLUMN_SYNCED]],
+                wire.DEPRECATED_EPOCH: cells[at[wire.COLUMN_DEPRECATED]],
+                wire.CURRENT_ATTEMPT: cells[at[wire.COLUMN_CURRENT]],
+                wire.PREVIOUS_ATTEMPT: cells[at[wire.COLUMN_PREVIOUS]],
+            },
+            in_place=_in_place(cells[at[wire.COLUMN_STRATEGY]], cells[at[wire.COLUMN_DISABLED]]),
+        )
+
+
+def _plain(obj: dict[str, Any]) -> Seen:
+    metadata = obj["metadata"]
+    policy = (obj.get("spec") or {}).get("failurePolicy") or {}
+    return Seen(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        status=obj.get("status") or {},
+        in_place=_in_place(
+            policy.get("restartStrategy"), (metadata.get("annotations") or {}).get(wire.DISABLE)
+        ),
+    )
+
+
+def _in_place(strategy: object, disabled: object) -> bool:
+    """Say whether in-place restart is on; the disable annotation counts whatever its value."""
+    return strategy == wire.IN_PLACE_RESTART and disabled is None
+
+
+def _bookmark(obj: dict[str, Any]) -> Bookmark:
+    """Read a bookmark; a Table carries the annotation in its row's object."""
+    rows = [row.get("object") or {} for row in obj.get("rows") or []]
+    metadatas = [carrier.get("metadata") or {} for carrier in (obj, *rows)]
+    versions = [version for metadata in metadatas if (version := metadata.get("resourceVersion"))]
+    ended = any(
+        (metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true" for metadata in metadatas
+    )
+    return Bookmark(versions[0] if versions else "", ended)

@@ -1,0 +1,75 @@
+"""The requests of one start, as bytes on the wire: a watch of one JobSet, and a patch of one Pod."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from agent.config import AgentConfig
+from agent.metrics import VERSION
+from common.kube.http import Request
+from common.wire import API_VERSION, FIELD_MANAGER_AGENT, epoch_annotations
+
+WATCH_TIMEOUT_S: Final = 3000  # like the server's own, which is 1,800 to 3,600 s
+WATCH_TIMEOUT_JITTER_S: Final = 600  # 5,000 agents reopen at 8 per second, not at once
+USER_AGENT: Final = f"{FIELD_MANAGER_AGENT}/{VERSION}"
+_PLAIN: Final = "application/json"
+_TABLE: Final = "application/json;as=Table;g=meta.k8s.io;v=v1, application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+_STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+
+
+def watch_request(
+    config: AgentConfig, *, as_table: bool, resource_version: str, consistent: bool, jitter: float
+) -> Request:
+    """Return the watch: resumed from `resource_version`, or begun consistently, or begun cheaply.
+
+    `jitter` in [0, 1) spreads the deadline that the server is asked to keep.
+    """
+    timeout_s = WATCH_TIMEOUT_S + int(WATCH_TIMEOUT_JITTER_S * jitter)
+    query = f"watch=1&allowWatchBookmarks=true&timeoutSeconds={timeout_s}"
+    if resource_version:
+        query += f"&resourceVersion={_encoded(resource_version)}"
+    elif consistent:
+        query += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    return _jobsets(config, query, as_table)
+
+
+def list_request(config: AgentConfig, *, as_table: bool) -> Request:
+    """Return the consistent read (no resourceVersion) of the collection that holds at most our JobSet."""
+    return _jobsets(config, "limit=2", as_table)
+
+
+def announcement_request(config: AgentConfig, epoch: int) -> Request:
+    """Return the patch that announces `epoch` on our Pod, in both encodings.
+
+    Strategic merge is the cheapest patch of a built-in kind; the uid keeps it off a same-named successor.
+    """
+    metadata: dict[str, Any] = {"uid": config.pod_uid} if config.pod_uid else {}
+    metadata["annotations"] = epoch_annotations(epoch)
+    return Request(
+        "PATCH",
+        f"/api/v1/namespaces/{config.namespace}/pods/{config.pod_name}"
+        f"?fieldManager={FIELD_MANAGER_AGENT}&fieldValidation=Ignore",
+        {"accept": _METADATA, "content-type": _STRATEGIC_MERGE, "user-agent": USER_AGENT},
+        json.dumps({"metadata": metadata}, separators=(",", ":")).encode(),
+    )
+
+
+def _jobsets(config: AgentConfig, query: str, as_table: bool) -> Request:
+    """Return a GET of the collection, narrowed to our JobSet; the config checked the names."""
+    path = f"/apis/{API_VERSION}/namespaces/{config.namespace}/jobsets"
+    query = f"fieldSelector=metadata.name%3D{config.jobset_name}&{query}"
+    if as_table:
+        query += "&includeObject=None"
+    headers = {"accept": _TABLE if as_table else _PLAIN, "user-agent": USER_AGENT}
+    return Request("GET", f"{path}?{query}", headers)
+
+
+def _encoded(resource_version: str) -> str:
+    """Percent-encode an opaque resourceVersion; in practice it is digits."""
+    if resource_version.isascii() and resource_version.isalnum():
+        return resource_version
+    from urllib.parse import quote
+
+    return quote(resource_version, safe="")

@@ -1,0 +1,125 @@
+"""
+Logging that costs nothing before the announcement: lines wait in a list until structlog is loaded.
+
+Importing structlog takes about as long as the whole of the agent's start. `load` is called in the shadow of
+the network wait; lines written before come out then, in order, with the time at which they were written.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final, Protocol, TextIO
+
+BUFFERED_LINES_MAX: Final = (
+    1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
+)
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class Log(Protocol):
+    """What the agent needs of a logger; structlog's bound loggers fit."""
+
+    def debug(self, event: str, **fields: Any) -> Any:
+        """Log what only a developer wants."""
+
+    def info(self, event: str, **fields: Any) -> Any:
+        """Log a step of the protocol."""
+
+    def warning(self, event: str, **fields: Any) -> Any:
+        """Log what cures itself."""
+
+    def error(self, event: str, **fields: Any) -> Any:
+        """Log what somebody has to cure."""
+
+
+class LazyLog:
+    """Buffer lines until `load`, then write them through structlog.
+
+    Args:
+        style: "json" or "console".
+        level: the least level that is written, one of LEVELS.
+        stream: where lines go; standard error by default.
+        wall_s: seconds since the Unix epoch, for the time stamps.
+    """
+
+    def __init__(
+        self,
+        style: str = "json",
+        level: str = "info",
+        stream: TextIO | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._style = style
+        self._least = LEVELS.index(level)
+        self._stream = sys.stderr if stream is None else stream
+        self._wall_s = wall_s
+        self._waiting: list[tuple[str, str, dict[str, Any]]] = []
+        self._dropped = 0
+        self._write: Callable[[str, str, dict[str, Any]], None] = self._keep
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log at level debug."""
+        self._log("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log at level info."""
+        self._log("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log at level warning."""
+        self._log("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log at level error."""
+        self._log("error", event, fields)
+
+    def load(self) -> None:
+        """Import structlog and write every line that waited, in order; idempotent."""
+        if self._write != self._keep:
+            return
+        import structlog
+
+        def write(level: str, event: str, fields: dict[str, Any]) -> None:
+            getattr(logger, level)(event, **fields)
+
+        renderer: Any = structlog.processors.JSONRenderer()
+        if self._style == "console":
+            renderer = structlog.dev.ConsoleRenderer(colors=False)
+        logger = structlog.wrap_logger(
+            structlog.PrintLogger(self._stream),
+            processors=[_event_first, renderer],
+            wrapper_class=structlog.BoundLogger,
+        )
+        self._write = write
+        waiting, self._waiting = self._waiting, []
+        if self._dropped:
+            write(
+                "warning",
+                "log_lines_dropped",
+                {"timestamp": _rfc3339(self._wall_s()), "lines": self._dropped},
+            )
+        for line in waiting:
+            write(*line)
+
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if LEVELS.index(level) >= self._least:
+            self._write(level, event, {"timestamp": _rfc3339(self._wall_s()), **fields})
+
+    def _keep(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if len(self._waiting) >= BUFFERED_LINES_MAX:
+            self._waiting.pop(0)
+            self._dropped += 1
+        self._waiting.append((level, event, fields))
+
+
+def _event_first(_logger: Any, level: str, fields: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Put what every line has in front, so that lines line up for a reader."""
+    event, timestamp = fields.pop("event"), fields.pop("timestamp")
+    return {"timestamp": timestamp, "level": level, "event": event, **fields}
+
+
+def _rfc3339(wall_s: float) -> str:
+    """Format a wall time in UTC with milliseconds (datetime would be one more import on the start path)."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(wall_s))}.{int(wall_s * 1000) % 1000:03d}Z"

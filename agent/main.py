@@ -1,0 +1,30 @@
+"""
+The console script `inplace-agent`: one process around one `Agent`.
+
+The first thing it does is to take SIGTERM and SIGINT: as a container's first process it would otherwise
+ignore them. The second is to import the rest. It owns what an `Agent` does not: the environment, signals, the
+loop and the exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def main() -> int:
+    """Run the agent until its Pod must restart; return the exit code."""
+    for number in _SIGNALS:
+        signal.signal(number, _exit_at_once)
+    from agent.process import run_process
+
+    return run_process(sys.argv[1:], os.environ)
+
+
+def _exit_at_once(number: int, _frame: FrameType | None) -> None:
+    """Leave before the loop runs: nothing is open, nothing was announced."""
+    os._exit(128 + number)

@@ -1,0 +1,191 @@
+"""
+The agent's shell around the protocol machine: events in, actions out.
+
+One task group per agent holds two tasks: the watch, whose views are events, and (until it is accepted) the
+announcement, whose outcome is an event. Events are taken one at a time on the loop's thread; the machine's
+actions are performed in order. No decision of the protocol is made here: `common.epoch.agent` makes them all.
+
+`Agent` owns no process: it reads no environment, handles no signal and never exits, so that thousands of them
+can run in one loop under virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from agent.announcer import Announcer
+from agent.barrier import Barrier, BarrierError, Report
+from agent.config import AgentConfig
+from agent.exit_code import ExitCode
+from agent.jobset_watch import JobSetWatch
+from agent.log import Log
+from agent.metrics import AgentMetrics
+from common.epoch.agent import (
+    Action,
+    AgentState,
+    Announce,
+    Event,
+    GiveUp,
+    LiftBarrier,
+    RestartInPlace,
+    TakeConsistentView,
+    step,
+)
+from common.kube.clock import Clock
+from common.kube.http import Transport
+
+
+class Agent:
+    """One Pod's agent.
+
+    Args:
+        config: settings, already checked.
+        transport: carries requests to the API server; the caller closes it.
+        clock: the only source of time.
+        rng: the only source of jitter.
+        barrier: what holds the worker back; started and stopped by `run`.
+        log: where events go.
+        metrics: counted into when given.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        transport: Transport,
+        clock: Clock,
+        rng: Random,
+        barrier: Barrier,
+        log: Log,
+        metrics: AgentMetrics | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._barrier = barrier
+        self._log = log
+        self._metrics = metrics = AgentMetrics() if metrics is None else metrics
+        self._state = AgentState(previous=config.previous_epoch)
+        self._problems: dict[str, str] = {}
+        self._started_s = self._since_s = 0.0
+        self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
+        self._exit: asyncio.Future[int]
+        self._announcing: asyncio.Task[None] | None = None
+        self._watch = JobSetWatch(
+            config,
+            transport=transport,
+            clock=clock,
+            rng=rng,
+            log=log,
+            metrics=metrics,
+            on_view=self._take,
+            on_problem=lambda problem: self._note_problem("watch", problem),
+        )
+        self._announcer = Announcer(
+            config,
+            transport=transport,
+            clock=clock,
+            rng=rng,
+            log=log,
+            metrics=metrics,
+            on_problem=lambda problem: self._note_problem("patch", problem),
+        )
+
+    @property
+    def state(self) -> AgentState:
+        """Return the machine's state, for observers."""
+        return self._state
+
+    async def run(self) -> int:
+        """Run until the Pod must restart in place, or cannot; return the process's exit code.
+
+        Raises:
+            ExceptionGroup: a bug of ours (InvariantError inside); never caught here.
+        """
+        self._started_s = self._since_s = self._clock.monotonic_s()
+        try:
+            await self._barrier.start()
+        except BarrierError as error:
+            self._log.error("barrier_unavailable", message=str(error), then="exit; nothing was announced")
+            return ExitCode.BARRIER_UNAVAILABLE
+        try:
+            return await self._follow()
+        finally:
+            await self._barrier.stop()
+
+    async def _follow(self) -> int:
+        """Follow the JobSet until an action ends the process."""
+        self._exit = asyncio.get_running_loop().create_future()
+        self._send_report()
+        async with asyncio.TaskGroup() as self._tasks:
+            watching = self._tasks.create_task(self._watch.run())
+            code = await self._exit
+            watching.cancel()
+            if self._announcing is not None:
+                self._announcing.cancel()
+        return code
+
+    def _take(self, event: Event) -> None:
+        """Advance the machine by one event and perform its actions in order."""
+        if self._exit.done():
+            return  # the same chunk of the watch held more lines; the machine has ended
+        before = self._state
+        self._state, actions = step(before, event)
+        if self._state.phase is not before.phase:
+            self._since_s = self._clock.monotonic_s()
+        for action in actions:
+            self._perform(action)
+        self._send_report()
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case TakeConsistentView():
+                self._log.info("consistent_view_wanted", previous=self._state.previous)
+                self._watch.take_consistent_view()
+            case Announce(epoch):
+                self._announcing = self._tasks.create_task(self._announce(epoch))
+            case LiftBarrier(epoch):
+                self._lift(epoch)
+            case RestartInPlace(epoch, verdict):
+                code = self._config.restart_exit_code
+                self._log.warning("restarting_in_place", epoch=epoch, verdict=verdict.value, exit_code=code)
+                self._exit.set_result(code)
+            case GiveUp(synced):
+                self._log.error("epochs_exhausted", synced=synced, cure="recreate the JobSet")
+                self._exit.set_result(ExitCode.EPOCHS_EXHAUSTED)
+
+    async def _announce(self, epoch: int) -> None:
+        """Make one attempt; its outcome is the machine's next event."""
+        self._take(await self._announcer.announce(epoch))
+
+    def _lift(self, epoch: int | None) -> None:
+        self._barrier.lift(epoch)
+        wait_s = self._clock.monotonic_s() - self._started_s
+        self._metrics.lifted, self._metrics.barrier_wait_s = True, wait_s
+        self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3))
+
+    def _note_problem(self, source: str, problem: str | None) -> None:
+        """Remember what is wrong with the watch or the patch until it works again."""
+        if self._problems.get(source) == problem:
+            return
+        if problem is None:
+            del self._problems[source]
+        else:
+            self._problems[source] = problem
+        self._send_report()
+
+    def _send_report(self) -> None:
+        """Tell the barrier and the metrics where this Pod stands."""
+        state, view = self._state, self._state.view
+        self._metrics.epoch = state.epoch
+        self._metrics.synced = view.synced if view else 0
+        self._barrier.report(
+            Report(
+                phase=state.phase.value,
+                epoch=state.epoch,
+                synced=view.synced if view else None,
+                deprecated=view.deprecated if view else None,
+                since_s=self._since_s,
+                problem="; ".join(self._problems.values()) or None,
+            )
+        )

@@ -1,0 +1,175 @@
+"""
+Where the API server is and with what to talk to it: a Pod's service account, or a kubeconfig file.
+
+Only the cluster's own CA is trusted. A token file is read again for every request, because kubelet rewrites
+it. What a kubeconfig may say and we cannot do (exec plugins, auth providers, passwords, proxies) is refused
+by name. Source: client-go rest.InClusterConfig; k8s.io/client-go/tools/clientcmd/api/v1 types.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from common.kube.http import TransportError
+
+if TYPE_CHECKING:
+    import ssl
+
+SERVICE_ACCOUNT_DIR: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+class CredentialsError(Exception):
+    """Credentials that cannot be used; the message names file and field, expected and seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One API server and how to be somebody there.
+
+    Args:
+        host: name or IP literal, without brackets.
+        path_prefix: what the server's URL has before /api, "" mostly.
+        tls: speak TLS. Without it nothing below but the token is used.
+        ca_file, ca_pem: the CA to trust, as a file or as text; neither trusts the system's.
+        certificate_file, key_file: the client's certificate, "" for none.
+        certificate_pem, key_pem: the same as text.
+        token: a fixed bearer token; token_file wins over it.
+        server_name: the name the server's certificate must carry when it is not `host`.
+        insecure: do not check the server's certificate.
+    """
+
+    host: str
+    port: int
+    path_prefix: str = ""
+    tls: bool = True
+    ca_file: str = ""
+    ca_pem: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    certificate_pem: str = ""
+    key_pem: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    token_file: str = ""
+    server_name: str = ""
+    insecure: bool = False
+
+    @property
+    def authority(self) -> str:
+        """Return host and port as they stand in a URL and in the Host header."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def bearer_token(self) -> str:
+        """Return the token as it is now, "" for none.
+
+        Raises:
+            TransportError: the token file cannot be read now; nothing was sent.
+        """
+        if not self.token_file:
+            return self.token
+        try:
+            with open(self.token_file, encoding="ascii") as file:  # noqa: PTH123 - start path
+                return file.read().strip()
+        except (OSError, ValueError) as error:
+            raise TransportError(
+                f"cannot read the token from {self.token_file}: {error}", sent=False
+            ) from error
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Build the TLS settings, None for plain HTTP.
+
+        Raises:
+            CredentialsError: a certificate or key cannot be loaded.
+        """
+        if not self.tls:
+            return None
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        try:
+            if self.ca_file or self.ca_pem:
+                context.load_verify_locations(
+                    cafile=None if self.ca_pem else self.ca_file, cadata=self.ca_pem or None
+                )
+            elif not self.insecure:
+                context.load_default_certs()
+        except (OSError, ValueError) as error:
+            where = "certificate-authority-data" if self.ca_pem else self.ca_file
+            raise CredentialsError(f"{where}: expected CA certificates in PEM, saw {error}") from error
+        self._load_client_certificate(context)
+        return context
+
+    def _load_client_certificate(self, context: ssl.SSLContext) -> None:
+        if not (self.certificate_file or self.certificate_pem):
+            return
+        certificate, key = self.certificate_file, self.key_file
+        import tempfile
+
+        try:
+            with (
+                tempfile.TemporaryDirectory() as folder
+            ):  # OpenSSL reads a key from nothing but a file; mode 0700
+                if self.certificate_pem:
+                    certificate = _written(folder, "tls.crt", self.certificate_pem)
+                if self.key_pem:
+                    key = _written(folder, "tls.key", self.key_pem)
+                context.load_cert_chain(certificate, key or None)
+        except (OSError, ValueError) as error:
+            where = self.certificate_file or "client-certificate-data"
+            raise CredentialsError(
+                f"{where}: expected a certificate and its key in PEM, saw {error}"
+            ) from error
+
+
+def service_account_dir(env: Mapping[str, str]) -> str:
+    """Return the folder into which kubelet mounts the Pod's token, CA and namespace."""
+    return env.get("INPLACE_SERVICE_ACCOUNT_DIR") or SERVICE_ACCOUNT_DIR
+
+
+def credentials_from_env(env: Mapping[str, str]) -> Credentials:
+    """Return the kubeconfig's credentials when KUBECONFIG is set, else the Pod's service account's.
+
+    Raises:
+        CredentialsError: neither can be used (the environment is at fault).
+    """
+    if env.get("KUBECONFIG"):
+        from common.kube.kubeconfig import read_kubeconfig
+
+        return read_kubeconfig(env["KUBECONFIG"])
+    return in_cluster(env)
+
+
+def in_cluster(env: Mapping[str, str]) -> Credentials:
+    """Return the credentials that kubelet gives every Pod.
+
+    Raises:
+        CredentialsError: this is no Pod, or its service account is not mounted.
+    """
+    host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise CredentialsError(
+            "expected KUBECONFIG, or KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT (set by kubelet), "
+            f"saw host {host!r}, port {port!r}"
+        )
+    folder = service_account_dir(env)
+    for name in ("token", "ca.crt"):
+        if not os.access(f"{folder}/{name}", os.R_OK):
+            raise CredentialsError(
+                f"{folder}/{name}: expected the mounted service account, saw no readable file "
+                "(is automountServiceAccountToken off?)"
+            )
+    return Credentials(
+        host=host.strip("[]"), port=int(port), ca_file=f"{folder}/ca.crt", token_file=f"{folder}/token"
+    )
+
+
+def _written(folder: str, name: str, text: str) -> str:
+    path = f"{folder}/{name}"
+    with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - start path
+        file.write(text)
+    return path
