@@ -14,7 +14,7 @@ from typing import Any
 from common.kube.backoff import Backoff
 from common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient, KubeObject
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, NotFound
+from common.kube.errors import ApiError, Conflict, NotFound
 from common.kube.http import TransportError
 from common.kube.resources import PODS
 from simulator.cluster import pod_lifecycle as life
@@ -245,6 +245,8 @@ class PodWorker:
                 await self._client.delete(
                     PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0
                 )
+            except (NotFound, Conflict):
+                return  # gone, or replaced by a namesake
             except (ApiError, TransportError):
                 await self._clock.sleep(backoff.next_s())
             else:

@@ -1,0 +1,297 @@
+"""
+Decide what a Job needs: Pods to create, Pods to delete, and its status.
+
+Pure: `plan(job, pods, memory, now) -> JobPlan`. It follows the built-in controller's order of questions:
+count what finished, then failure, then success, then suspension, then the number of Pods.
+Source: pkg/controller/job/job_controller.go v1.36 (syncJob, manageJob, trackJobStatusAndRemoveFinalizers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from common.kube.client import KubeObject
+from simulator.cluster.job_failure_policy import judge
+from simulator.cluster.job_indexes import compress, expand, index_of
+from simulator.cluster.pod_status import timestamp
+
+CREATE_MAX = 500  # per sync; MaxPodCreateDeletePerSync
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """What the controller remembers of a Job between syncs, beside the Job's status.
+
+    Args:
+        counted: uids of Pods that are in status.succeeded or status.failed already. The real controller keeps
+            this in the Pods' finalizers.
+        failures: failed Pods since the last success, for the back-off.
+    """
+
+    counted: set[str] = field(default_factory=set)
+    failures: int = 0
+    last_failure_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What to do.
+
+    Args:
+        create: completion indexes to create Pods for (None without an index).
+        again_s: sync again after so many seconds; None when nothing waits for time.
+    """
+
+    create: tuple[int | None, ...]
+    delete: tuple[KubeObject, ...]
+    status: KubeObject
+    again_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The wait before a failed Pod is replaced, in seconds."""
+
+    first_s: float
+    max_s: float
+
+    def remaining_s(self, memory: JobMemory, now_s: float) -> float:
+        """Return how long no Pod may be created yet."""
+        if memory.failures == 0 or self.first_s == 0:
+            return 0.0
+        wait_s: float = min(self.max_s, self.first_s * 2.0 ** min(memory.failures - 1, 20))
+        return max(0.0, memory.last_failure_s + wait_s - now_s)
+
+
+def plan(
+    job: KubeObject, pods: Sequence[KubeObject], memory: JobMemory, now_s: float, backoff: Backoff
+) -> JobPlan:
+    """Return what this Job needs now. `memory` is brought up to date."""
+    return _Sync(job, pods, memory, now_s, backoff).run()
+
+
+def finished(job: KubeObject) -> bool:
+    """Return whether the Job is Complete or Failed."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
+
+
+class _Sync:
+    """One pass over one Job."""
+
+    def __init__(
+        self, job: KubeObject, pods: Sequence[KubeObject], memory: JobMemory, now_s: float, backoff: Backoff
+    ) -> None:
+        self.spec: dict[str, Any] = job["spec"]
+        self.status: dict[str, Any] = dict(job.get("status") or {})
+        self.conditions: list[dict[str, Any]] = [dict(c) for c in self.status.get("conditions") or ()]
+        self.indexed = self.spec.get("completionMode") == "Indexed"
+        self.only_failed = self.spec.get("podReplacementPolicy") == "Failed"
+        self.memory = memory
+        self.now_s = now_s
+        self.now = timestamp(now_s)
+        self.backoff = backoff
+        self.pods = pods
+        self.active = [p for p in pods if not _ended(p) and not _terminating(p)]
+        self.terminating = [p for p in pods if not _ended(p) and _terminating(p)]
+        self.succeeded = expand(self.status.get("completedIndexes") or "")
+        self.fail_message = ""
+
+    def run(self) -> JobPlan:
+        """Ask the questions in order."""
+        if "startTime" not in self.status and not self.spec.get("suspend"):
+            self.status["startTime"] = self.now
+        self._count()
+        create: list[int | None] = []
+        delete: list[KubeObject] = []
+        again_s: float | None = None
+        self._judge()
+        if self._is_true("FailureTarget") or self._is_true("SuccessCriteriaMet"):
+            delete = self.active
+        elif self.spec.get("suspend"):
+            delete = self.active
+            self._set("Suspended", "True", "JobSuspended", "Job suspended")
+        else:
+            if self._is_true("Suspended"):
+                self._set("Suspended", "False", "JobResumed", "Job resumed")
+                self.status["startTime"] = self.now
+            create, delete, again_s = self._balance()
+        self._finish(delete)
+        return JobPlan(tuple(create), tuple(delete), self._report(delete), again_s)
+
+    def _count(self) -> None:
+        """Take Pods that ended into the counters, each once."""
+        for pod in self.pods:
+            uid = pod["metadata"]["uid"]
+            phase = pod.get("status", {}).get("phase")
+            lost = _terminating(pod) and not self.only_failed and phase != "Succeeded"
+            if uid in self.memory.counted or not (_ended(pod) or lost):
+                continue
+            self.memory.counted.add(uid)
+            if phase == "Succeeded":
+                self.memory.failures = 0
+                index = index_of(pod)
+                if self.indexed and (index is None or index >= self.spec["completions"]):
+                    continue
+                if self.indexed and index is not None:
+                    self.succeeded.add(index)
+                else:
+                    self.status["succeeded"] = self.status.get("succeeded", 0) + 1
+                continue
+            action, message = judge(pod, self.spec.get("podFailurePolicy"))
+            if action == "FailJob":
+                self.fail_message = self.fail_message or message
+            if action != "Ignore":
+                self.status["failed"] = self.status.get("failed", 0) + 1
+                self.memory.failures += 1
+                self.memory.last_failure_s = self.now_s
+        if self.indexed:
+            self.succeeded = {i for i in self.succeeded if i < self.spec["completions"]}
+            self.status["succeeded"] = len(self.succeeded)
+            self.status["completedIndexes"] = compress(self.succeeded)
+
+    def _judge(self) -> None:
+        """Decide whether the Job has failed or succeeded."""
+        if self._is_true("FailureTarget") or self._is_true("SuccessCriteriaMet"):
+            return
+        limit = self.spec.get("activeDeadlineSeconds")
+        restarts = self._restarts_on_failure()
+        backoff_limit = self.spec.get("backoffLimit", 6)
+        too_many = self.status.get("failed", 0) > backoff_limit
+        if restarts is not None:
+            too_many = too_many or (restarts > 0 if backoff_limit == 0 else restarts >= backoff_limit)
+        if self.fail_message:
+            self._set("FailureTarget", "True", "PodFailurePolicy", self.fail_message)
+        elif too_many:
+            message = "Job has reached the specified backoff limit"
+            self._set("FailureTarget", "True", "BackoffLimitExceeded", message)
+        elif limit is not None and self.now_s - self._started_s() >= limit:
+            self._set(
+                "FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline"
+            )
+        elif self._is_complete():
+            self._set(
+                "SuccessCriteriaMet",
+                "True",
+                "CompletionsReached",
+                "Reached expected number of succeeded pods",
+            )
+
+    def _started_s(self) -> float:
+        """Return when the Job (last) started, as wall seconds."""
+        text = self.status.get("startTime")
+        return self.now_s if text is None else datetime.fromisoformat(text).timestamp()
+
+    def _restarts_on_failure(self) -> int | None:
+        """Return the sum of all container restarts; None unless the Pods restart on failure."""
+        if self.spec["template"]["spec"].get("restartPolicy") != "OnFailure":
+            return None
+        statuses = [p.get("status") or {} for p in self.active]
+        fields = ("initContainerStatuses", "containerStatuses")
+        return sum(int(c.get("restartCount", 0)) for s in statuses for f in fields for c in s.get(f) or ())
+
+    def _is_complete(self) -> bool:
+        completions = self.spec.get("completions")
+        succeeded = int(self.status.get("succeeded", 0))
+        if completions is None:
+            return succeeded > 0 and not self.active
+        return bool(succeeded >= completions and not (completions == 0 and self.active))
+
+    def _balance(self) -> tuple[list[int | None], list[KubeObject], float | None]:
+        """Return indexes to create, Pods to delete, and when to look again."""
+        wanted = self._wanted_active()
+        surplus = self._surplus(wanted)
+        kept = len(self.active) - len(surplus)
+        blocking = len(self.terminating) if self.only_failed else 0
+        missing = wanted - kept - blocking
+        if missing <= 0:
+            return [], surplus, None
+        wait_s = self.backoff.remaining_s(self.memory, self.now_s)
+        if wait_s > 0:
+            return [], surplus, wait_s
+        if not self.indexed:
+            return [None] * min(missing, CREATE_MAX), surplus, None
+        gone = {p["metadata"]["uid"] for p in surplus}
+        taken = {index_of(p) for p in self.active if p["metadata"]["uid"] not in gone} | self.succeeded
+        if self.only_failed:
+            taken |= {index_of(p) for p in self.terminating}
+        free: list[int | None] = [i for i in range(self.spec["completions"]) if i not in taken]
+        return free[: min(missing, CREATE_MAX)], surplus, None
+
+    def _wanted_active(self) -> int:
+        parallelism = int(self.spec.get("parallelism", 1))
+        completions = self.spec.get("completions")
+        if completions is None:
+            return len(self.active) if self.status.get("succeeded", 0) > 0 else parallelism
+        return max(0, min(parallelism, int(completions) - int(self.status.get("succeeded", 0))))
+
+    def _surplus(self, wanted: int) -> list[KubeObject]:
+        """Return active Pods that are too many: without a place, twice at one index, or above the number."""
+        if not self.indexed:
+            return self.active[wanted:]
+        seen: set[int] = set()
+        surplus = []
+        for pod in sorted(
+            self.active, key=lambda p: (index_of(p) is None, index_of(p), p["metadata"]["name"])
+        ):
+            index = index_of(pod)
+            if index is None or index >= self.spec["completions"] or index in seen or len(seen) >= wanted:
+                surplus.append(pod)
+            else:
+                seen.add(index)
+        return surplus
+
+    def _finish(self, delete: Sequence[KubeObject]) -> None:
+        """Add the terminal condition once no Pod is left running."""
+        if delete or self.active or self.terminating:
+            return
+        if self._is_true("FailureTarget") and not self._is_true("Failed"):
+            why = self._find("FailureTarget")
+            self._set("Failed", "True", why["reason"], why["message"])
+        elif self._is_true("SuccessCriteriaMet") and not self._is_true("Complete"):
+            why = self._find("SuccessCriteriaMet")
+            self._set("Complete", "True", why["reason"], why["message"])
+            self.status["completionTime"] = self.now
+
+    def _report(self, delete: Sequence[KubeObject]) -> KubeObject:
+        gone = {p["metadata"]["uid"] for p in delete}
+        left = [p for p in self.active if p["metadata"]["uid"] not in gone]
+        self.status |= {
+            "active": len(left),
+            "ready": sum(map(_ready, left)),
+            "terminating": len(self.terminating) + len(gone),
+            "uncountedTerminatedPods": {},
+        }
+        if self.conditions:
+            self.status["conditions"] = self.conditions
+        return self.status
+
+    def _find(self, kind: str) -> dict[str, Any]:
+        return next((c for c in self.conditions if c["type"] == kind), {})
+
+    def _is_true(self, kind: str) -> bool:
+        return self._find(kind).get("status") == "True"
+
+    def _set(self, kind: str, status: str, reason: str, message: str) -> None:
+        fresh = {"type": kind, "status": status, "reason": reason, "message": message}
+        old = self._find(kind)
+        if old.get("status") == status:
+            return
+        self.conditions = [c for c in self.conditions if c["type"] != kind]
+        self.conditions.append(fresh | {"lastProbeTime": self.now, "lastTransitionTime": self.now})
+
+
+def _ended(pod: KubeObject) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _terminating(pod: KubeObject) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _ready(pod: KubeObject) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -1,0 +1,219 @@
+"""
+Bind Pods to nodes: first fit, in the order in which the Pods came.
+
+It looks at nodeSelector, taints, unschedulable, declared features and requests. It does not score, preempt,
+or know affinity and topology spread; a Pod that asks for those lands on the first node that fits otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient, KubeObject
+from common.kube.clock import Clock
+from common.kube.errors import ApiError, Conflict, NotFound
+from common.kube.http import TransportError
+from common.kube.resources import PODS
+from simulator.cluster.pod_spec import parse_pod
+from simulator.cluster.pod_status import timestamp
+from simulator.cluster.quantities import parse_quantity
+from simulator.cluster.timings import Timings
+
+RESTART_FEATURE = "RestartAllContainersOnContainerExits"
+RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class _NodeEntry:
+    """One node and what its Pods use of it."""
+
+    node: KubeObject
+    used: dict[str, float] = field(default_factory=dict)
+
+    def free(self, resource: str) -> float:
+        allocatable = self.node.get("status", {}).get("allocatable") or {}
+        return parse_quantity(allocatable.get(resource, 0)) - self.used.get(resource, 0.0)
+
+
+class Scheduler:
+    """The default scheduler."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock, rng: Random, timings: Timings) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._timings = timings
+        self._nodes: dict[str, _NodeEntry] = {}
+        self._placed: dict[str, tuple[str, dict[str, float]]] = {}  # Pod uid -> node, requests
+        self._pending: dict[str, KubeObject] = {}
+        self._told: set[str] = set()  # uids whose PodScheduled=False is written
+        self._work = asyncio.Event()
+        self._full_until = 0  # the nodes before this position have no Pod slot left
+
+    def observe(self, plural: str, event_type: str, obj: KubeObject) -> None:
+        """Take in a change of a node or a Pod."""
+        if plural == "nodes":
+            self._observe_node(event_type, obj)
+        elif plural == "pods":
+            self._observe_pod(event_type, obj)
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            for uid, pod in list(self._pending.items()):
+                if self._pending.get(uid) is pod:
+                    await self._schedule(uid, pod)
+
+    def _observe_node(self, event_type: str, node: KubeObject) -> None:
+        name = node["metadata"]["name"]
+        if event_type == "DELETED":
+            self._nodes.pop(name, None)
+            self._full_until = 0
+            return
+        entry = self._nodes.setdefault(name, _NodeEntry(node))
+        entry.node = node
+        self._work.set()
+
+    def _observe_pod(self, event_type: str, pod: KubeObject) -> None:
+        uid, spec = pod["metadata"]["uid"], pod["spec"]
+        ended = event_type == "DELETED" or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if ended:
+            self._pending.pop(uid, None)
+            self._told.discard(uid)
+            self._release(uid)
+        elif "nodeName" in spec:
+            self._pending.pop(uid, None)
+            if uid not in self._placed:
+                self._take(uid, spec["nodeName"], requests_of(pod))
+        elif _is_ours(pod):
+            if uid not in self._pending:
+                self._work.set()
+            self._pending[uid] = pod
+
+    def _take(self, uid: str, node: str, requests: dict[str, float]) -> None:
+        self._placed[uid] = node, requests
+        if (entry := self._nodes.get(node)) is not None:
+            for resource, amount in requests.items():
+                entry.used[resource] = entry.used.get(resource, 0.0) + amount
+
+    def _release(self, uid: str) -> None:
+        node, requests = self._placed.pop(uid, ("", {}))
+        if (entry := self._nodes.get(node)) is not None:
+            for resource, amount in requests.items():
+                entry.used[resource] -= amount
+            self._full_until = 0
+            if self._pending:
+                self._work.set()
+
+    async def _schedule(self, uid: str, pod: KubeObject) -> None:
+        await self._clock.sleep(self._timings.bind.draw(self._rng))
+        requests = requests_of(pod)
+        node = self._fit(pod, requests)
+        try:
+            if node is None:
+                await self._tell(uid, pod)
+                return
+            self._take(uid, node, requests)
+            await self._bind(pod, node)
+        except (Conflict, NotFound):
+            self._release(uid)
+        except (ApiError, TransportError):
+            self._release(uid)
+            await self._clock.sleep(RETRY_S)
+            self._work.set()
+
+    def _fit(self, pod: KubeObject, requests: dict[str, float]) -> str | None:
+        """Return the first node on which the Pod fits."""
+        entries = list(self._nodes.items())
+        while self._full_until < len(entries) and entries[self._full_until][1].free("pods") < 1:
+            self._full_until += 1
+        needs_restart = parse_pod(pod).restarts_all
+        for name, entry in entries[self._full_until :]:
+            if _admits(entry.node, pod["spec"], needs_restart=needs_restart) and all(
+                entry.free(resource) >= amount for resource, amount in requests.items()
+            ):
+                return name
+        return None
+
+    async def _bind(self, pod: KubeObject, node: str) -> None:
+        meta = pod["metadata"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = PODS.path(meta["namespace"], meta["name"], subresource="binding")
+        await self._client.raw("POST", path, body=binding)
+
+    async def _tell(self, uid: str, pod: KubeObject) -> None:
+        """Say once in the Pod's status that nothing fits; it stays pending until a node or a Pod changes."""
+        if uid in self._told:
+            return
+        self._told.add(uid)
+        meta = pod["metadata"]
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": f"0/{len(self._nodes)} nodes are available: no node fits the Pod.",
+            "lastTransitionTime": timestamp(self._clock.wall_s()),
+        }
+        await self._client.patch(
+            PODS,
+            meta["namespace"],
+            meta["name"],
+            {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [condition]}},
+            kind=STRATEGIC_MERGE_PATCH,
+            subresource="status",
+        )
+
+
+def requests_of(pod: KubeObject) -> dict[str, float]:
+    """Return what a Pod asks of a node: regular containers and sidecars together, and its one Pod slot."""
+    total = {"pods": 1.0}
+    spec = pod["spec"]
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    for container in (*sidecars, *spec["containers"]):
+        resources = container.get("resources") or {}
+        for name, amount in (resources.get("limits") or {} | (resources.get("requests") or {})).items():
+            total[name] = total.get(name, 0.0) + parse_quantity(amount)
+    return total
+
+
+def _is_ours(pod: KubeObject) -> bool:
+    spec = pod["spec"]
+    if spec.get("schedulingGates") or "deletionTimestamp" in pod["metadata"]:
+        return False
+    return bool(spec.get("schedulerName", "default-scheduler") == "default-scheduler")
+
+
+def _admits(node: KubeObject, spec: dict[str, Any], *, needs_restart: bool) -> bool:
+    """Return whether a node accepts the Pod, room aside."""
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    if node.get("spec", {}).get("unschedulable"):
+        return False
+    features = node.get("status", {}).get("declaredFeatures") or ()
+    if needs_restart and RESTART_FEATURE not in features:
+        return False
+    taints = node.get("spec", {}).get("taints") or ()
+    return all(taint["effect"] == "PreferNoSchedule" or _tolerates(spec, taint) for taint in taints)
+
+
+def _tolerates(spec: dict[str, Any], taint: dict[str, Any]) -> bool:
+    for toleration in spec.get("tolerations") or ():
+        if toleration.get("effect") not in (None, "", taint["effect"]):
+            continue
+        if toleration.get("operator") == "Exists":
+            if toleration.get("key") in (None, "", taint["key"]):
+                return True
+        elif toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""):
+            return True
+    return False
