@@ -1,0 +1,176 @@
+"""
+An API server to measure against: a real kube-apiserver, or the embedded one.
+
+Either comes with the CRD, a namespace and a kubeconfig for the agents' ServiceAccount, and counts that account's requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from common.kube.errors import NotFound
+from common.kube.http1 import Http1Transport
+from common.kube.kubeconfig import read_kubeconfig
+from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, NAMESPACES, Resource
+from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
+
+CRD = Path(os.environ.get("TRIAL_CRD") or Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml")
+ACCOUNT = "agents"
+USER_AGENT = "inplace-benchmark"
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+ESTABLISHED_POLL_S = 0.1
+ESTABLISHED_S_MAX = 15.0  # from creating a CRD to serving it; a real server takes about one second
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A running API server.
+
+    Args:
+        client: the administrator's.
+        agent_kubeconfig: what an agent gets as KUBECONFIG.
+        agent_requests: counts the requests that agents made so far.
+    """
+
+    client: KubeClient
+    agent_kubeconfig: Path
+    agent_requests: Callable[[], Awaitable[int]]
+
+    @staticmethod
+    def free_port() -> int:
+        """Return a loopback port that was free just now."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+
+@asynccontextmanager
+async def open_backend(name: str, namespace: str) -> AsyncIterator[Backend]:
+    """Start the "real" or the "simulator" API server with CRD, namespace and agents' account."""
+    async with (_real if name == "real" else _simulator)(namespace) as backend:
+        yield backend
+
+
+@asynccontextmanager
+async def _simulator(namespace: str) -> AsyncIterator[Backend]:
+    server = ApiServer(clock=LoopClock(), rng=Random(1), options=ApiServerOptions())
+    front = HttpFront(server)
+    url = await front.start()
+    with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
+        kubeconfigs = {}
+        for user in ("admin", f"system:serviceaccount:{namespace}:{ACCOUNT}"):
+            kubeconfigs[user] = Path(folder, user.replace(":", "-"))
+            kubeconfigs[user].write_text(json.dumps(_kubeconfig(url, f"user:{user}")))
+        admin, agents = kubeconfigs.values()
+        client = _client(admin)
+
+        async def count() -> int:
+            return server.requests.total() - server.requests.of(family=USER_AGENT)
+
+        try:
+            await _prepare(client, namespace)
+            yield Backend(client, agents, count)
+        finally:
+            await client.transport.close()
+            await front.stop()
+
+
+@asynccontextmanager
+async def _real(namespace: str) -> AsyncIterator[Backend]:
+    from tests.cluster.binaries import find_binaries
+    from tests.cluster.control_plane import ControlPlane
+
+    with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
+        policy, audit = Path(folder, "policy.json"), Path(folder, "audit.log")
+        policy.write_text(json.dumps(_audit_policy(namespace)))
+        flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}")
+
+        async def count() -> int:
+            return len(audit.read_text().splitlines()) if audit.exists() else 0
+
+        async with ControlPlane(find_binaries(), apiserver_flags=flags) as plane:
+            client = _client(plane.kubeconfig)
+            try:
+                await _prepare(client, namespace)
+                yield Backend(client, await plane.service_account_kubeconfig(namespace, ACCOUNT), count)
+            finally:
+                await client.transport.close()
+
+
+async def _prepare(client: KubeClient, namespace: str) -> None:
+    """Create the namespace, the CRD and the agents' permissions; return when JobSets are served."""
+    await client.create(NAMESPACES, None, {"metadata": {"name": namespace}})
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, yaml.safe_load(CRD.read_text()))
+    for resource, rbac in _permissions(namespace):
+        await client.create(resource, namespace, rbac)
+    async with asyncio.timeout(ESTABLISHED_S_MAX):
+        while True:
+            try:
+                await client.list(JOBSETS, namespace)
+                return
+            except NotFound:
+                await asyncio.sleep(ESTABLISHED_POLL_S)
+
+
+def _permissions(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
+    """Return what an agent may do: watch JobSets, patch Pods. The baseline also reads."""
+    group = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+    ]
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    return [
+        (ROLES, {"metadata": {"name": ACCOUNT}, "rules": rules}),
+        (
+            ROLE_BINDINGS,
+            {
+                "metadata": {"name": ACCOUNT},
+                "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
+                "subjects": [subject],
+            },
+        ),
+    ]
+
+
+def _audit_policy(namespace: str) -> dict[str, Any]:
+    """Return a policy that logs one line for each request of the agents' account, when it arrives."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"],
+        "rules": [{"level": "Metadata", "users": [f"system:serviceaccount:{namespace}:{ACCOUNT}"]}, {"level": "None"}],
+    }
+
+
+def _client(kubeconfig: Path) -> KubeClient:
+    transport = Http1Transport(read_kubeconfig(str(kubeconfig)), clock=LoopClock())
+    return KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
+
+
+def _kubeconfig(url: str, token: str) -> dict[str, Any]:
+    """Return a kubeconfig with one context and a bearer token."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        "clusters": [{"name": "bench", "cluster": {"server": url}}],
+        "users": [{"name": "bench", "user": {"token": token}}],
+    }

@@ -1,0 +1,1 @@
+"""The dashboards say what the code says."""

@@ -1,0 +1,59 @@
+"""The dashboards are what their builder writes, and ask only for metrics that exist."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from agent.metrics import AgentMetrics, render
+from controller.metrics import GroupCount, LiveCollector, Metrics
+from grafana.build import DASHBOARDS, FOLDER, text_of
+from grafana.panels import Json
+
+_WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|controller_runtime|jobset)_[a-z_]+")
+
+
+def exposed_names() -> set[str]:
+    """Return the names of all samples that controller and agent expose."""
+    metrics = Metrics()
+    count = GroupCount("ns", "train", 8, 8, 0, 1, 0, 3)
+    metrics.registry.register(LiveCollector(lambda: [count], lambda: [], lambda: [("pods", 0.0)]))
+    metrics.last_restart_seconds.labels("ns", "train").set(1)
+    metrics.restarts.labels("ns", "train", "finished").inc()
+    metrics.restart_phase_seconds.labels("sync").observe(1)
+    metrics.requests.labels("200", "GET", "server").inc()
+    metrics.is_leader.labels("x").set(1)
+    agent = AgentMetrics(Counter({("watch", "ok"): 1}), 1, Counter({"closed": 1}), 1, 1, True, 0.5)
+    text = (metrics.text() + render(agent)).decode()
+    return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def expressions(board: Json) -> list[str]:
+    """Return every PromQL expression of a dashboard."""
+    return [query["expr"] for panel in board["panels"] for query in panel["targets"]]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_the_file_is_what_the_builder_writes(name: str) -> None:
+    """`python -m grafana.build` would change nothing."""
+    assert text_of(DASHBOARDS[name]()) == (FOLDER / name).read_text()
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_metric_in_a_query_exists(name: str) -> None:
+    """No panel asks for a metric that neither program exposes."""
+    exposed = exposed_names()
+    asked = {word for expr in expressions(DASHBOARDS[name]()) for word in _WORDS.findall(expr)}
+    assert asked
+    assert asked - exposed == set()
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_have_descriptions_units_and_unique_places(name: str) -> None:
+    """Each panel says what it shows, in which unit, and no two overlap."""
+    panels = DASHBOARDS[name]()["panels"]
+    assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
