@@ -1,0 +1,121 @@
+"""One real `Agent` over real sockets against a scripted server, with a clock that does not make the test wait."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from agent.barrier import Report
+from agent.config import AgentConfig
+from agent.metrics import AgentMetrics
+from agent.runtime import Agent
+from common.kube.clock import LoopClock
+from common.kube.credentials import Credentials
+from common.kube.http1 import Http1Transport
+from common.kube.watch import INACTIVITY_S
+from tests.agent.scripted_server import ScriptedServer
+
+CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
+RUN_S_MAX = 20.0  # a test that takes longer has failed
+
+
+class ImpatientClock(LoopClock):
+    """Sleeps pass at once and are noted; the watch's inactivity bound is a twentieth of a second."""
+
+    def __init__(self, inactivity_s: float | None = None) -> None:
+        super().__init__()
+        self.slept_s: list[float] = []
+        self._inactivity_s = inactivity_s
+
+    def monotonic_s(self) -> float:
+        """Return the loop's time plus all that was slept."""
+        return super().monotonic_s() + sum(self.slept_s)
+
+    async def sleep(self, delay_s: float) -> None:
+        """Note the sleep and let others run."""
+        self.slept_s.append(delay_s)
+        await asyncio.sleep(0)
+
+    def timeout(self, delay_s: float | None) -> asyncio.Timeout:
+        """Shorten the inactivity bound when the test is about silence."""
+        if delay_s == INACTIVITY_S and self._inactivity_s is not None:
+            delay_s = self._inactivity_s
+        return super().timeout(delay_s)
+
+
+@dataclass
+class NotedBarrier:
+    """A barrier in memory."""
+
+    lifts: list[int | None] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    running: bool = False
+
+    async def start(self) -> None:
+        self.running = True
+
+    def lift(self, epoch: int | None) -> None:
+        assert self.running
+        self.lifts.append(epoch)
+
+    def report(self, report: Report) -> None:
+        self.reports.append(report)
+
+    async def stop(self) -> None:
+        self.running = False
+
+
+@dataclass
+class NotedLog:
+    """A log in memory."""
+
+    lines: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.lines.append(("debug", event, fields))
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append(("info", event, fields))
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.lines.append(("warning", event, fields))
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.lines.append(("error", event, fields))
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """Return the fields of each line with this event."""
+        return [fields for _, name, fields in self.lines if name == event]
+
+
+@dataclass
+class Rig:
+    """What a run left behind, and the parts it ran with."""
+
+    config: AgentConfig = CONFIG
+    clock: ImpatientClock = field(default_factory=ImpatientClock)
+    barrier: NotedBarrier = field(default_factory=NotedBarrier)
+    log: NotedLog = field(default_factory=NotedLog)
+    metrics: AgentMetrics = field(default_factory=AgentMetrics)
+
+    async def run(self, server: ScriptedServer, credentials: Credentials | None = None, **config: Any) -> int:
+        """Run the agent against the server until it exits; return its exit code."""
+        self.config = replace(self.config, **config)
+        credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
+        transport = Http1Transport(credentials, clock=self.clock)
+        agent = Agent(
+            self.config,
+            transport=transport,
+            clock=self.clock,
+            rng=Random(7),
+            barrier=self.barrier,
+            log=self.log,
+            metrics=self.metrics,
+        )
+        try:
+            async with asyncio.timeout(RUN_S_MAX):
+                return await agent.run()
+        finally:
+            await transport.close()

@@ -1,0 +1,293 @@
+"""
+An API server that does exactly what a test says, on a real loopback socket.
+
+A watch is answered by the next script of `watches`: steps that run in order on the raw connection. Everything else is
+answered by `answer`. Every request is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from common import wire
+
+COLUMNS = (
+    "Name",
+    wire.COLUMN_SYNCED,
+    wire.COLUMN_DEPRECATED,
+    wire.COLUMN_CURRENT,
+    wire.COLUMN_PREVIOUS,
+    wire.COLUMN_STRATEGY,
+    wire.COLUMN_DISABLED,
+    wire.COLUMN_UID,
+)
+
+
+@dataclass(slots=True)
+class Received:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def is_watch(self) -> bool:
+        return "watch" in self.query
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A connection on which a request waits for its answer."""
+
+    server: ScriptedServer
+    request: Received
+    writer: asyncio.StreamWriter
+    started: bool = False
+
+    async def answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
+        """Send a whole answer."""
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        lines = [f"HTTP/1.1 {status} Said", "content-type: application/json", f"content-length: {len(payload)}"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        await self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + payload)
+
+    async def chunk(self, data: bytes) -> None:
+        """Send a chunk of a streaming answer, the head first."""
+        if not self.started:
+            self.started = True
+            await self.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+        await self.raw(b"%x\r\n%s\r\n" % (len(data), data))
+
+    async def end(self) -> None:
+        """End a streaming answer in good order."""
+        if not self.started:
+            await self.answer(200, b"")
+        else:
+            await self.raw(b"0\r\n\r\n")
+
+    async def raw(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+
+Step = Callable[[Exchange], Awaitable[None]]
+Answer = Callable[[Exchange], Awaitable[None]]
+
+
+async def accept_patch(exchange: Exchange) -> None:
+    """Answer like an API server that stored the patch."""
+    await exchange.answer(200, {"kind": "PartialObjectMetadata", "metadata": {}})
+
+
+@dataclass(slots=True)
+class ScriptedServer:
+    """Listen on loopback; `async with` starts and stops it.
+
+    Args:
+        watches: one script per watch, in order; a watch beyond them stays silent.
+        answer: what every other request gets.
+        tls: TLS settings, None for plain HTTP.
+    """
+
+    watches: Sequence[Sequence[Step]] = ()
+    answer: Answer = accept_patch
+    tls: ssl.SSLContext | None = None
+    received: list[Received] = field(default_factory=list)
+    connections: int = 0
+    port: int = 0
+    _server: asyncio.Server | None = None
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
+    _news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        serving = tuple(self._serving)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def requests(self, method: str) -> list[Received]:
+        return [request for request in self.received if request.method == method]
+
+    @property
+    def watched(self) -> list[Received]:
+        return [request for request in self.received if request.is_watch]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until requests make `condition` true, at most 10 s."""
+        async with asyncio.timeout(10), self._news:
+            await self._news.wait_for(condition)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        self.connections += 1
+        try:
+            while (request := await _read_request(reader)) is not None:
+                await self._reply(Exchange(self, request, writer))
+                if writer.is_closing():
+                    break
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the agent hung up, or the test is over
+        finally:
+            writer.transport.abort()
+            self._serving.discard(task)
+
+    async def _reply(self, exchange: Exchange) -> None:
+        index = len(self.watched)
+        self.received.append(exchange.request)
+        async with self._news:
+            self._news.notify_all()
+        if not exchange.request.is_watch:
+            await self.answer(exchange)
+            return
+        for step in self.watches[index] if index < len(self.watches) else (silence,):
+            await step(exchange)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Received | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.strip().split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    parts = urlsplit(target)
+    return Received(method, parts.path, dict(parse_qsl(parts.query)), headers, body)
+
+
+# Steps of a watch's script.
+
+
+def jobset(
+    synced: int | None = 0,
+    deprecated: int | None = 0,
+    *,
+    rv: int = 10,
+    kind: str = "MODIFIED",
+    name: str = "train",
+    uid: str = "uid-1",
+    strategy: str | None = wire.IN_PLACE_RESTART,
+    disabled: str | None = None,
+) -> Step:
+    """Show the JobSet: a Table row, or a whole object when no Table was asked for."""
+
+    async def step(exchange: Exchange) -> None:
+        if "as=Table" in exchange.request.headers["accept"]:
+            cells = [name, synced, deprecated, None, None, strategy, disabled, uid]
+            obj: dict[str, Any] = table(cells, rv)
+        else:
+            obj = plain(synced, deprecated, rv=rv, name=name, uid=uid, strategy=strategy, disabled=disabled)
+        await exchange.chunk(line(kind, obj))
+
+    return step
+
+
+def line(kind: str, obj: object) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+def table(cells: list[Any], rv: int, columns: Sequence[str] = COLUMNS) -> dict[str, Any]:
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": str(rv)},
+        "columnDefinitions": [{"name": column} for column in columns],
+        "rows": [{"cells": cells, "object": None}],
+    }
+
+
+def plain(
+    synced: int | None,
+    deprecated: int | None,
+    *,
+    rv: int = 10,
+    name: str = "train",
+    uid: str = "uid-1",
+    strategy: str | None = wire.IN_PLACE_RESTART,
+    disabled: str | None = None,
+) -> dict[str, Any]:
+    annotations = {} if disabled is None else {wire.DISABLE: disabled}
+    return {
+        "kind": "JobSet",
+        "metadata": {"name": name, "uid": uid, "resourceVersion": str(rv), "annotations": annotations},
+        "spec": {"failurePolicy": {"restartStrategy": strategy}},
+        "status": {wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated},
+    }
+
+
+def bookmark(rv: int, *, initial_end: bool = False) -> Step:
+    annotations = {"k8s.io/initial-events-end": "true"} if initial_end else {}
+    obj = {"kind": "Table", "metadata": {"resourceVersion": str(rv), "annotations": annotations}, "rows": []}
+    return sends(line("BOOKMARK", obj))
+
+
+def error_event(code: int, reason: str, message: str = "said the server") -> Step:
+    return sends(line("ERROR", status(code, reason, message)))
+
+
+def status(code: int, reason: str, message: str = "said the server") -> dict[str, Any]:
+    return {"kind": "Status", "code": code, "reason": reason, "message": message, "status": "Failure"}
+
+
+def sends(data: bytes) -> Step:
+    async def step(exchange: Exchange) -> None:
+        await exchange.chunk(data)
+
+    return step
+
+
+def refuses(code: int, reason: str = "", message: str = "said the server", **headers: str) -> Step:
+    async def step(exchange: Exchange) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        await exchange.answer(code, status(code, reason, message), named)
+
+    return step
+
+
+async def ends(exchange: Exchange) -> None:
+    """End the watch in good order."""
+    await exchange.end()
+
+
+async def resets(exchange: Exchange) -> None:
+    """Drop the connection in the middle of the answer."""
+    exchange.writer.transport.abort()
+
+
+async def silence(exchange: Exchange) -> None:
+    """Say nothing, with the connection open."""
+    if not exchange.started:
+        await exchange.raw(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    await asyncio.Event().wait()
+
+
+def until_patched(count: int = 1) -> Step:
+    """Wait until the agent has sent `count` announcements."""
+
+    async def step(exchange: Exchange) -> None:
+        await exchange.server.until(lambda: len(exchange.server.requests("PATCH")) >= count)
+
+    return step

@@ -1,0 +1,176 @@
+"""One agent, from its first request to its exit, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from agent.exit_code import ExitCode
+from tests.agent.rig import CONFIG, Rig
+from tests.agent.scripted_server import (
+    Exchange,
+    ScriptedServer,
+    accept_patch,
+    bookmark,
+    ends,
+    jobset,
+    refuses,
+    table,
+    until_patched,
+)
+
+pytestmark = pytest.mark.asyncio
+
+SYNC_THEN_RESTART = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+
+
+async def list_or_accept(exchange: Exchange) -> None:
+    """Answer a list with one JobSet that never synced, and accept a patch."""
+    if exchange.request.method == "GET":
+        await exchange.answer(200, table(["train", 0, 0, None, None, "InPlaceRestart", None, "uid-1"], 55))
+    else:
+        await accept_patch(exchange)
+
+
+async def test_a_start_costs_one_watch_and_one_patch() -> None:
+    """From the start to the restart in place: two requests, two connections, and the words on the wire."""
+    rig = Rig()
+    async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
+        code = await rig.run(server, restart_exit_code=77)
+
+    assert code == 77
+    assert [request.method for request in server.received] == ["GET", "PATCH"]
+    assert server.connections == 2
+    watch, patch = server.received
+    assert watch.path == "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets"
+    assert 3000 <= int(watch.query.pop("timeoutSeconds")) < 3600
+    assert watch.query == {
+        "watch": "1",
+        "fieldSelector": "metadata.name=train",
+        "allowWatchBookmarks": "true",
+        "includeObject": "None",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
+    assert watch.headers["accept"] == "application/json;as=Table;g=meta.k8s.io;v=v1, application/json"
+    assert patch.path == "/api/v1/namespaces/ns/pods/train-w-0-0"
+    assert patch.query == {"fieldManager": "inplace-agent", "fieldValidation": "Ignore"}
+    assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
+    assert "as=PartialObjectMetadata" in patch.headers["accept"]
+    assert json.loads(patch.body) == {
+        "metadata": {
+            "uid": "pod-uid",
+            "annotations": {
+                "jobset.sigs.k8s.io/epoch": "1",
+                "jobset.sigs.k8s.io/in-place-restart-attempt": "0",
+            },
+        }
+    }
+    assert rig.barrier.lifts == [1]
+    assert not rig.barrier.running
+
+
+async def test_a_known_previous_epoch_makes_the_watch_cheap() -> None:
+    """With PREVIOUS_EPOCH known and S at it, the watch asks for no consistent read and the next epoch is announced."""
+    rig = Rig()
+    script = [jobset(3, 3), until_patched(), jobset(4, 3), jobset(4, 4)]
+    async with ScriptedServer(watches=[script]) as server:
+        await rig.run(server, previous_epoch=3)
+    (watch,) = server.watched
+    assert not {"sendInitialEvents", "resourceVersionMatch", "resourceVersion"} & set(watch.query)
+    assert rig.barrier.lifts == [4]
+
+
+async def test_a_stale_view_is_followed_by_a_consistent_watch() -> None:
+    """A cheap view older than this Pod's own announcement is not acted on: the agent watches again, consistently."""
+    rig = Rig()
+    watches = [[jobset(2, 2)], [jobset(3, 3, rv=40), until_patched(), jobset(4, 3), jobset(4, 4)]]
+    async with ScriptedServer(watches=watches) as server:
+        await rig.run(server, previous_epoch=3)
+    assert [request.query.get("sendInitialEvents") for request in server.watched] == [None, "true"]
+    assert [json.loads(patch.body)["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"] for patch in
+            server.requests("PATCH")] == ["4"]
+    assert rig.clock.slept_s == []
+
+
+async def test_a_server_without_send_initial_events_is_listed_first() -> None:
+    """An API server that refuses sendInitialEvents gets a list (a quorum read) and a watch from its version."""
+    rig = Rig()
+    watches = [[refuses(422, "Invalid")], [until_patched(), *SYNC_THEN_RESTART]]
+    async with ScriptedServer(watches=watches, answer=list_or_accept) as server:
+        await rig.run(server)
+    (listed,) = [request for request in server.requests("GET") if not request.is_watch]
+    assert "resourceVersion" not in listed.query
+    assert len(server.received) == 4
+    assert server.watched[1].query["resourceVersion"] == "55"
+    assert rig.barrier.lifts == [1]
+
+
+async def test_bypass_lifts_without_an_announcement() -> None:
+    """A JobSet that does not restart in place gets its worker started, and its Pod no annotation."""
+    for view in (jobset(strategy="Recreate"), jobset(strategy=None), jobset(disabled=""), jobset(disabled="true")):
+        rig = Rig()
+        async with ScriptedServer(watches=[[view]]) as server:
+            running = asyncio.create_task(rig.run(server))
+            while not rig.barrier.lifts:  # noqa: ASYNC110 - the barrier is in memory
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert rig.barrier.lifts == [None]
+        assert server.requests("PATCH") == []
+
+
+async def test_an_exhausted_epoch_has_its_own_exit_code() -> None:
+    """When int32 has no next epoch the agent gives up by name and announces nothing."""
+    async with ScriptedServer(watches=[[jobset(2**31 - 1, 0)]]) as server:
+        assert await Rig().run(server) == ExitCode.EPOCHS_EXHAUSTED
+    assert server.requests("PATCH") == []
+
+
+async def test_the_jobset_may_come_after_the_agent() -> None:
+    """A consistent watch that shows nothing is no error: the agent waits until the JobSet is there."""
+    rig = Rig()
+    watches = [[bookmark(5, initial_end=True), ends], [jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART]]
+    async with ScriptedServer(watches=watches) as server:
+        await rig.run(server)
+    assert server.watched[1].query["resourceVersion"] == "5"
+    assert rig.barrier.lifts == [1]
+
+
+async def test_reports_say_what_the_barrier_waits_for() -> None:
+    """The barrier is told each phase, with the epochs seen."""
+    rig = Rig()
+    async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
+        await rig.run(server)
+    phases = list(dict.fromkeys(report.phase for report in rig.barrier.reports))
+    assert phases == ["starting", "announcing", "waiting", "lifted", "restarting"] or phases == [
+        "starting", "announcing", "lifted", "restarting",
+    ]
+    assert rig.barrier.reports[-1].deprecated == 1
+    assert rig.metrics.epoch == 1
+    assert rig.metrics.lifted
+    assert rig.metrics.requests == {("watch", "ok"): 1, ("patch", "ok"): 1}
+
+
+async def test_the_start_jitter_comes_before_the_first_request() -> None:
+    """START_JITTER_S bounds a random wait in front of the first request."""
+    rig = Rig()
+    async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
+        await rig.run(server, start_jitter_s=9.0)
+    (slept_s,) = rig.clock.slept_s
+    assert 0 < slept_s < 9.0
+
+
+async def test_cancelling_an_agent_closes_all_it_opened() -> None:
+    """Cancellation reaches the watch and stops the barrier, whatever the agent was doing."""
+    rig = Rig(CONFIG)
+    async with ScriptedServer() as server:
+        running = asyncio.create_task(rig.run(server))
+        await server.until(lambda: len(server.watched) == 1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not rig.barrier.running

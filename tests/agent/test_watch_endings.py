@@ -1,0 +1,332 @@
+"""Every way a watch can end, by name: what the agent does next, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from agent.endings import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
+from common.kube.credentials import Credentials
+from tests.agent.rig import ImpatientClock, Rig
+from tests.agent.scripted_server import (
+    Exchange,
+    ScriptedServer,
+    Step,
+    bookmark,
+    ends,
+    error_event,
+    jobset,
+    plain,
+    line,
+    refuses,
+    resets,
+    sends,
+    silence,
+    table,
+    until_patched,
+)
+
+pytestmark = pytest.mark.asyncio
+
+SYNC_THEN_RESTART = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+FINISH = (jobset(0), until_patched(), *SYNC_THEN_RESTART)
+
+
+async def run(*watches: tuple[Step, ...], rig: Rig | None = None) -> tuple[Rig, ScriptedServer]:
+    """Run an agent whose last watch leads it to the restart; it must have lifted epoch 1 once, with one patch."""
+    rig = rig or Rig()
+    async with ScriptedServer(watches=watches) as server:
+        assert await rig.run(server) == 88
+    assert rig.barrier.lifts == [1]
+    assert len(server.requests("PATCH")) == 1
+    assert len(server.watched) == len(watches)
+    return rig, server
+
+
+async def test_clean_end_resumes_at_once_from_the_last_version() -> None:
+    """A server that closes in good order is asked again without a wait, from the bookmark, on the same connection."""
+    rig, server = await run((jobset(0), until_patched(), bookmark(17), ends), SYNC_THEN_RESTART)
+    assert server.watched[1].query["resourceVersion"] == "17"
+    assert "sendInitialEvents" not in server.watched[1].query
+    assert rig.clock.slept_s == []
+    assert rig.metrics.watch_endings == {"closed": 1}
+    assert server.connections == 2
+
+
+async def test_clean_ends_in_a_row_are_slowed_down() -> None:
+    """A server that closes each watch at once is not asked in a tight loop."""
+    rig, _ = await run((ends,), (ends,), (ends,), (ends,), FINISH)
+    assert len(rig.clock.slept_s) == 2
+    assert all(0 <= slept_s <= 2 * RETRY_BASE_S for slept_s in rig.clock.slept_s)
+
+
+async def test_reset_resumes_after_backoff() -> None:
+    """A dropped connection is followed by a wait and a watch from the last version seen."""
+    rig, server = await run((jobset(0, rv=12), until_patched(), resets), SYNC_THEN_RESTART)
+    assert server.watched[1].query["resourceVersion"] == "12"
+    assert len(rig.clock.slept_s) == 1
+    assert rig.metrics.watch_endings == {"broken": 1}
+
+
+async def test_silence_resumes_after_the_inactivity_bound() -> None:
+    """A connection without a byte for the inactivity bound counts as dead."""
+    rig = Rig(clock=ImpatientClock(inactivity_s=0.05))
+    rig, server = await run((jobset(0, rv=12), until_patched(), silence), SYNC_THEN_RESTART, rig=rig)
+    assert server.watched[1].query["resourceVersion"] == "12"
+    assert rig.metrics.watch_endings == {"silent": 1}
+
+
+async def test_401_names_the_token_and_retries() -> None:
+    """Refused credentials are retried soon (kubelet rotates them) and the log says where to look."""
+    rig, _ = await run((refuses(401, "Unauthorized"),), FINISH)
+    (failed,) = rig.log.of("watch_failed")
+    assert "token" in failed["cure"]
+    assert rig.clock.slept_s[0] <= RETRY_BASE_S
+    assert rig.metrics.watch_endings == {"unauthenticated": 1}
+
+
+async def test_403_names_the_missing_permission_and_retries_slowly() -> None:
+    """A watch that RBAC forbids says which verb, resource and namespace to allow."""
+    rig, _ = await run((refuses(403, "Forbidden"),), FINISH)
+    (failed,) = rig.log.of("watch_failed")
+    assert "watch jobsets in namespace ns" in failed["cure"]
+    assert rig.clock.slept_s[0] <= DENIED_BASE_S
+    assert rig.metrics.watch_endings == {"forbidden": 1}
+    assert rig.barrier.reports[-1].problem is None
+    assert any("forbidden" in (report.problem or "") for report in rig.barrier.reports)
+
+
+async def test_404_names_the_missing_crd() -> None:
+    """A cluster without the JobSet CRD is waited for, and named."""
+    rig, _ = await run((refuses(404, "NotFound"),), FINISH)
+    (failed,) = rig.log.of("watch_failed")
+    assert "CRD" in failed["cure"]
+
+
+async def test_410_begins_anew_with_a_consistent_read() -> None:
+    """A version that left the server's history is dropped, though the first watch was a cheap one."""
+    rig = Rig()
+    watches = [(jobset(1, 1), until_patched(), resets), (error_event(410, "Expired"),), (jobset(2, 1), jobset(2, 2))]
+    async with ScriptedServer(watches=watches) as server:
+        await rig.run(server, previous_epoch=1)
+    assert rig.barrier.lifts == [2]
+    assert server.watched[1].query["resourceVersion"] == "10"
+    assert server.watched[2].query["sendInitialEvents"] == "true"
+    assert "resourceVersion" not in server.watched[2].query
+    assert rig.metrics.watch_endings == {"broken": 1, "gone": 1}
+    assert len(rig.clock.slept_s) == 1
+
+
+async def test_410_for_ever_is_slowed_down() -> None:
+    """A server that answers 410 to everything is not asked in a tight loop."""
+    rig, _ = await run(*[(error_event(410, "Expired"),)] * 4, FINISH)
+    assert len(rig.clock.slept_s) == 2
+
+
+async def test_429_waits_at_least_its_retry_after() -> None:
+    """Retry-After is a floor under the random wait."""
+    rig, _ = await run((refuses(429, "TooManyRequests", retry_after="7"),), FINISH)
+    assert 7 <= rig.clock.slept_s[0] <= 7 + RETRY_BASE_S
+    assert rig.metrics.watch_endings == {"busy": 1}
+
+
+@pytest.mark.parametrize("code", [500, 502, 503, 504])
+async def test_5xx_is_retried_after_backoff(code: int) -> None:
+    """A failing server is asked again, a little later."""
+    rig, _ = await run((refuses(code),), FINISH)
+    assert 0 <= rig.clock.slept_s[0] <= RETRY_BASE_S
+
+
+async def test_backoff_grows_and_is_capped() -> None:
+    """Failures in a row wait longer and longer, up to the cap."""
+    rig, _ = await run(*[(refuses(503),)] * 12, FINISH)
+    assert max(rig.clock.slept_s[:2]) <= 2 * RETRY_BASE_S
+    assert RETRY_CAP_S / 10 < max(rig.clock.slept_s) <= RETRY_CAP_S
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"<html>proxy</html>\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"type":"MODIFIED","object":{}}\n',
+        b'{"type":"MODIFIED","object":{"kind":"Table","metadata":{},"rows":7}}\n',
+        b'{"type":"SURPRISE","object":{}}\n',
+        b'{"type":"ERROR","object":"no"}\n',
+        b"\xff\xfe\n",
+    ],
+)
+async def test_garbage_is_a_broken_watch(garbage: bytes) -> None:
+    """Lines that are no watch events end the watch, and it is resumed from the last good version."""
+    rig, server = await run((jobset(0, rv=12), until_patched(), sends(garbage)), SYNC_THEN_RESTART)
+    assert server.watched[1].query["resourceVersion"] == "12"
+    assert rig.metrics.watch_endings == {"garbled": 1}
+
+
+async def test_garbage_instead_of_http_is_a_broken_watch() -> None:
+    """A peer that speaks no HTTP is an error like any other."""
+
+    async def shouts(exchange: Exchange) -> None:
+        await exchange.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+        exchange.writer.close()
+
+    rig, _ = await run((shouts,), FINISH)
+    assert rig.metrics.watch_endings == {"broken": 1}
+
+
+async def test_half_a_line_is_a_broken_watch() -> None:
+    """A line cut by the stream's end is not acted on."""
+    half = line("MODIFIED", table(["train", 1, 1, None, None, "InPlaceRestart", None, "uid-1"], 66))[:-30]
+    rig, server = await run((jobset(0, rv=12), until_patched(), sends(half), ends), SYNC_THEN_RESTART)
+    assert server.watched[1].query["resourceVersion"] == "12"
+    assert rig.metrics.watch_endings == {"garbled": 1}
+
+
+async def test_lines_may_be_cut_anywhere() -> None:
+    """A line that arrives byte by byte is one event."""
+    rows = line("MODIFIED", table(["train", 1, 0, None, None, "InPlaceRestart", None, "uid-1"], 20))
+    bytewise = [sends(rows[index : index + 1]) for index in range(len(rows))]
+    rig, _ = await run((jobset(0), until_patched(), *bytewise, jobset(1, 1)))
+    assert rig.metrics.watch_endings == {}
+
+
+async def test_another_jobset_is_ignored() -> None:
+    """A view of another name (a proxy that drops the selector) moves nothing, and is told."""
+    rig, _ = await run((jobset(5, 5, name="other"), jobset(0), until_patched(), jobset(9, 9, name="other"), *SYNC_THEN_RESTART))
+    assert [ignored["seen"] for ignored in rig.log.of("jobset_ignored")] == ["other", "other"]
+
+
+async def test_a_deleted_jobset_is_waited_for_and_its_namesake_ignored() -> None:
+    """After DELETED the agent waits; a JobSet recreated under the name has other Pods and does not lift this barrier."""
+    rig = Rig()
+    script = (
+        jobset(0),
+        until_patched(),
+        jobset(0, kind="DELETED"),
+        jobset(1, 0, uid="uid-2", kind="ADDED"),
+        jobset(1, 1, uid="uid-2"),
+        *SYNC_THEN_RESTART,
+    )
+    rig, _ = await run(script, rig=rig)
+    assert len(rig.log.of("jobset_deleted")) == 1
+    assert [ignored["seen_uid"] for ignored in rig.log.of("jobset_ignored")] == ["uid-2", "uid-2"]
+
+
+async def test_a_namesake_is_ignored_from_the_start_when_the_uid_is_known() -> None:
+    """With JOBSET_UID, the first view of a namesake is not acted on either."""
+    rig = Rig()
+    script = (jobset(7, 7, uid="uid-0"), jobset(0), until_patched(), *SYNC_THEN_RESTART)
+    async with ScriptedServer(watches=[script]) as server:
+        await rig.run(server, jobset_uid="uid-1")
+    assert rig.barrier.lifts == [1]
+
+
+async def test_a_malformed_status_is_ignored() -> None:
+    """Epochs that are no int32 are the controller's fault: told, not acted on, and the watch goes on."""
+    rig, _ = await run((jobset("7", 0), jobset(-1, 0), jobset(0), until_patched(), *SYNC_THEN_RESTART))  # type: ignore[arg-type]
+    assert len(rig.log.of("jobset_status_malformed")) == 2
+
+
+async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> None:
+    """Upstream's CRD lacks the columns: the watch is opened again for whole objects, and that is remembered."""
+    upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
+    rig, server = await run((sends(line("ADDED", upstream)),), (jobset(0), until_patched(), ends), SYNC_THEN_RESTART)
+    assert ["as=Table" in watch.headers["accept"] for watch in server.watched] == [True, False, False]
+    assert "includeObject" not in server.watched[1].query
+    assert rig.clock.slept_s == []
+
+
+async def test_a_server_that_ignores_the_table_is_read_all_the_same() -> None:
+    """Whole objects where rows were asked for are read as whole objects."""
+    whole = [sends(line("MODIFIED", plain(synced, deprecated, rv=40))) for synced, deprecated in ((0, 0), (1, 0), (1, 1))]
+    await run((whole[0], until_patched(), *whole[1:]))
+
+
+async def test_406_is_followed_by_whole_objects() -> None:
+    """A server that cannot make Tables is asked for whole objects at once."""
+    rig, server = await run((refuses(406, "NotAcceptable"),), FINISH)
+    assert "as=Table" not in server.watched[1].headers["accept"]
+    assert rig.clock.slept_s == []
+
+
+async def test_columns_may_come_with_the_first_event_only() -> None:
+    """Later events of a stream may leave the column definitions out."""
+    later = table(["train", 1, 0, None, None, "InPlaceRestart", None, "uid-1"], 21)
+    del later["columnDefinitions"]
+    await run((jobset(0), until_patched(), sends(line("MODIFIED", later)), jobset(1, 1)))
+
+
+async def test_an_unreachable_server_is_retried() -> None:
+    """A refused connection is a problem the barrier reports; nothing else happens until the server is there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    rig = Rig()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(rig.run(ScriptedServer(port=port)))
+        while len(rig.log.of("watch_failed")) < 3:  # noqa: ASYNC110 - the log is in memory
+            await asyncio.sleep(0)
+        async with ScriptedServer(watches=[FINISH], port=port):
+            assert await running == 88
+    assert "cannot connect" in rig.log.of("watch_failed")[0]["message"]
+
+
+async def test_a_wrong_certificate_is_never_talked_to(tmp_path: Path) -> None:
+    """A server whose certificate another CA signed gets no request and no token, and the log says what to check."""
+    ours, theirs = trustme.CA(), trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.issue_cert("127.0.0.1").configure_cert(tls)
+    ca_file = tmp_path / "ca.crt"
+    ours.cert_pem.write_to_path(str(ca_file))
+    rig = Rig()
+    async with ScriptedServer(watches=[FINISH], tls=tls) as server:
+        credentials = Credentials("127.0.0.1", server.port, ca_file=str(ca_file), token="secret")
+        running = asyncio.create_task(rig.run(server, credentials))
+        while not rig.log.of("watch_failed"):  # noqa: ASYNC110 - the log is in memory
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert server.received == []
+    failed = rig.log.of("watch_failed")[0]
+    assert failed["cause"] == "certificate"
+    assert "CA" in failed["cure"]
+
+
+async def test_a_rotated_token_is_read_from_disk(tmp_path: Path) -> None:
+    """After a 401 the next request carries the token that is on disk then."""
+    token = tmp_path / "token"
+    token.write_text("old\n")
+
+    async def rotates(exchange: Exchange) -> None:
+        token.write_text("new\n")
+        await refuses(401, "Unauthorized")(exchange)
+
+    rig = Rig()
+    async with ScriptedServer(watches=[(rotates,), FINISH]) as server:
+        await rig.run(server, Credentials("127.0.0.1", server.port, tls=False, token_file=str(token)))
+    assert [request.headers["authorization"] for request in server.received] == [
+        "Bearer old",
+        "Bearer new",
+        "Bearer new",
+    ]
+
+
+async def test_a_token_file_that_vanishes_is_waited_for(tmp_path: Path) -> None:
+    """An unreadable token sends nothing; the watch fails by name and is tried again."""
+    token = tmp_path / "token"
+    rig = Rig()
+    async with ScriptedServer(watches=[FINISH]) as server:
+        credentials = Credentials("127.0.0.1", server.port, tls=False, token_file=str(token))
+        running = asyncio.create_task(rig.run(server, credentials))
+        while not rig.log.of("watch_failed"):  # noqa: ASYNC110 - the log is in memory
+            await asyncio.sleep(0)
+        assert server.received == []
+        token.write_text("here")
+        assert await running == 88
+    assert str(token) in rig.log.of("watch_failed")[0]["message"]
