@@ -57,7 +57,7 @@ def _without_managed_fields(obj: KubeObject) -> KubeObject:
     return obj
 
 
-RAW: Final = Codec[KubeObject](
+RAW: Final[Codec[KubeObject]] = Codec(
     decode=lambda data: _without_managed_fields(msgspec.json.decode(data)),
     convert=lambda obj: _without_managed_fields(obj | {"metadata": dict(obj["metadata"])}),
     meta=_raw_meta,

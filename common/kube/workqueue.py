@@ -122,12 +122,12 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._later, (due_s, self._sequence, key))
         self._rescheduled.set()
 
-    def add_rate_limited(self, key: K) -> None:
-        """Add `key` after its backoff, which doubles with each call until `forget`."""
+    def add_rate_limited(self, key: K, floor_s: float = 0.0) -> None:
+        """Add `key` after `floor_s` plus its backoff, which doubles with each call until `forget`."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._metrics.retries()
-        self.add_after(key, min(self._cap_s, self._base_s * 2.0 ** min(failures, _DOUBLINGS_MAX)))
+        self.add_after(key, floor_s + min(self._cap_s, self._base_s * 2.0 ** min(failures, _DOUBLINGS_MAX)))
 
     def failures(self, key: K) -> int:
         """Return how often `key` came back by backoff since it was last forgotten."""

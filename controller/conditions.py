@@ -1,0 +1,96 @@
+"""
+Conditions of a JobSet: the exact texts, and the rule by which one is written.
+
+Same type, status, reason and message: no write. Another status: a new transition time. Only other words: the
+old transition time stays. A condition that is not True is not added where there was none. Source: jobset
+pkg/controllers/jobset_controller.go; tools and people match on these texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+COMPLETED: Final = "Completed"
+FAILED: Final = "Failed"
+SUSPENDED: Final = "Suspended"
+RESTARTING: Final = "RestartingJobSet"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition to be set.
+
+    Args:
+        kind: its type.
+        status: whether it is True.
+        warning: whether the event about it is a Warning.
+    """
+
+    kind: str
+    status: bool
+    reason: str
+    message: str
+    warning: bool = False
+
+
+ALL_JOBS_COMPLETED: Final = Condition(COMPLETED, True, "AllJobsCompleted", "jobset completed successfully")
+IS_SUSPENDED: Final = Condition(SUSPENDED, True, "SuspendedJobs", "jobset is suspended")
+IS_RESUMED: Final = Condition(SUSPENDED, False, "ResumeJobs", "jobset is resumed")
+RESTART_JOBS_READY: Final = Condition(RESTARTING, False, "JobsReady", "all jobs are ready")
+RESTART_FAILED: Final = Condition(RESTARTING, False, "JobSetFailed", "jobset failed")
+RESTART_COMPLETED: Final = Condition(RESTARTING, False, "JobSetCompleted", "jobset completed successfully")
+RESTART_SUSPENDED: Final = Condition(RESTARTING, False, "JobSetSuspended", "jobset is suspended")
+
+
+def failed(reason: str, message: str, first_failed_job: str | None = None) -> Condition:
+    """Return the Failed condition; restarts in place know no first failed Job."""
+    suffix = f" (first failed job: {first_failed_job})" if first_failed_job is not None else ""
+    return Condition(FAILED, True, reason, message + suffix, warning=True)
+
+
+def failed_jobs(first_failed_job: str) -> Condition:
+    """Return Failed for a Job that failed where there is no failure policy."""
+    return failed("FailedJobs", "jobset failed due to one or more job failures", first_failed_job)
+
+
+def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
+    """Return Failed for one restart too many."""
+    return failed(
+        "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job
+    )
+
+
+def restarting(rule: str | None, message: str) -> Condition:
+    """Return RestartingJobSet for a restart that recreates every Job."""
+    reason = "DefaultFailurePolicy" if rule is None else f"FailurePolicy_{rule}"
+    return Condition(RESTARTING, True, reason, message, warning=True)
+
+
+def set_condition(
+    conditions: list[Mapping[str, Any]], wanted: Condition, now: str
+) -> list[Mapping[str, Any]] | None:
+    """Return the conditions with `wanted` in them, or None when nothing changes."""
+    status = "True" if wanted.status else "False"
+    new = {
+        "type": wanted.kind,
+        "status": status,
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "lastTransitionTime": now,
+    }
+    for position, old in enumerate(conditions):
+        if old.get("type") != wanted.kind:
+            continue
+        if old.get("status") == status:
+            if (old.get("reason"), old.get("message")) == (wanted.reason, wanted.message):
+                return None
+            new["lastTransitionTime"] = old.get("lastTransitionTime") or now
+        return [*conditions[:position], dict(old) | new, *conditions[position + 1 :]]
+    return [*conditions, new] if wanted.status else None
+
+
+def is_true(conditions: list[Mapping[str, Any]], kind: str) -> bool:
+    """Say whether a condition is True."""
+    return any(old.get("type") == kind and old.get("status") == "True" for old in conditions)

@@ -1,0 +1,136 @@
+"""The plan while it is being made, and when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from common.kube.client import KubeObject
+from controller.conditions import Condition, set_condition
+from controller.jobset import JobSet
+from controller.kinds import Job
+from controller.observed import Buckets, Observed
+
+COUNTERS = "replicatedJobsStatus"
+COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
+COUNTERS_HOLD_RESTART_S = 5.0  # every status write reaches N agents, which are busy with restarting
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """Create this Job."""
+
+    manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete this very Job (by UID), its Pods first."""
+
+    PREVIOUS: ClassVar[str] = "of an earlier restart"
+    FINISHED: ClassVar[str] = "the jobset is finished"
+    COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
+
+    name: str
+    uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendJob:
+    """Set spec.suspend of this very Job."""
+
+    name: str
+    uid: str
+    suspend: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Create the headless Service."""
+
+    manifest: KubeObject
+
+
+Action = CreateJob | DeleteJob | SuspendJob | CreateService
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An Event about the JobSet."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do.
+
+    Args:
+        status: the fields of the status that should change, whole new values; empty when it says all that it
+        should. actions: to perform AFTER the status was written (a conflict there means that they were
+        decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
+        once. hold_s: how long a change of counters alone may wait for company.
+    """
+
+    status: Mapping[str, Any]
+    actions: tuple[Action, ...] = ()
+    notes: tuple[Note, ...] = ()
+    warnings: tuple[Note, ...] = ()
+    hold_s: float = 0.0
+
+    @property
+    def is_urgent(self) -> bool:
+        """Say whether the status must be written at once: something other than counters changes."""
+        return any(
+            name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items()
+        )
+
+
+class Draft:
+    """Collects what the steps of one pass decide."""
+
+    def __init__(self, observed: Observed) -> None:
+        self.observed = observed
+        self.jobset: JobSet = observed.jobset
+        self.buckets = Buckets.of(observed)
+        self.status: dict[str, Any] = dict(observed.jobset.status)
+        self.hold_s = COUNTERS_HOLD_S
+        self._actions: list[Action] = []
+        self._notes: list[Note] = []
+        self._warnings: list[Note] = []
+
+    def add(self, action: Action) -> None:
+        """Plan an action."""
+        self._actions.append(action)
+
+    def delete(self, job: Job, why: str) -> None:
+        """Plan to delete a Job, unless that is under way."""
+        if not job.is_leaving:
+            self.add(DeleteJob(job.metadata.name, job.metadata.uid, why))
+
+    def set(self, condition: Condition) -> None:
+        """Set a condition, with an Event about the change."""
+        changed = set_condition(list(self.status.get("conditions") or ()), condition, self.observed.now)
+        if changed is not None:
+            self.status["conditions"] = changed
+            self.note(condition.reason, condition.message, warning=condition.warning)
+
+    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Emit an Event once the status is written."""
+        self._notes.append(Note(reason, message, warning))
+
+    def warn(self, reason: str, message: str) -> None:
+        """Emit a Warning at once, whatever becomes of the status."""
+        self._warnings.append(Note(reason, message, warning=True))
+
+    def finish(self) -> Plan:
+        """Return the plan."""
+        old = self.jobset.status
+        changes = {
+            name: value for name, value in self.status.items() if name not in old or old[name] != value
+        }
+        return Plan(changes, tuple(self._actions), tuple(self._notes), tuple(self._warnings), self.hold_s)

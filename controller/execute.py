@@ -1,0 +1,126 @@
+"""
+Carry out what was planned for one JobSet.
+
+Guarantees: every action that can be done is done, also when another fails; an object of ours that exists
+already counts as created; deletions and suspensions concern the very object that was looked at (UID); answers
+go into the caches, so the next pass does not work on an older view than this one left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.kube.client import KubeClient, KubeObject
+from common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from common.kube.http import TransportError
+from common.kube.informer import Informer, Log
+from common.kube.resources import JOBS, SERVICES
+from controller.draft import Action, CreateJob, CreateService, DeleteJob, Note, SuspendJob
+from controller.events import EventRecorder
+from controller.jobset import JobSet
+from controller.kinds import Job, Service
+
+PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
+
+
+class ForeignObjectError(Exception):
+    """Somebody else's object has a name that we need; only its owner can make room."""
+
+
+class ActionsFailedError(Exception):
+    """Some actions failed; the message says how many and the first error."""
+
+
+@dataclass(slots=True)
+class Executor:
+    """Performs actions."""
+
+    client: KubeClient
+    jobs: Informer[Job]
+    services: Informer[Service]
+    recorder: EventRecorder
+    log: Log
+
+    async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> None:
+        """Perform every action, a bounded number at once.
+
+        Raises:
+            ActionsFailedError: at least one failed; the others were performed.
+        """
+        if not actions:
+            return
+        slots = asyncio.Semaphore(PARALLEL_MAX)
+        failures: list[tuple[Action, Exception]] = []
+
+        async def perform_one(action: Action) -> None:
+            async with slots:
+                try:
+                    await self._perform(jobset, action)
+                except (ApiError, TransportError, ForeignObjectError) as error:
+                    failures.append((action, error))
+
+        async with asyncio.TaskGroup() as group:
+            for action in actions:
+                group.create_task(perform_one(action))
+        if failures:
+            action, error = failures[0]
+            self._report(jobset, action, error)
+            counts = f"{len(failures)} of {len(actions)} actions failed"
+            raise ActionsFailedError(f"{counts}, first: {error}") from error
+
+    def _report(self, jobset: JobSet, action: Action, error: Exception) -> None:
+        """Tell the user about the first failure; the rest are most often the same."""
+        reasons = {CreateJob: "JobCreationFailed", CreateService: "HeadlessServiceCreationFailed"}
+        reason = reasons.get(type(action), "JobUpdateFailed")
+        self.recorder.emit(jobset.raw, Note(reason, str(error), warning=True))
+
+    async def _perform(self, jobset: JobSet, action: Action) -> None:
+        namespace = jobset.namespace
+        match action:
+            case CreateJob(manifest):
+                await self._create_job(jobset, manifest)
+            case CreateService(manifest):
+                await self._create_service(namespace, manifest)
+            case DeleteJob(name, uid, why):
+                self.log.info("job deleted", namespace=namespace, jobset=jobset.name, job=name, why=why)
+                await self._delete_job(namespace, name, uid)
+            case SuspendJob(name, uid, suspend):
+                patch = {"metadata": {"uid": uid}, "spec": {"suspend": suspend}}
+                try:
+                    self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
+                except (NotFound, Conflict):
+                    return  # another Job by now; the cache will show it
+
+    async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
+        namespace, name = jobset.namespace, manifest["metadata"]["name"]
+        try:
+            created = await self.client.create(JOBS, namespace, manifest)
+        except AlreadyExists:
+            created = await self.client.get(JOBS, namespace, name)
+            if not _is_owned(created, jobset.uid):
+                raise ForeignObjectError(
+                    f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
+                    "delete that job, or rename the jobset; it is tried again with growing pauses"
+                ) from None
+        self.jobs.absorb(created)
+
+    async def _create_service(self, namespace: str, manifest: KubeObject) -> None:
+        try:
+            self.services.absorb(await self.client.create(SERVICES, namespace, manifest))
+        except AlreadyExists:
+            return  # whoever owns it, it is left alone
+
+    async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
+        try:
+            answer = await self.client.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
+        except (NotFound, Conflict):
+            return  # gone, or another Job by now; the cache will show it
+        if answer.get("kind") == JOBS.kind and "deletionTimestamp" in answer.get("metadata", {}):
+            self.jobs.absorb(answer)
+
+
+def _is_owned(obj: KubeObject, uid: str) -> bool:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

@@ -1,0 +1,248 @@
+"""
+A JobSet as the planner reads it: parsed once per version, with the defaults that upstream's webhook fills in.
+
+Templates stay raw dictionaries, so that a field this code has never heard of survives. The CRD has validated
+types already; what it cannot have (upstream's CRD, another version) is answered with RemoteProtocolError,
+which concerns this JobSet alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from common import wire
+from common.epoch.errors import RemoteProtocolError
+from common.epoch.slot import Shape
+from common.kube.client import KubeObject
+
+COMPLETED = "Completed"
+FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedJob:
+    """One entry of spec.replicatedJobs.
+
+    Args:
+        template: the JobTemplateSpec, raw.
+        depends_on: entries of dependsOn, raw.
+    """
+
+    name: str
+    replicas: int
+    group_name: str
+    template: Mapping[str, Any]
+    depends_on: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def job_spec(self) -> Mapping[str, Any]:
+        """Return template.spec, raw."""
+        spec: Mapping[str, Any] = self.template.get("spec") or {}
+        return spec
+
+    @property
+    def parallelism(self) -> int:
+        """Return how many Pods of one Job run at once; 1 when unset, as the Job API has it."""
+        value = self.job_spec.get("parallelism")
+        return 1 if value is None else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """spec.failurePolicy."""
+
+    restarts_max: int = 0
+    strategy: str = "Recreate"
+    rules: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessPolicy:
+    """spec.successPolicy; the webhook's default is All of everything."""
+
+    operator: str = "All"
+    targets: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """spec.network with the webhook's defaults."""
+
+    dns_hostnames: bool = True
+    publish_not_ready: bool = True
+    subdomain: str = ""
+
+
+@dataclass(frozen=True)
+class JobSet:
+    """One version of a JobSet.
+
+    Args:
+        raw: the object as stored, without managedFields.
+    """
+
+    raw: KubeObject
+    replicated_jobs: tuple[ReplicatedJob, ...] = ()
+    failure_policy: FailurePolicy | None = None
+    success_policy: SuccessPolicy = SuccessPolicy()
+    network: Network = Network()
+    suspended: bool = False
+    managed_by: str | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return metadata, raw."""
+        metadata: Mapping[str, Any] = self.raw["metadata"]
+        return metadata
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return str(self.metadata["namespace"])
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        return str(self.metadata["name"])
+
+    @property
+    def uid(self) -> str:
+        """Return the UID."""
+        return str(self.metadata["uid"])
+
+    @property
+    def resource_version(self) -> str:
+        """Return the resourceVersion."""
+        return str(self.metadata["resourceVersion"])
+
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether the JobSet is being deleted; the garbage collector does the rest."""
+        return "deletionTimestamp" in self.metadata
+
+    @property
+    def is_ours(self) -> bool:
+        """Say whether this controller manages the JobSet (spec.managedBy)."""
+        return self.managed_by in (None, wire.MANAGED_BY_BUILT_IN)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Say whether groups restart in place."""
+        return self.failure_policy is not None and self.failure_policy.strategy == wire.IN_PLACE_RESTART
+
+    @property
+    def is_finished(self) -> bool:
+        """Say whether a terminal condition is True."""
+        return any(
+            condition.get("type") in (COMPLETED, FAILED) and condition.get("status") == "True"
+            for condition in self.status.get("conditions") or ()
+        )
+
+    @property
+    def restarts(self) -> int:
+        """Return status.restarts: how often all Jobs were recreated."""
+        return int(self.status.get("restarts") or 0)
+
+    @property
+    def restarts_counted(self) -> int:
+        """Return status.restartsCountTowardsMax."""
+        return int(self.status.get("restartsCountTowardsMax") or 0)
+
+    @cached_property
+    def epochs(self) -> tuple[int, int]:
+        """Return (S, D) of the status.
+
+        Raises:
+            RemoteProtocolError: a field is not an int32.
+        """
+        return wire.epochs_of_status(self.status)
+
+    @property
+    def uncounted_epochs(self) -> int:
+        """Return how many epochs were not counted restarts: recreations that a rule told us not to count."""
+        return self.restarts - self.restarts_counted
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Return the expected slots."""
+        return Shape({job.name: (job.replicas, job.parallelism) for job in self.replicated_jobs})
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, int]]:
+        """Return every expected Job name with its (replicatedJob, job index), in spec order."""
+        return {
+            self.job_name(job.name, index): (job.name, index)
+            for job in self.replicated_jobs
+            for index in range(job.replicas)
+        }
+
+    @property
+    def subdomain(self) -> str:
+        """Return the name of the headless Service."""
+        return self.network.subdomain or self.name
+
+    def job_name(self, replicated_job: str, index: int) -> str:
+        """Return the name of one Job."""
+        return f"{self.name}-{replicated_job}-{index}"
+
+
+def parse_jobset(raw: KubeObject) -> JobSet:
+    """Read a JobSet.
+
+    Raises:
+        RemoteProtocolError: the object does not have a JobSet's form.
+    """
+    try:
+        spec = raw.get("spec") or {}
+        return JobSet(
+            raw=raw,
+            replicated_jobs=tuple(_replicated_job(entry) for entry in spec.get("replicatedJobs") or ()),
+            failure_policy=_failure_policy(spec.get("failurePolicy")),
+            success_policy=_success_policy(spec.get("successPolicy") or {}),
+            network=_network(spec.get("network") or {}),
+            suspended=bool(spec.get("suspend")),
+            managed_by=spec.get("managedBy"),
+            status=raw.get("status") or {},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw {error!r}") from error
+
+
+def _replicated_job(entry: Mapping[str, Any]) -> ReplicatedJob:
+    replicas = entry.get("replicas")
+    group = entry.get("groupName")
+    return ReplicatedJob(
+        name=str(entry["name"]),
+        replicas=1 if replicas is None else int(replicas),
+        group_name="default" if group is None else str(group),
+        template=entry.get("template") or {},
+        depends_on=tuple(entry.get("dependsOn") or ()),
+    )
+
+
+def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:
+    if policy is None:
+        return None
+    return FailurePolicy(
+        restarts_max=int(policy.get("maxRestarts") or 0),
+        strategy=str(policy.get("restartStrategy") or "Recreate"),
+        rules=tuple(policy.get("rules") or ()),
+    )
+
+
+def _success_policy(policy: Mapping[str, Any]) -> SuccessPolicy:
+    return SuccessPolicy(
+        str(policy.get("operator") or "All"), frozenset(policy.get("targetReplicatedJobs") or ())
+    )
+
+
+def _network(network: Mapping[str, Any]) -> Network:
+    return Network(
+        dns_hostnames=network.get("enableDNSHostnames") is not False,
+        publish_not_ready=network.get("publishNotReadyAddresses") is not False,
+        subdomain=str(network.get("subdomain") or ""),
+    )

@@ -1,0 +1,193 @@
+"""What the controller keeps of Jobs, Pods and Services: the fields that a decision reads, and no other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from common import wire
+from common.kube.codec import SlimMeta, slim
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """One ownerReference."""
+
+    kind: str
+    uid: str
+    controller: bool | None = None
+
+
+class Condition(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """One condition of a Job."""
+
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class JobKeys(msgspec.Struct, frozen=True, gc=False, rename={"attempt": wire.RESTART_ATTEMPT}):
+    """The labels (and, with the same value, annotations) of a Job that are read back."""
+
+    attempt: str | None = None
+
+
+class JobMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+    """Metadata of a Job."""
+
+    owner_references: tuple[Owner, ...] | None = None
+    labels: JobKeys | None = None
+    annotations: JobKeys | None = None
+
+
+class JobSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Spec of a Job."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+
+
+class JobStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Status of a Job."""
+
+    active: int | None = None
+    ready: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A Job, slim."""
+
+    metadata: JobMeta
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+    @property
+    def owner_uid(self) -> str | None:
+        """Return the UID of the JobSet that controls this Job."""
+        return controller_uid(self.metadata.owner_references, wire.KIND)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether the Job is being deleted."""
+        return self.metadata.deletion_timestamp is not None
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of this type when it is True."""
+        for condition in self.status.conditions or ():
+            if condition.type == kind and condition.status == "True":
+                return condition
+        return None
+
+
+class PodLabels(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"jobset_uid": wire.JOBSET_UID, "completion_index": wire.JOB_COMPLETION_INDEX},
+):
+    """The labels of a Pod that are read."""
+
+    jobset_uid: str | None = None
+    completion_index: str | None = None
+
+
+class PodAnnotations(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "completion_index": wire.JOB_COMPLETION_INDEX},
+):
+    """The annotations of a Pod that are read."""
+
+    epoch: str | None = None
+    attempt: str | None = None
+    completion_index: str | None = None
+
+
+class PodMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+    """Metadata of a Pod."""
+
+    owner_references: tuple[Owner, ...] | None = None
+    labels: PodLabels | None = None
+    annotations: PodAnnotations | None = None
+
+
+class Running(msgspec.Struct, frozen=True, gc=False):
+    """state.running: that it is there is all that is read."""
+
+
+class Terminated(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """state.terminated."""
+
+    exit_code: int = 0
+
+
+class ContainerState(msgspec.Struct, frozen=True, gc=False):
+    """One of running and terminated, or neither: waiting."""
+
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename={"container_id": "containerID"}):
+    """Status of a regular container."""
+
+    name: str
+    container_id: str | None = None
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Status of a Pod."""
+
+    phase: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """A Pod, slim."""
+
+    metadata: PodMeta
+    status: PodStatus = PodStatus()
+
+    @property
+    def job_uid(self) -> str | None:
+        """Return the UID of the Job that controls this Pod."""
+        return controller_uid(self.metadata.owner_references, "Job")
+
+
+class ServiceMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+    """Metadata of a Service."""
+
+    owner_references: tuple[Owner, ...] | None = None
+
+
+class Service(msgspec.Struct, frozen=True, gc=False):
+    """A Service, slim: that it exists is what is read."""
+
+    metadata: ServiceMeta
+
+    @property
+    def owner_uid(self) -> str | None:
+        """Return the UID of the JobSet that controls this Service."""
+        return controller_uid(self.metadata.owner_references, wire.KIND)
+
+
+def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
+    """Return the UID of the one owner that is the controller, when it is of this kind."""
+    for owner in owners or ():
+        if owner.controller and owner.kind == kind:
+            return owner.uid
+    return None
+
+
+JOB_CODEC: Final = slim(Job)
+POD_CODEC: Final = slim(Pod)
+SERVICE_CODEC: Final = slim(Service)

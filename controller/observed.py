@@ -1,0 +1,118 @@
+"""What the planner sees: one JobSet, its Jobs, and what its ledger decided; nothing in it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from common import wire
+from common.epoch.errors import RemoteProtocolError
+from common.epoch.ledger import Decision
+from controller.jobset import JobSet
+from controller.kinds import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The input of `plan`.
+
+    Args:
+        jobs: by name, every Job that this JobSet owns (by UID), terminating ones included.
+        has_service: a Service of the subdomain's name exists, whoever owns it.
+        now: RFC 3339, for transition times.
+        decision: what the ledger says about epochs; None where groups do not restart in place.
+    """
+
+    jobset: JobSet
+    now: str
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    has_service: bool = False
+    decision: Decision | None = None
+
+
+class Bucket(Enum):
+    """Where a Job stands."""
+
+    PREVIOUS = "previous"  # of an earlier restart: to be deleted
+    ACTIVE = "active"
+    SUCCESSFUL = "successful"
+    FAILED = "failed"
+    STRAY = "stray"  # ours by UID, but of no expected name: left alone
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The Jobs of a JobSet, sorted by where they stand; names in each bucket are in spec order."""
+
+    previous: tuple[Job, ...]
+    active: tuple[Job, ...]
+    successful: tuple[Job, ...]
+    failed: tuple[Job, ...]
+    unreadable: tuple[Job, ...]
+
+    @classmethod
+    def of(cls, observed: Observed) -> Buckets:
+        """Sort the Jobs."""
+        sorted_jobs: dict[Bucket, list[Job]] = {bucket: [] for bucket in Bucket}
+        unreadable = []
+        for name in sorted(observed.jobs, key=_spec_order(observed.jobset)):
+            job = observed.jobs[name]
+            sorted_jobs[bucket_of(observed.jobset, job)].append(job)
+            if attempt_of(job) is None:
+                unreadable.append(job)
+        return cls(
+            previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
+            active=tuple(sorted_jobs[Bucket.ACTIVE]),
+            successful=tuple(sorted_jobs[Bucket.SUCCESSFUL]),
+            failed=tuple(sorted_jobs[Bucket.FAILED]),
+            unreadable=tuple(unreadable),
+        )
+
+    @property
+    def current(self) -> tuple[Job, ...]:
+        """Return the Jobs of this restart attempt."""
+        return self.active + self.successful + self.failed
+
+
+def bucket_of(jobset: JobSet, job: Job) -> Bucket:
+    """Say where one Job stands.
+
+    A Job whose restart-attempt nobody can read, neither as label nor as annotation, counts as previous: it is
+    ours by UID, so it is deleted and created anew, which cures it.
+    """
+    attempt = attempt_of(job)
+    if attempt is None or attempt < jobset.restarts:
+        return Bucket.PREVIOUS
+    if job.metadata.name not in jobset.places:
+        return Bucket.STRAY
+    if job.condition("Failed") is not None:
+        return Bucket.FAILED
+    if job.condition("Complete") is not None:
+        return Bucket.SUCCESSFUL
+    return Bucket.ACTIVE
+
+
+def attempt_of(job: Job) -> int | None:
+    """Read a Job's restart-attempt: the label, or the annotation when somebody broke the label."""
+    for keys in (job.metadata.labels, job.metadata.annotations):
+        try:
+            return wire.parse_int32(keys.attempt if keys else None, wire.RESTART_ATTEMPT, least=0)
+        except RemoteProtocolError:
+            continue
+    return None
+
+
+def is_current(jobset: JobSet, job: Job) -> bool:
+    """Say whether a Job's Pods belong to the group as it should be now."""
+    return not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
+
+
+class _spec_order:  # noqa: N801 - a key function
+    """Orders Job names as the spec does; names of no expected place come last."""
+
+    def __init__(self, jobset: JobSet) -> None:
+        self._positions = {name: position for position, name in enumerate(jobset.places)}
+
+    def __call__(self, name: str) -> tuple[int, str]:
+        return self._positions.get(name, len(self._positions)), name

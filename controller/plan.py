@@ -1,0 +1,67 @@
+"""
+What to do about one JobSet, and what its status should say: `plan(observed) -> Plan`, pure.
+
+`STEPS` is the whole order of one pass; each step is one feature and may end the pass. Level-based: a plan
+follows from the state alone, so a plan that was carried out leaves nothing to do, and one that was
+interrupted is found again. Source of the order: jobset pkg/controllers/jobset_controller.go, reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from controller.draft import DeleteJob, Draft, Plan
+from controller.epochs import decide_epochs
+from controller.failure import fail_or_restart
+from controller.finish import complete, delete_active_when_finished
+from controller.layout import create_missing_jobs, ensure_service, follow_suspend
+from controller.observed import Observed
+from controller.progress import count_jobs, note_jobs_ready
+from controller.unsupported import warn_about_unsupported
+
+Step = Callable[[Draft], bool]
+"""One feature. True ends the pass: nothing after it applies."""
+
+
+def plan(observed: Observed) -> Plan:
+    """Decide one pass."""
+    draft = Draft(observed)
+    for step in STEPS:
+        if step(draft):
+            break
+    return draft.finish()
+
+
+def leave_alone(draft: Draft) -> bool:
+    """End the pass for a JobSet that is being deleted, or that another controller manages."""
+    return draft.jobset.is_leaving or not draft.jobset.is_ours
+
+
+def delete_previous(draft: Draft) -> bool:
+    """Delete the Jobs of earlier restarts."""
+    for job in draft.buckets.unreadable:
+        draft.warn(
+            "UnreadableJob",
+            f"job {job.metadata.name} has no readable restart-attempt, neither as label nor as annotation: "
+            "it is deleted and created anew",
+        )
+    for job in draft.buckets.previous:
+        draft.delete(job, DeleteJob.PREVIOUS)
+    return False
+
+
+STEPS: Final[tuple[Step, ...]] = (
+    leave_alone,
+    count_jobs,
+    delete_active_when_finished,
+    warn_about_unsupported,
+    delete_previous,
+    note_jobs_ready,
+    fail_or_restart,
+    complete,
+    ensure_service,
+    create_missing_jobs,
+    follow_suspend,
+    decide_epochs,
+)

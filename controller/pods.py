@@ -1,0 +1,100 @@
+"""Reads a Pod for the ledger: its slot, its epoch, how alive it is, and what its worker does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common import wire
+from common.epoch.errors import RemoteProtocolError
+from common.epoch.ledger import Life, PodView, Worker
+from common.epoch.slot import Slot
+from controller.kinds import Pod
+
+NOWHERE = ("", -1)  # the place of a Pod whose Job is unknown; no shape expects it
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of a Pod.
+
+    Args:
+        view: for the ledger; None when the Pod no longer matters.
+        problem: what somebody broke, in words; "" for nothing. The rest was read all the same.
+    """
+
+    view: PodView | None
+    problem: str = ""
+
+
+def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
+    """Read one Pod, whose Job is in `place` (replicatedJob, job index).
+
+    `current` says whether that Job belongs to the group as it should be now; a Pod of another Job only
+    matters while its containers may still run.
+    """
+    life = life_of(pod, current=current)
+    if not current and life is not Life.LEAVING:
+        return Reading(None)
+    problems = []
+    try:
+        index = _completion_index(pod)
+    except RemoteProtocolError as error:
+        problems.append(str(error))
+        index = -1
+    try:
+        epoch = _epoch(pod)
+    except RemoteProtocolError as error:
+        problems.append(str(error))
+        epoch = None
+    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod))
+    return Reading(view, "; ".join(problems))
+
+
+def life_of(pod: Pod, *, current: bool) -> Life:
+    """Say how alive a Pod is, as far as the barrier cares.
+
+    A completed Pod that is being deleted counts as gone: whether its Job must be recreated is read from the
+    Job.
+    """
+    match pod.status.phase, pod.metadata.deletion_timestamp is not None:
+        case ("Failed", _) | ("Succeeded", True):
+            return Life.FAILED
+        case ("Succeeded", False):
+            return Life.SUCCEEDED
+        case (_, True):
+            return Life.LEAVING
+        case _:
+            return Life.LIVE if current else Life.LEAVING
+
+
+def worker_of(pod: Pod) -> Worker:
+    """Fold the regular containers into one worker: does any run, did any fail, which run of them is it.
+
+    The agent is an init container and so is not among them.
+    """
+    statuses = pod.status.container_statuses or ()
+    terminated = [status.state.terminated for status in statuses if status.state.terminated is not None]
+    return Worker(
+        instance=",".join(sorted(status.container_id or "" for status in statuses)).strip(","),
+        running=any(status.state.running is not None for status in statuses),
+        failed=any(state.exit_code != 0 for state in terminated),
+    )
+
+
+def _epoch(pod: Pod) -> int | None:
+    keys = pod.metadata.annotations
+    if keys is None:
+        return None
+    annotations = {wire.EPOCH: keys.epoch, wire.ATTEMPT: keys.attempt}
+    return wire.epoch_of_pod({name: value for name, value in annotations.items() if value is not None})
+
+
+def _completion_index(pod: Pod) -> int:
+    """Read the completion index: the label, or the annotation when somebody broke the label."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    texts = [keys.completion_index for keys in (labels, annotations) if keys is not None]
+    for text in texts:
+        if text is not None and text.isascii() and text.isdigit():
+            return wire.parse_int32(text, wire.JOB_COMPLETION_INDEX, least=0)
+    seen = next((text for text in texts if text is not None), None)
+    return wire.parse_int32(seen, wire.JOB_COMPLETION_INDEX, least=0)

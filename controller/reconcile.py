@@ -1,0 +1,165 @@
+"""
+One pass over one JobSet: observe, plan, write the status, act.
+
+The status goes first: it is what 5,000 agents wait for, it must not be lost when an action fails, and a
+conflict there means that the actions were decided on old state, so none is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import Clock
+from common.kube.errors import Conflict, NotFound
+from common.kube.informer import Informer, Log
+from common.kube.resources import JOBSETS
+from controller import conditions
+from controller.draft import Plan
+from controller.events import EventRecorder, time_text
+from controller.execute import Executor
+from controller.groups import Group, Groups, Key
+from controller.kinds import Service
+from controller.metrics import Metrics
+from controller.observed import Observed
+from controller.plan import plan
+from controller.restarts import RestartTimer
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """When to look again without being asked; None: not before something changes."""
+
+    requeue_after_s: float | None = None
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Makes one JobSet at a time agree with its spec; which event asked is unknown on purpose."""
+
+    client: KubeClient
+    groups: Groups
+    jobsets: Informer[KubeObject]
+    services: Informer[Service]
+    executor: Executor
+    recorder: EventRecorder
+    timer: RestartTimer
+    metrics: Metrics
+    clock: Clock
+    log: Log
+    _dirty_since_s: dict[str, float] = field(
+        default_factory=dict
+    )  # by JobSet UID: counters that wait to be written
+    _known: dict[Key, str] = field(
+        default_factory=dict
+    )  # UID by key, to clean up after a JobSet that is gone
+
+    async def reconcile(self, key: Key) -> Result:
+        """Make one JobSet agree with its spec.
+
+        Raises:
+            ApiError, TransportError: the status could not be written; nothing else was done.
+            ActionsFailedError: the status stands, some actions failed.
+        """
+        group = self.groups.get(key)
+        known = self._known.get(key)
+        if known is not None and (group is None or group.jobset.uid != known):
+            self._forget(key, known)
+        if group is None:
+            return Result()
+        self._known[key] = group.jobset.uid
+        planned = plan(self._observe(group))
+        jobset = group.jobset
+        for note in planned.warnings:
+            self.recorder.emit(jobset.raw, note)
+        held_s = await self._write_status(group, planned)
+        await self.executor.perform(jobset, planned.actions)
+        return Result(held_s)
+
+    def _observe(self, group: Group) -> Observed:
+        jobset = group.jobset
+        return Observed(
+            jobset=jobset,
+            now=time_text(self.clock),
+            jobs=self.groups.jobs_of(jobset.uid),
+            has_service=self.services.get(jobset.namespace, jobset.subdomain) is not None,
+            decision=group.decide(),
+        )
+
+    async def _write_status(self, group: Group, planned: Plan) -> float | None:
+        """Write what changed; counters alone wait for company. Return how long they still wait.
+
+        Raises:
+            Conflict: somebody wrote in between; the cache is fresh again, decide again.
+        """
+        jobset, now_s = group.jobset, self.clock.monotonic_s()
+        if not planned.status:
+            self._dirty_since_s.pop(jobset.uid, None)
+            return None
+        if not planned.is_urgent:
+            waited_s = now_s - self._dirty_since_s.setdefault(jobset.uid, now_s)
+            if waited_s < planned.hold_s:
+                return planned.hold_s - waited_s
+        due_since_s = group.due_since_s if group.due_since_s is not None else now_s
+        before = jobset.epochs
+        patch: dict[str, Any] = {
+            "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
+            "status": planned.status,
+        }
+        try:
+            written = await self.client.patch(
+                JOBSETS, jobset.namespace, jobset.name, patch, subresource="status"
+            )
+        except Conflict:
+            self.metrics.conflicts.inc()
+            await self._refresh(group)
+            raise
+        except NotFound:
+            return None  # deleted meanwhile; its own event cleans up
+        self._dirty_since_s.pop(jobset.uid, None)
+        self._tell(group, planned, before, due_since_s, written)
+        self.jobsets.absorb(written)
+        return None
+
+    def _tell(
+        self, group: Group, planned: Plan, before: tuple[int, int], due_since_s: float, written: KubeObject
+    ) -> None:
+        """Emit the Events and count what the written status means."""
+        jobset, status = group.jobset, planned.status
+        for note in planned.notes:
+            self.recorder.emit(jobset.raw, note)
+        after = wire.epochs_of_status(written.get("status") or {})
+        if after != before:
+            self.log.info(
+                "epochs written",
+                namespace=jobset.namespace,
+                jobset=jobset.name,
+                synced=after[0],
+                deprecated=after[1],
+            )
+            self.timer.status_written(group, before, after, due_since_s, self.clock.monotonic_s())
+        match status.get("terminalState"):
+            case conditions.COMPLETED:
+                self.metrics.completed.labels(jobset.name, jobset.namespace).inc()
+            case conditions.FAILED:
+                self.metrics.failed.labels(jobset.name, jobset.namespace).inc()
+                decision = group.decide()
+                if decision is not None and decision.exceeded:
+                    self.timer.exceeded(group)
+
+    async def _refresh(self, group: Group) -> None:
+        """Read the JobSet again: the watch may take longer to show what we collided with."""
+        jobset = group.jobset
+        try:
+            self.jobsets.absorb(await self.client.get(JOBSETS, jobset.namespace, jobset.name))
+        except NotFound:
+            return
+
+    def _forget(self, key: Key, uid: str) -> None:
+        """Drop what is remembered of a JobSet that is gone."""
+        self._known.pop(key, None)
+        self._dirty_since_s.pop(uid, None)
+        self.timer.forget(uid)
+        self.metrics.forget(*key)

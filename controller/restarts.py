@@ -1,0 +1,86 @@
+"""Times each group restart and tells about it: one Event at its start, one at its end, and the histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from common.kube.client import KubeObject
+from controller.draft import Note
+from controller.groups import Group
+from controller.metrics import Metrics
+
+
+@dataclass(slots=True)
+class _Timing:
+    """When a group restart began, and when the status that began it was accepted."""
+
+    began_s: float
+    deprecated_s: float
+
+
+@dataclass(slots=True)
+class RestartTimer:
+    """Remembers the restarts that are under way; a restarted controller has forgotten those and says so.
+
+    Args:
+        emit: writes an Event about an object.
+    """
+
+    emit: Callable[[KubeObject, Note], None]
+    metrics: Metrics
+    _timings: dict[str, _Timing] = field(default_factory=dict)  # by JobSet UID
+
+    def status_written(
+        self, group: Group, before: tuple[int, int], after: tuple[int, int], due_since_s: float, now_s: float
+    ) -> None:
+        """Take note of accepted epochs.
+
+        Args:
+            group: as it was decided on.
+            before: (S, D) as it was.
+            after: (S, D) as it is.
+            due_since_s: when the ledger first asked for this write.
+            now_s: when the server accepted it.
+        """
+        jobset = group.jobset
+        if after[1] > before[1]:
+            self._timings[jobset.uid] = _Timing(due_since_s, now_s)
+            self.metrics.restart_phase_seconds.labels("deprecate").observe(now_s - due_since_s)
+            self._tell_start(group, after[1])
+        if after[0] > before[0] > 0:
+            self._tell_end(group, after[0], self._timings.pop(jobset.uid, None), due_since_s, now_s)
+
+    def exceeded(self, group: Group) -> None:
+        """Take note of a group that may not restart again."""
+        self._timings.pop(group.jobset.uid, None)
+        self.metrics.restarts.labels(group.jobset.namespace, group.jobset.name, "exceeded").inc()
+
+    def forget(self, uid: str) -> None:
+        """Drop a JobSet."""
+        self._timings.pop(uid, None)
+
+    def _tell_start(self, group: Group, deprecated: int) -> None:
+        jobset, decision = group.jobset, group.decide()
+        restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
+        count = decision.restarts if decision is not None else deprecated
+        number = f"restart {count} of {restarts_max}"
+        message = f"epoch {deprecated} is deprecated: the group restarts in place, {number}"
+        self.emit(jobset.raw, Note("GroupRestartStarted", message))
+
+    def _tell_end(
+        self, group: Group, synced: int, timing: _Timing | None, complete_s: float, now_s: float
+    ) -> None:
+        jobset = group.jobset
+        self.metrics.restarts.labels(jobset.namespace, jobset.name, "finished").inc()
+        took = "in an unknown time: the controller changed meanwhile"
+        if timing is not None:
+            seconds = now_s - timing.began_s
+            took = f"in {seconds:.1f} s"
+            self.metrics.restart_seconds.observe(seconds)
+            self.metrics.last_restart_seconds.labels(jobset.namespace, jobset.name).set(seconds)
+            announce_s = max(0.0, complete_s - timing.deprecated_s)
+            self.metrics.restart_phase_seconds.labels("announce").observe(announce_s)
+            self.metrics.restart_phase_seconds.labels("sync").observe(now_s - complete_s)
+        message = f"all {jobset.shape.size} pods are at epoch {synced} {took}"
+        self.emit(jobset.raw, Note("GroupRestartFinished", message))

@@ -1,0 +1,204 @@
+"""
+The controller as one object: no globals, no threads; its clock, randomness and transport come from outside.
+
+One term is one leadership: caches, ledgers and queue are built anew after the Lease was acquired, so they are
+never older than the leadership, and nothing of an earlier term can leak into a later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import structlog
+
+from common import wire
+from common.kube.client import KubeClient
+from common.kube.clock import Clock, LoopClock
+from common.kube.http import Transport
+from common.kube.informer import Log
+from controller.health import HealthServer
+from controller.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
+from controller.metered import MeteredTransport
+from controller.metrics import Metrics
+from controller.term import Term
+
+USER_AGENT = "inplace-controller/0.1.0"
+DRAIN_S = 8.0  # for what is in work at shutdown; within the lease, and within kubelet's 30 s grace
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Settings of one controller.
+
+    Args:
+        namespace: the one namespace to work in; None is all.
+        leader_elect: take part in leader election; without it, this must be the only controller.
+        identity: unique name of this process; also the reportingInstance of Events.
+        lease_namespace: where the Lease is.
+        workers: JobSets in work at once.
+        health_address: (host, port) for probes and metrics; None serves none; port 0 picks one.
+        resync_s: how often every JobSet is looked at without being asked.
+    """
+
+    namespace: str | None = None
+    leader_elect: bool = True
+    identity: str = "inplace-controller"
+    lease_namespace: str = "inplace-system"
+    lease_name: str = "inplace-controller"
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+    workers: int = 4
+    health_address: tuple[str, int] | None = None
+    resync_s: float = 600.0
+
+    def lease(self) -> LeaseOptions:
+        """Return the Lease's settings."""
+        return LeaseOptions(
+            identity=self.identity,
+            namespace=self.lease_namespace,
+            name=self.lease_name,
+            duration_s=self.lease_duration_s,
+            renew_deadline_s=self.renew_deadline_s,
+            retry_s=self.retry_s,
+        )
+
+
+class Controller:
+    """Runs terms until it is stopped.
+
+    Args:
+        transport: to the API server; the caller closes it.
+        clock: None is the running loop's.
+        rng: None seeds itself.
+        log: None is structlog's.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        config: ControllerConfig | None = None,
+        metrics: Metrics | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.config = config or ControllerConfig()
+        self.metrics = metrics or Metrics()
+        self._clock = clock or LoopClock()
+        self._rng = rng or Random()
+        self._log = log or structlog.get_logger("controller")
+        self._transport = MeteredTransport(transport, self.metrics)
+        self._stop = asyncio.Event()
+        self._term: Term | None = None
+        self._elector = self._make_elector() if self.config.leader_elect else None
+        self.health = self._make_health()
+
+    @property
+    def is_leader(self) -> bool:
+        """Say whether this controller may write."""
+        return self._elector is None or self._elector.is_leader
+
+    @property
+    def has_synced(self) -> bool:
+        """Say whether it leads with full caches."""
+        return self._term is not None and self._term.has_synced
+
+    def stop(self) -> None:
+        """Ask `run` to finish: no new work, finish what is in work, release the Lease."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(self.health.run(), name="health") if self.health is not None else None
+            try:
+                while not self._stop.is_set():
+                    await self._run_term()
+            finally:
+                if serving is not None:
+                    serving.cancel()
+
+    async def _run_term(self) -> None:
+        """Lead once: from acquiring the Lease to losing or releasing it."""
+        elector = self._elector
+        transport: Transport = self._transport
+        if elector is not None:
+            if not await self._unless_stopped(elector.acquire()):
+                return
+            transport = FencedTransport(transport, elector)
+        self.metrics.is_leader.labels(self.config.lease_name).set(1)
+        try:
+            await self._lead(transport, elector)
+        except* LeadershipLostError as lost:
+            self._log.error("leadership lost, nothing is written any more", error=str(lost.exceptions[0]))
+        finally:
+            self._term = None
+            self.metrics.is_leader.labels(self.config.lease_name).set(0)
+            if elector is not None:
+                await elector.release()
+
+    async def _lead(self, transport: Transport, elector: Elector | None) -> None:
+        """Run one term beside the renewal of its Lease."""
+        term = self._term = Term(
+            KubeClient(transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER),
+            clock=self._clock,
+            rng=self._rng,
+            log=self._log,
+            metrics=self.metrics,
+            namespace=self.config.namespace,
+            identity=self.config.identity,
+            workers=self.config.workers,
+            resync_s=self.config.resync_s,
+        )
+        async with asyncio.TaskGroup() as group:
+            holding = group.create_task(elector.hold(), name="hold lease") if elector is not None else None
+            working = group.create_task(term.run(), name="term")
+            await self._stop.wait()
+            term.shut_down()
+            if term.has_synced:
+                await self._drain(working)
+            working.cancel()
+            if holding is not None:
+                holding.cancel()
+
+    async def _drain(self, working: asyncio.Task[None]) -> None:
+        """Wait, not for ever, for what is in work to finish."""
+        try:
+            async with self._clock.timeout(DRAIN_S):
+                await asyncio.wait({working})
+        except TimeoutError:
+            self._log.warning("work not finished in time", bound_s=DRAIN_S)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Await `work`; say False when `stop` came first."""
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(work)
+            stopping = group.create_task(self._stop.wait())
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            done = working.done()
+            working.cancel()
+            stopping.cancel()
+        return done
+
+    def _make_elector(self) -> Elector:
+        client = KubeClient(
+            self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER
+        )
+        return Elector(client, self.config.lease(), clock=self._clock, rng=self._rng, log=self._log)
+
+    def _make_health(self) -> HealthServer | None:
+        if self.config.health_address is None:
+            return None
+        host, port = self.config.health_address
+        return HealthServer(host, port, is_ready=self._why_not_ready, metrics=self.metrics.text)
+
+    def _why_not_ready(self) -> str | None:
+        if self.is_leader and not self.has_synced:
+            return "leading, but the caches are not filled yet"
+        return None

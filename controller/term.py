@@ -1,0 +1,184 @@
+"""
+One leadership: caches, ledgers, queue and workers, wired.
+
+JobSets are listed BEFORE Jobs, Jobs BEFORE Pods: a status is never newer than the Pods it is judged by, and a
+Pod finds its Job. Work begins when all caches are full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from common import wire
+from common.epoch.errors import InvariantError
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import Clock
+from common.kube.codec import RAW, Codec
+from common.kube.errors import ApiError, Conflict, ServerError, Throttled
+from common.kube.http import TransportError
+from common.kube.informer import Informer, Log, T
+from common.kube.resources import JOBS, JOBSETS, PODS, SERVICES, Resource
+from common.kube.workqueue import WorkQueue
+from controller.events import EventRecorder
+from controller.execute import ActionsFailedError, Executor
+from controller.groups import Groups, Key
+from controller.kinds import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Job, Pod, Service
+from controller.metrics import CONTROLLER, LiveCollector, Metrics
+from controller.reconcile import Reconciler
+from controller.restarts import RestartTimer
+
+
+class Term:
+    """One leadership."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        rng: Random,
+        log: Log,
+        metrics: Metrics,
+        namespace: str | None,
+        identity: str,
+        workers: int,
+        resync_s: float,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._metrics = metrics
+        self._namespace = namespace
+        self._workers = workers
+        self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue)
+        self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
+        self.groups = Groups(self._wake, self.recorder.emit, clock, log)
+        self.jobsets: Informer[KubeObject] = self._informer(JOBSETS, RAW, resync_s=resync_s)
+        self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
+        self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
+        self.pods: Informer[Pod] = self._informer(PODS, POD_CODEC, label_selector=wire.JOBSET_NAME)
+        self.jobsets.add_handler(self.groups.jobset_changed)
+        self.jobs.add_handler(self.groups.job_changed)
+        self.services.add_handler(self.groups.service_changed)
+        self.pods.add_handler(self.groups.pod_changed)
+        self._reconciler = Reconciler(
+            client=client,
+            groups=self.groups,
+            jobsets=self.jobsets,
+            services=self.services,
+            executor=Executor(client, self.jobs, self.services, self.recorder, log),
+            recorder=self.recorder,
+            timer=RestartTimer(self.recorder.emit, metrics),
+            metrics=metrics,
+            clock=clock,
+            log=log,
+        )
+
+    @property
+    def has_synced(self) -> bool:
+        """Say whether every cache is full."""
+        return all(informer.has_synced for informer in self._informers())
+
+    def shut_down(self) -> None:
+        """Take no new work; `run` returns when what is in work has finished."""
+        self.queue.shut_down()
+
+    async def run(self) -> None:
+        """Fill the caches, then reconcile until shut down."""
+        live = LiveCollector(self.groups.counts, self._work_ages, self._silences)
+        self._metrics.registry.register(live)
+        self._metrics.workers_max.labels(CONTROLLER).set(self._workers)
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [group.create_task(self.recorder.run(), name="events")]
+                for informer in self._informers():
+                    background.append(group.create_task(informer.run(), name=informer.resource.plural))
+                    await informer.wait_synced()
+                self._log.info("controller started", jobsets=len(self.jobsets), pods=len(self.pods))
+                await self.queue.work(self._process, workers=self._workers)
+                for task in background:
+                    task.cancel()
+        finally:
+            self._metrics.registry.unregister(live)
+
+    async def _process(self, key: Key) -> None:
+        """Reconcile one JobSet; what its errors mean is decided here, and none concerns another JobSet."""
+        metrics, started_s = self._metrics, self._clock.monotonic_s()
+        metrics.active_workers.labels(CONTROLLER).inc()
+        result = "error"
+        try:
+            result = await self._reconcile(key)
+        finally:
+            metrics.active_workers.labels(CONTROLLER).dec()
+            metrics.reconcile_seconds.labels(CONTROLLER).observe(self._clock.monotonic_s() - started_s)
+            metrics.reconciles.labels(CONTROLLER, result).inc()
+            if result == "error":
+                metrics.reconcile_errors.labels(CONTROLLER).inc()
+
+    async def _reconcile(self, key: Key) -> str:
+        """Reconcile, and queue the key again as the outcome asks; return controller-runtime's word for it."""
+        namespace, name = key
+        try:
+            result = await self._reconciler.reconcile(key)
+        except Conflict:  # somebody wrote in between; normal, so no word about it
+            self.queue.add_rate_limited(key)
+            return "requeue"
+        except (ApiError, TransportError, ActionsFailedError) as error:
+            floor_s = error.after_s if isinstance(error, Throttled | ServerError) else 0.0
+            self._log.warning("pass failed, retrying", namespace=namespace, jobset=name, error=str(error))
+            self.queue.add_rate_limited(key, floor_s)
+            return "error"
+        except (AssertionError, InvariantError):
+            raise
+        except Exception as error:  # noqa: BLE001 - what surprises us in one JobSet must not stop the others
+            keys = {"namespace": namespace, "jobset": name, "error": repr(error)}
+            self._log.error("pass failed unexpectedly", exc_info=True, **keys)
+            self.queue.add_rate_limited(key)
+            return "error"
+        self.queue.forget(key)
+        if result.requeue_after_s is None:
+            return "success"
+        self.queue.add_after(key, result.requeue_after_s)
+        return "requeue_after"
+
+    def _wake(self, key: Key, delay_s: float) -> None:
+        self.queue.add_after(key, delay_s)
+
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        return self.jobsets, self.jobs, self.services, self.pods
+
+    def _informer(
+        self,
+        resource: Resource,
+        codec: Codec[T],
+        *,
+        label_selector: str | None = None,
+        resync_s: float | None = None,
+    ) -> Informer[T]:
+        def count_ending(ending: str) -> None:
+            self._metrics.watch_endings.labels(resource.kind, ending).inc()
+
+        return Informer(
+            self._client,
+            resource,
+            codec,
+            clock=self._clock,
+            rng=self._rng,
+            log=self._log,
+            namespace=self._namespace,
+            label_selector=label_selector,
+            resync_s=resync_s,
+            on_ending=count_ending,
+        )
+
+    def _work_ages(self) -> Iterable[float]:
+        return self.queue.processing().values()
+
+    def _silences(self) -> Iterable[tuple[str, float]]:
+        for informer in self._informers():
+            if (silent_s := informer.silent_s) is not None:
+                yield informer.resource.kind, silent_s
