@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AgentMetrics:
     """What one agent counts.
 

@@ -1,4 +1,4 @@
-"""One real `Agent` over real sockets against a scripted server, with a clock that does not make the test wait."""
+"""One real `Agent` over real sockets against a scripted server, with a clock that makes no test wait."""
 
 from __future__ import annotations
 
@@ -54,16 +54,20 @@ class NotedBarrier:
     running: bool = False
 
     async def start(self) -> None:
+        """Close the barrier."""
         self.running = True
 
     def lift(self, epoch: int | None) -> None:
+        """Note the lift."""
         assert self.running
         self.lifts.append(epoch)
 
     def report(self, report: Report) -> None:
+        """Note the report."""
         self.reports.append(report)
 
     async def stop(self) -> None:
+        """Stop."""
         self.running = False
 
 
@@ -74,15 +78,19 @@ class NotedLog:
     lines: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
     def debug(self, event: str, **fields: Any) -> None:
+        """Note a line."""
         self.lines.append(("debug", event, fields))
 
     def info(self, event: str, **fields: Any) -> None:
+        """Note a line."""
         self.lines.append(("info", event, fields))
 
     def warning(self, event: str, **fields: Any) -> None:
+        """Note a line."""
         self.lines.append(("warning", event, fields))
 
     def error(self, event: str, **fields: Any) -> None:
+        """Note a line."""
         self.lines.append(("error", event, fields))
 
     def of(self, event: str) -> list[dict[str, Any]]:

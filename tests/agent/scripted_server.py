@@ -1,8 +1,8 @@
 """
 An API server that does exactly what a test says, on a real loopback socket.
 
-A watch is answered by the next script of `watches`: steps that run in order on the raw connection. Everything else is
-answered by `answer`. Every request is recorded.
+A watch is answered by the next script of `watches`: steps that run in order on the raw connection. Everything
+else is answered by `answer`. Every request is recorded.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Received:
 
     @property
     def is_watch(self) -> bool:
+        """Say whether this asks for a watch."""
         return "watch" in self.query
 
 
@@ -57,7 +58,11 @@ class Exchange:
     async def answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         """Send a whole answer."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
-        lines = [f"HTTP/1.1 {status} Said", "content-type: application/json", f"content-length: {len(payload)}"]
+        lines = [
+            f"HTTP/1.1 {status} Said",
+            "content-type: application/json",
+            f"content-length: {len(payload)}",
+        ]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         await self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + payload)
 
@@ -65,7 +70,9 @@ class Exchange:
         """Send a chunk of a streaming answer, the head first."""
         if not self.started:
             self.started = True
-            await self.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+            await self.raw(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+            )
         await self.raw(b"%x\r\n%s\r\n" % (len(data), data))
 
     async def end(self) -> None:
@@ -76,6 +83,7 @@ class Exchange:
             await self.raw(b"0\r\n\r\n")
 
     async def raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -126,10 +134,12 @@ class ScriptedServer:
         await self._server.wait_closed()
 
     def requests(self, method: str) -> list[Received]:
+        """Return the requests with one method."""
         return [request for request in self.received if request.method == method]
 
     @property
     def watched(self) -> list[Received]:
+        """Return the watches."""
         return [request for request in self.received if request.is_watch]
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -182,8 +192,8 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
 
 
 def jobset(
-    synced: int | None = 0,
-    deprecated: int | None = 0,
+    synced: object = 0,
+    deprecated: object = 0,
     *,
     rv: int = 10,
     kind: str = "MODIFIED",
@@ -206,10 +216,12 @@ def jobset(
 
 
 def line(kind: str, obj: object) -> bytes:
+    """Return one line of a watch."""
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
 def table(cells: list[Any], rv: int, columns: Sequence[str] = COLUMNS) -> dict[str, Any]:
+    """Return a Table of one row."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -220,8 +232,8 @@ def table(cells: list[Any], rv: int, columns: Sequence[str] = COLUMNS) -> dict[s
 
 
 def plain(
-    synced: int | None,
-    deprecated: int | None,
+    synced: object,
+    deprecated: object,
     *,
     rv: int = 10,
     name: str = "train",
@@ -229,6 +241,7 @@ def plain(
     strategy: str | None = wire.IN_PLACE_RESTART,
     disabled: str | None = None,
 ) -> dict[str, Any]:
+    """Return a whole JobSet."""
     annotations = {} if disabled is None else {wire.DISABLE: disabled}
     return {
         "kind": "JobSet",
@@ -239,20 +252,25 @@ def plain(
 
 
 def bookmark(rv: int, *, initial_end: bool = False) -> Step:
+    """Send a bookmark."""
     annotations = {"k8s.io/initial-events-end": "true"} if initial_end else {}
     obj = {"kind": "Table", "metadata": {"resourceVersion": str(rv), "annotations": annotations}, "rows": []}
     return sends(line("BOOKMARK", obj))
 
 
 def error_event(code: int, reason: str, message: str = "said the server") -> Step:
+    """Send an ERROR event."""
     return sends(line("ERROR", status(code, reason, message)))
 
 
 def status(code: int, reason: str, message: str = "said the server") -> dict[str, Any]:
+    """Return a metav1.Status."""
     return {"kind": "Status", "code": code, "reason": reason, "message": message, "status": "Failure"}
 
 
 def sends(data: bytes) -> Step:
+    """Send bytes as a part of the answer."""
+
     async def step(exchange: Exchange) -> None:
         await exchange.chunk(data)
 
@@ -260,6 +278,8 @@ def sends(data: bytes) -> Step:
 
 
 def refuses(code: int, reason: str = "", message: str = "said the server", **headers: str) -> Step:
+    """Answer with an error status."""
+
     async def step(exchange: Exchange) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         await exchange.answer(code, status(code, reason, message), named)

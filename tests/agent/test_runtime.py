@@ -73,7 +73,7 @@ async def test_a_start_costs_one_watch_and_one_patch() -> None:
 
 
 async def test_a_known_previous_epoch_makes_the_watch_cheap() -> None:
-    """With PREVIOUS_EPOCH known and S at it, the watch asks for no consistent read and the next epoch is announced."""
+    """With PREVIOUS_EPOCH known and S at it, no consistent read is asked for."""
     rig = Rig()
     script = [jobset(3, 3), until_patched(), jobset(4, 3), jobset(4, 4)]
     async with ScriptedServer(watches=[script]) as server:
@@ -84,19 +84,21 @@ async def test_a_known_previous_epoch_makes_the_watch_cheap() -> None:
 
 
 async def test_a_stale_view_is_followed_by_a_consistent_watch() -> None:
-    """A cheap view older than this Pod's own announcement is not acted on: the agent watches again, consistently."""
+    """A cheap view older than this Pod's own announcement only makes the agent watch consistently."""
     rig = Rig()
     watches = [[jobset(2, 2)], [jobset(3, 3, rv=40), until_patched(), jobset(4, 3), jobset(4, 4)]]
     async with ScriptedServer(watches=watches) as server:
         await rig.run(server, previous_epoch=3)
     assert [request.query.get("sendInitialEvents") for request in server.watched] == [None, "true"]
-    assert [json.loads(patch.body)["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"] for patch in
-            server.requests("PATCH")] == ["4"]
+    assert [
+        json.loads(patch.body)["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"]
+        for patch in server.requests("PATCH")
+    ] == ["4"]
     assert rig.clock.slept_s == []
 
 
 async def test_a_server_without_send_initial_events_is_listed_first() -> None:
-    """An API server that refuses sendInitialEvents gets a list (a quorum read) and a watch from its version."""
+    """A server that refuses sendInitialEvents gets a list (a quorum read), then a watch from there."""
     rig = Rig()
     watches = [[refuses(422, "Invalid")], [until_patched(), *SYNC_THEN_RESTART]]
     async with ScriptedServer(watches=watches, answer=list_or_accept) as server:
@@ -110,7 +112,12 @@ async def test_a_server_without_send_initial_events_is_listed_first() -> None:
 
 async def test_bypass_lifts_without_an_announcement() -> None:
     """A JobSet that does not restart in place gets its worker started, and its Pod no annotation."""
-    for view in (jobset(strategy="Recreate"), jobset(strategy=None), jobset(disabled=""), jobset(disabled="true")):
+    for view in (
+        jobset(strategy="Recreate"),
+        jobset(strategy=None),
+        jobset(disabled=""),
+        jobset(disabled="true"),
+    ):
         rig = Rig()
         async with ScriptedServer(watches=[[view]]) as server:
             running = asyncio.create_task(rig.run(server))
@@ -133,7 +140,10 @@ async def test_an_exhausted_epoch_has_its_own_exit_code() -> None:
 async def test_the_jobset_may_come_after_the_agent() -> None:
     """A consistent watch that shows nothing is no error: the agent waits until the JobSet is there."""
     rig = Rig()
-    watches = [[bookmark(5, initial_end=True), ends], [jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART]]
+    watches = [
+        [bookmark(5, initial_end=True), ends],
+        [jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART],
+    ]
     async with ScriptedServer(watches=watches) as server:
         await rig.run(server)
     assert server.watched[1].query["resourceVersion"] == "5"
@@ -147,7 +157,10 @@ async def test_reports_say_what_the_barrier_waits_for() -> None:
         await rig.run(server)
     phases = list(dict.fromkeys(report.phase for report in rig.barrier.reports))
     assert phases == ["starting", "announcing", "waiting", "lifted", "restarting"] or phases == [
-        "starting", "announcing", "lifted", "restarting",
+        "starting",
+        "announcing",
+        "lifted",
+        "restarting",
     ]
     assert rig.barrier.reports[-1].deprecated == 1
     assert rig.metrics.epoch == 1

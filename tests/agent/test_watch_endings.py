@@ -21,8 +21,8 @@ from tests.agent.scripted_server import (
     ends,
     error_event,
     jobset,
-    plain,
     line,
+    plain,
     refuses,
     resets,
     sends,
@@ -38,7 +38,7 @@ FINISH = (jobset(0), until_patched(), *SYNC_THEN_RESTART)
 
 
 async def run(*watches: tuple[Step, ...], rig: Rig | None = None) -> tuple[Rig, ScriptedServer]:
-    """Run an agent whose last watch leads it to the restart; it must have lifted epoch 1 once, with one patch."""
+    """Run an agent whose last watch makes it restart; it must have lifted epoch 1, with one patch."""
     rig = rig or Rig()
     async with ScriptedServer(watches=watches) as server:
         assert await rig.run(server) == 88
@@ -49,7 +49,7 @@ async def run(*watches: tuple[Step, ...], rig: Rig | None = None) -> tuple[Rig, 
 
 
 async def test_clean_end_resumes_at_once_from_the_last_version() -> None:
-    """A server that closes in good order is asked again without a wait, from the bookmark, on the same connection."""
+    """After a clean end: the next watch at once, from the bookmark, on the same connection."""
     rig, server = await run((jobset(0), until_patched(), bookmark(17), ends), SYNC_THEN_RESTART)
     assert server.watched[1].query["resourceVersion"] == "17"
     assert "sendInitialEvents" not in server.watched[1].query
@@ -111,7 +111,11 @@ async def test_404_names_the_missing_crd() -> None:
 async def test_410_begins_anew_with_a_consistent_read() -> None:
     """A version that left the server's history is dropped, though the first watch was a cheap one."""
     rig = Rig()
-    watches = [(jobset(1, 1), until_patched(), resets), (error_event(410, "Expired"),), (jobset(2, 1), jobset(2, 2))]
+    watches = [
+        (jobset(1, 1), until_patched(), resets),
+        (error_event(410, "Expired"),),
+        (jobset(2, 1), jobset(2, 2)),
+    ]
     async with ScriptedServer(watches=watches) as server:
         await rig.run(server, previous_epoch=1)
     assert rig.barrier.lifts == [2]
@@ -198,12 +202,20 @@ async def test_lines_may_be_cut_anywhere() -> None:
 
 async def test_another_jobset_is_ignored() -> None:
     """A view of another name (a proxy that drops the selector) moves nothing, and is told."""
-    rig, _ = await run((jobset(5, 5, name="other"), jobset(0), until_patched(), jobset(9, 9, name="other"), *SYNC_THEN_RESTART))
+    rig, _ = await run(
+        (
+            jobset(5, 5, name="other"),
+            jobset(0),
+            until_patched(),
+            jobset(9, 9, name="other"),
+            *SYNC_THEN_RESTART,
+        )
+    )
     assert [ignored["seen"] for ignored in rig.log.of("jobset_ignored")] == ["other", "other"]
 
 
 async def test_a_deleted_jobset_is_waited_for_and_its_namesake_ignored() -> None:
-    """After DELETED the agent waits; a JobSet recreated under the name has other Pods and does not lift this barrier."""
+    """After DELETED the agent waits; a JobSet recreated under the name has other Pods."""
     rig = Rig()
     script = (
         jobset(0),
@@ -229,14 +241,16 @@ async def test_a_namesake_is_ignored_from_the_start_when_the_uid_is_known() -> N
 
 async def test_a_malformed_status_is_ignored() -> None:
     """Epochs that are no int32 are the controller's fault: told, not acted on, and the watch goes on."""
-    rig, _ = await run((jobset("7", 0), jobset(-1, 0), jobset(0), until_patched(), *SYNC_THEN_RESTART))  # type: ignore[arg-type]
+    rig, _ = await run((jobset("7", 0), jobset(-1, 0), jobset(0), until_patched(), *SYNC_THEN_RESTART))
     assert len(rig.log.of("jobset_status_malformed")) == 2
 
 
 async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> None:
-    """Upstream's CRD lacks the columns: the watch is opened again for whole objects, and that is remembered."""
+    """Upstream's CRD lacks the columns: the watch is opened again for whole objects, from then on."""
     upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
-    rig, server = await run((sends(line("ADDED", upstream)),), (jobset(0), until_patched(), ends), SYNC_THEN_RESTART)
+    rig, server = await run(
+        (sends(line("ADDED", upstream)),), (jobset(0), until_patched(), ends), SYNC_THEN_RESTART
+    )
     assert ["as=Table" in watch.headers["accept"] for watch in server.watched] == [True, False, False]
     assert "includeObject" not in server.watched[1].query
     assert rig.clock.slept_s == []
@@ -244,7 +258,10 @@ async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> Non
 
 async def test_a_server_that_ignores_the_table_is_read_all_the_same() -> None:
     """Whole objects where rows were asked for are read as whole objects."""
-    whole = [sends(line("MODIFIED", plain(synced, deprecated, rv=40))) for synced, deprecated in ((0, 0), (1, 0), (1, 1))]
+    whole = [
+        sends(line("MODIFIED", plain(synced, deprecated, rv=40)))
+        for synced, deprecated in ((0, 0), (1, 0), (1, 1))
+    ]
     await run((whole[0], until_patched(), *whole[1:]))
 
 
@@ -263,7 +280,7 @@ async def test_columns_may_come_with_the_first_event_only() -> None:
 
 
 async def test_an_unreachable_server_is_retried() -> None:
-    """A refused connection is a problem the barrier reports; nothing else happens until the server is there."""
+    """A refused connection is reported and tried again until the server is there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     rig = Rig()
@@ -277,7 +294,7 @@ async def test_an_unreachable_server_is_retried() -> None:
 
 
 async def test_a_wrong_certificate_is_never_talked_to(tmp_path: Path) -> None:
-    """A server whose certificate another CA signed gets no request and no token, and the log says what to check."""
+    """A server whose certificate another CA signed gets no request and no token."""
     ours, theirs = trustme.CA(), trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     theirs.issue_cert("127.0.0.1").configure_cert(tls)

@@ -1,0 +1,100 @@
+"""What follows each way an announcement can fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from agent.endings import DENIED_BASE_S, RETRY_BASE_S
+from tests.agent.rig import Rig
+from tests.agent.scripted_server import (
+    Exchange,
+    ScriptedServer,
+    Step,
+    accept_patch,
+    jobset,
+    refuses,
+    resets,
+    until_patched,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+async def run(*failures: Step, views: Sequence[Step] = ()) -> Rig:
+    """Run an agent whose first announcements end as `failures` say and whose next one is accepted."""
+    left = list(failures)
+    rig = Rig()
+
+    async def answer(exchange: Exchange) -> None:
+        await (left.pop(0) if left else accept_patch)(exchange)
+
+    finish = (jobset(0), *views, until_patched(len(failures) + 1), jobset(1, 0), jobset(1, 1))
+    async with ScriptedServer(watches=[finish], answer=answer) as server:
+        assert await rig.run(server) == 88
+    assert len({patch.body for patch in server.requests("PATCH")}) == 1
+    assert len(server.requests("PATCH")) == len(failures) + 1
+    assert rig.barrier.lifts == [1]
+    return rig
+
+
+async def test_a_throttled_announcement_is_sent_again_after_retry_after() -> None:
+    """429: the same bytes again, not before the server's Retry-After."""
+    rig = await run(refuses(429, "TooManyRequests", retry_after="3"))
+    assert 3 <= rig.clock.slept_s[0] <= 3 + RETRY_BASE_S
+    assert rig.metrics.requests["patch", "busy"] == 1
+
+
+async def test_a_lost_reply_is_sent_again() -> None:
+    """A connection that breaks before the reply leaves the outcome unknown; sending again is safe."""
+    rig = await run(resets, resets)
+    assert rig.metrics.requests["patch", "broken"] == 2
+
+
+async def test_a_failing_server_is_asked_again() -> None:
+    """5xx: again, after backoff."""
+    rig = await run(refuses(500), refuses(503), refuses(504))
+    assert rig.metrics.requests["patch", "busy"] == 3
+
+
+async def test_refused_credentials_are_retried() -> None:
+    """401: again with the token on disk then."""
+    rig = await run(refuses(401, "Unauthorized"))
+    assert "token" in rig.log.of("announcement_failed")[0]["cure"]
+
+
+async def test_a_forbidden_announcement_names_the_permission() -> None:
+    """403: the log names verb, resource and namespace, and the retry is slow."""
+    rig = await run(refuses(403, "Forbidden"))
+    assert "patch pods in namespace ns" in rig.log.of("announcement_failed")[0]["cure"]
+    assert rig.clock.slept_s[0] <= DENIED_BASE_S
+    assert any("forbidden" in (report.problem or "") for report in rig.barrier.reports)
+    assert rig.barrier.reports[-1].problem is None
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (409, "Conflict"), (422, "Invalid")])
+async def test_a_pod_that_is_gone_is_named(code: int, reason: str) -> None:
+    """404, or another uid under our name: the log says that this Pod is gone, and the retry is slow."""
+    rig = await run(refuses(code, reason))
+    assert "Pod" in rig.log.of("announcement_failed")[0]["cure"]
+
+
+async def test_a_refused_announcement_of_a_deprecated_epoch_is_not_repeated() -> None:
+    """An epoch that was deprecated while its announcement failed is not announced again: the Pod restarts."""
+    rig = Rig()
+    deprecated = asyncio.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await deprecated.wait()
+        await refuses(500)(exchange)
+
+    async def shown(exchange: Exchange) -> None:
+        deprecated.set()
+
+    script = (jobset(0), until_patched(), jobset(0, 1), shown)
+    async with ScriptedServer(watches=[script], answer=answer) as server:
+        running = asyncio.create_task(rig.run(server))
+        assert await running == 88
+    assert rig.barrier.lifts == []

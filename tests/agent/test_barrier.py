@@ -1,0 +1,198 @@
+"""The barrier over HTTP: closed, lifted, and indifferent to garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import pytest
+
+from agent import barrier as barrier_module
+from agent.barrier import BarrierError, HttpBarrier, Report
+from agent.metrics import AgentMetrics, render
+from common.kube.clock import LoopClock
+from tests.agent.rig import CONFIG
+
+pytestmark = pytest.mark.asyncio
+
+
+@asynccontextmanager
+async def listening(
+    address: str = "127.0.0.1", port: int = 0, **config: object
+) -> AsyncIterator[HttpBarrier]:
+    """Run a barrier on a port the system chooses."""
+    settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)  # type: ignore[arg-type]
+    barrier = HttpBarrier(settings, clock=LoopClock(), render_metrics=lambda: render(AgentMetrics(epoch=3)))
+    await barrier.start()
+    try:
+        yield barrier
+    finally:
+        await barrier.stop()
+
+
+async def ask(barrier: HttpBarrier, request: bytes, address: str = "127.0.0.1") -> tuple[int, bytes]:
+    """Send raw bytes; return status and body, status 0 when the connection closed without an answer."""
+    reader, writer = await asyncio.open_connection(address, barrier.port)
+    try:
+        writer.write(request)
+        answer = await reader.read()
+    except ConnectionError:
+        answer = b""
+    finally:
+        writer.transport.abort()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]) if head else 0, body
+
+
+def get(path: str) -> bytes:
+    """Return a probe's request."""
+    return f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+
+
+async def test_it_is_closed_until_lifted_and_open_from_then_on() -> None:
+    """503 before the lift, 200 after it, on the seed's path and on upstream's."""
+    async with listening() as barrier:
+        for path in ("/barrier-is-lifted", "/barrier-is-down"):
+            assert (await ask(barrier, get(path)))[0] == 503
+        barrier.lift(1)
+        for path in ("/barrier-is-lifted", "/barrier-is-down", "/barrier-is-down?x=1"):
+            assert (await ask(barrier, get(path)))[0] == 200
+
+
+async def test_a_configured_path_is_answered_too() -> None:
+    """BARRIER_PATH adds a path; others are 404 and the answer lists what there is."""
+    async with listening(barrier_path="/go") as barrier:
+        assert (await ask(barrier, get("/go")))[0] == 503
+        status, body = await ask(barrier, get("/stop"))
+        assert status == 404
+        assert b"/go" in body
+
+
+async def test_it_says_what_it_waits_for() -> None:
+    """The 503 carries phase, epochs, since when, and the last problem."""
+    async with listening() as barrier:
+        barrier.report(Report("waiting", 3, 2, 1, LoopClock().monotonic_s() - 5, "watch jobsets: forbidden"))
+        _, body = await ask(barrier, get("/barrier-is-lifted"))
+        state = json.loads(body)
+        assert 5 <= state.pop("for_s") < 60
+        assert state == {
+            "lifted": False,
+            "phase": "waiting",
+            "epoch": 3,
+            "synced": 2,
+            "deprecated": 1,
+            "problem": "watch jobsets: forbidden",
+        }
+
+
+async def test_metrics_and_health_are_served() -> None:
+    """/metrics speaks Prometheus' text format, /healthz says that the process answers."""
+    async with listening() as barrier:
+        status, body = await ask(barrier, get("/metrics"))
+        assert status == 200
+        assert b"inplace_agent_epoch 3.0" in body
+        assert (await ask(barrier, get("/healthz"))) == (200, b'{"ok":true}')
+
+
+async def test_head_has_no_body_and_other_methods_are_refused() -> None:
+    """HEAD answers like GET without the body; nothing can be changed here."""
+    async with listening() as barrier:
+        assert await ask(barrier, b"HEAD /barrier-is-lifted HTTP/1.1\r\n\r\n") == (503, b"")
+        assert (await ask(barrier, b"POST /barrier-is-lifted HTTP/1.1\r\n\r\n"))[0] == 405
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01 TLS?\r\n\r\n",
+        b"GET / HTTP/2\r\n\r\n",
+        b"\xff\xff \xff \xff\r\n\r\n",
+    ],
+)
+async def test_garbage_is_answered_and_survived(garbage: bytes) -> None:
+    """A request that is none gets 400, and the next probe its answer."""
+    async with listening() as barrier:
+        assert (await ask(barrier, garbage))[0] == 400
+        assert (await ask(barrier, get("/barrier-is-lifted")))[0] == 503
+
+
+async def test_an_oversized_request_is_dropped() -> None:
+    """A head beyond the bound gets no answer and costs no memory."""
+    async with listening() as barrier:
+        assert (await ask(barrier, b"GET /" + b"a" * 10 * barrier_module.REQUEST_BYTES_MAX))[0] == 0
+        assert (await ask(barrier, get("/healthz")))[0] == 200
+
+
+async def test_a_slow_request_is_dropped() -> None:
+    """A peer that never ends its request is cut off after the bound."""
+
+    class Hasty(LoopClock):
+        def timeout(self, delay_s: float | None) -> asyncio.Timeout:
+            assert delay_s == barrier_module.REQUEST_TIMEOUT_S
+            return super().timeout(0.02)
+
+    barrier = HttpBarrier(
+        replace(CONFIG, barrier_address="127.0.0.1", barrier_port=0), clock=Hasty(), render_metrics=bytes
+    )
+    await barrier.start()
+    assert (await ask(barrier, b"GET /healthz HTT"))[0] == 0
+    await barrier.stop()
+
+
+async def test_too_many_connections_are_closed() -> None:
+    """Beyond the bound a connection is closed unanswered; within it probes are answered."""
+    async with listening() as barrier:
+        open_ones = [
+            await asyncio.open_connection("127.0.0.1", barrier.port)
+            for _ in range(barrier_module.CONNECTIONS_MAX)
+        ]
+        assert (await ask(barrier, get("/healthz")))[0] == 0
+        for _, writer in open_ones:
+            writer.transport.abort()
+        for reader, _ in open_ones:
+            await reader.read()
+        await until(lambda: not barrier._exchanges)
+        assert (await ask(barrier, get("/healthz")))[0] == 200
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds, at most 5 s."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - the state is in memory
+            await asyncio.sleep(0)
+
+
+async def test_a_port_in_use_is_an_error_that_names_it() -> None:
+    """Another listener on the port is refused with address and port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BarrierError, match=f"127.0.0.1 port {port}: .*in use"):
+            async with listening(port=port):
+                pass
+
+
+async def test_every_address_is_the_default() -> None:
+    """Without BARRIER_ADDRESS both families are answered where the system has both."""
+    async with listening(address="") as barrier:
+        assert (await ask(barrier, get("/healthz")))[0] == 200
+        if socket.has_dualstack_ipv6():
+            assert (await ask(barrier, get("/healthz"), address="::1"))[0] == 200
+
+
+async def test_stop_cuts_open_exchanges_and_may_be_repeated() -> None:
+    """Stopping leaves no task and no socket behind."""
+    async with listening() as barrier:
+        reader, writer = await asyncio.open_connection("127.0.0.1", barrier.port)
+        writer.write(b"GET ")
+        await until(lambda: bool(barrier._exchanges))
+        await barrier.stop()
+        assert not barrier._exchanges
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.transport.abort()
