@@ -1,0 +1,159 @@
+"""
+Where the API server is and who we are, as kubernetes_asyncio reads it from a kubeconfig or in a Pod.
+
+kubernetes_asyncio is imported here alone, and only when a real cluster is asked for. Its package imports 800
+generated models whatever sub-module one wants: 0.2 s and 38 MB more than aiohttp alone (measured), once per
+controller process; the only ways round it are to fake its package or to copy its kubeconfig loader, and both
+are worse.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Protocol
+
+from common.kube.clock import Clock
+
+REFRESH_S = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough
+IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
+
+
+class CredentialsError(Exception):
+    """The configuration cannot be used; the message says which file or variable, and what was expected."""
+
+
+class Loader(Protocol):
+    """What both of kubernetes_asyncio's loaders do."""
+
+    def load_and_set(self, client_configuration: Any) -> Any:
+        """Read everything again into a Configuration; may return an awaitable."""
+
+
+class Credentials:
+    """The API server's address and certificate authority, and our identity; read again when they may be old.
+
+    Args:
+        configuration: a kubernetes_asyncio Configuration.
+        loader: fills it.
+    """
+
+    def __init__(self, configuration: Any, loader: Loader, *, clock: Clock) -> None:
+        self._configuration = configuration
+        self._loader = loader
+        self._clock = clock
+        self._read_s = clock.monotonic_s()
+
+    @property
+    def host(self) -> str:
+        """Return the base URL of the API server."""
+        return str(self._configuration.host).rstrip("/")
+
+    @property
+    def proxy(self) -> str | None:
+        """Return the proxy of the kubeconfig, if any."""
+        proxy: str | None = self._configuration.proxy
+        return proxy
+
+    @property
+    def server_name(self) -> str | None:
+        """Return the name that the server's certificate must carry, when it is not the host's."""
+        name: str | None = self._configuration.tls_server_name
+        return name
+
+    @property
+    def client_certificate(self) -> tuple[str, str] | None:
+        """Return the files of our certificate and key, if that is who we are."""
+        configuration = self._configuration
+        return (configuration.cert_file, configuration.key_file) if configuration.cert_file else None
+
+    def authorization(self) -> str | None:
+        """Return the Authorization header."""
+        token: str | None = self._configuration.api_key.get("BearerToken")
+        return token.strip() if token else None
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return how the server is trusted; None for plain HTTP.
+
+        Raises:
+            CredentialsError: a certificate or key file cannot be used.
+        """
+        if not self.host.startswith("https"):
+            return None
+        configuration = self._configuration
+        try:
+            context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+            if self.client_certificate is not None:
+                context.load_cert_chain(*self.client_certificate)
+        except (OSError, ssl.SSLError) as error:
+            files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+            raise CredentialsError(f"cannot use the certificates in {files}: {error}") from error
+        if not configuration.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    async def refresh(self, *, rejected: bool = False) -> None:
+        """Read the credentials again when a minute has passed, or at once when the server `rejected` them.
+
+        Raises:
+            CredentialsError: they cannot be read any more; the old ones stay.
+        """
+        now_s = self._clock.monotonic_s()
+        if not rejected and now_s - self._read_s < REFRESH_S:
+            return
+        self._read_s = now_s
+        if rejected and hasattr(self._loader, "exec_plugin_expiry"):
+            del (
+                self._loader.exec_plugin_expiry
+            )  # or the plugin's old token would be kept until it says it expired
+        await _load(self._loader, self._configuration)
+
+
+async def load_credentials(
+    kubeconfig: str | None, *, clock: Clock, environment: dict[str, str] | None = None
+) -> Credentials:
+    """Find the configuration: the named kubeconfig, the Pod's account, $KUBECONFIG or ~/.kube/config.
+
+    Raises:
+        CredentialsError: there is none, or it cannot be used.
+    """
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import incluster_config, kube_config
+
+    env = dict(os.environ) if environment is None else environment
+    loader: Loader
+    if kubeconfig is None and IN_CLUSTER_VARIABLE in env:
+        loader = incluster_config.InClusterConfigLoader(
+            incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME, False, env
+        )
+    else:
+        path = kubeconfig or env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        if not _is_there(path):
+            raise CredentialsError(
+                f"expected a kubeconfig at {path}, found no file, and {IN_CLUSTER_VARIABLE} is not set: "
+                "name one with --kubeconfig, or run in a cluster with a service account"
+            )
+        try:
+            merger = kube_config.KubeConfigMerger(path)
+            loader = kube_config.KubeConfigLoader(config_dict=merger.config, config_base_path=None)
+        except Exception as error:  # the loader raises whatever its YAML makes it raise
+            raise CredentialsError(f"cannot use the kubeconfig {path}: {error}") from error
+    configuration = Configuration()
+    await _load(loader, configuration)
+    return Credentials(configuration, loader, clock=clock)
+
+
+def _is_there(path: str) -> bool:
+    """Say whether a file of a list of files, as in $KUBECONFIG, exists."""
+    return any(Path(part).expanduser().is_file() for part in path.split(os.pathsep) if part)
+
+
+async def _load(loader: Loader, configuration: Any) -> None:
+    try:
+        waiting = loader.load_and_set(configuration)
+        if waiting is not None:
+            await waiting
+    except Exception as error:  # exec plugins, YAML, missing files: the loader raises whatever it meets
+        raise CredentialsError(f"cannot read the credentials: {error}") from error

@@ -1,0 +1,157 @@
+"""inplace-controller: flags, logs, signals, exit codes; all the rest is `runtime.Controller`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+
+import structlog
+
+from common.kube.clock import LoopClock
+from controller.credentials import CredentialsError, load_credentials
+from controller.logs import configure_logs
+from controller.runtime import Controller, ControllerConfig
+from controller.transport import AiohttpTransport
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+DEFAULT_NAMESPACE = "inplace-system"
+_SIGNAL_BASE = 128
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside the Pod
+
+
+class ExitCode(IntEnum):
+    """How the process ends; 128 + n for signal n."""
+
+    DONE = 0
+    CRASHED = 1
+    USAGE = 2  # argparse's
+    CONFIGURATION = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the controller until a signal ends it."""
+    options = _parser().parse_args(arguments)
+    configure_logs(options.log_level, options.log_format)
+    sys.exit(asyncio.run(_run(options)))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; return the exit code."""
+    log = structlog.get_logger("controller")
+    clock = LoopClock()
+    try:
+        credentials = await load_credentials(options.kubeconfig, clock=clock)
+        async with AiohttpTransport(credentials) as transport:
+            log.info("controller starting", server=credentials.host, namespace=options.namespace or "(all)")
+            return await _run_until_signal(
+                Controller(transport, clock=clock, config=_config(options), log=log)
+            )
+    except CredentialsError as error:
+        log.error("configuration unusable", error=str(error))
+        return ExitCode.CONFIGURATION
+
+
+async def _run_until_signal(controller: Controller) -> int:
+    """Run; at a signal finish the write in flight and release the Lease, and say which signal it was."""
+    log = structlog.get_logger("controller")
+    received: list[int] = []
+    failed = False
+
+    def stop(number: int) -> None:
+        log.info("stopping", signal=signal.Signals(number).name)
+        received.append(number)
+        controller.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await controller.run()
+    except* OSError as group:
+        log.error("cannot serve health and metrics", error=str(group.exceptions[0]))
+        failed = True
+    if failed:
+        return ExitCode.CONFIGURATION
+    return _SIGNAL_BASE + received[0] if received else ExitCode.DONE
+
+
+def _config(options: argparse.Namespace) -> ControllerConfig:
+    return ControllerConfig(
+        namespace=options.namespace or None,
+        leader_elect=options.leader_elect,
+        identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        lease_namespace=options.leader_elect_namespace,
+        workers=options.workers,
+        health_address=_address(options),
+    )
+
+
+def _address(options: argparse.Namespace) -> tuple[str, int]:
+    return options.bind_address, options.port
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="inplace-controller",
+        description="The JobSet controller that restarts groups in place.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--kubeconfig",
+        metavar="FILE",
+        help="default: the Pod's own account, then $KUBECONFIG, ~/.kube/config",
+    )
+    add("--namespace", default="", metavar="NAME", help="work in one namespace only (default: all)")
+    add("--workers", type=_positive, default=4, metavar="N", help="JobSets in work at once (default: 4)")
+    add(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="take part in leader election; without it this must be the only controller (default: on)",
+    )
+    add(
+        "--leader-elect-namespace",
+        default=_own_namespace(),
+        metavar="NAME",
+        help="where the Lease is (default: the Pod's namespace)",
+    )
+    add("--bind-address", default=ANY_ADDRESS, metavar="HOST", help="for /healthz, /readyz and /metrics")
+    add(
+        "--port",
+        type=int,
+        default=8081,
+        metavar="N",
+        help="for /healthz, /readyz and /metrics (default: 8081)",
+    )
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    add("--log-format", default="json", choices=("json", "text"))
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, saw {text!r}")
+    return int(text)
+
+
+def _own_namespace() -> str:
+    """Return the namespace of the Pod we run in."""
+    if (name := os.environ.get("POD_NAMESPACE")) is not None:
+        return name
+    try:
+        return NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+if __name__ == "__main__":
+    main()
