@@ -1,0 +1,70 @@
+"""The import budget: what may be loaded when the announcement leaves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.agent.process import environment_in_cluster, finished, process, server_tls
+from tests.agent.scripted_server import ScriptedServer, jobset, until_patched
+
+pytestmark = pytest.mark.asyncio
+
+FORBIDDEN = frozenset(
+    {
+        "aiohttp",
+        "anyio",
+        "argparse",
+        "datetime",
+        "decimal",
+        "email",
+        "hashlib",
+        "http.client",
+        "ipaddress",
+        "kubernetes_asyncio",
+        "msgspec",
+        "pathlib",
+        "prometheus_client",
+        "structlog",
+        "tempfile",
+        "tenacity",
+        "typing_extensions",
+        "urllib.parse",
+        "urllib.request",
+        "yaml",
+    }
+)
+MODULES_MAX = 200
+
+# Runs the agent and prints sys.modules when the PATCH is handed to TLS.
+DRIVER = """
+import json, ssl, sys
+write = ssl.SSLObject.write
+def spy(self, data):
+    if bytes(data[:6]) == b"PATCH ":
+        print(json.dumps(sorted(sys.modules)), flush=True)
+    return write(self, data)
+ssl.SSLObject.write = spy
+from agent.main import main
+sys.exit(main())
+"""
+
+
+async def test_the_announcement_leaves_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    """In a Pod, with TLS: at the PATCH no forbidden module is loaded, and few others; structlog comes after it."""
+    authority = trustme.CA()
+    script = (jobset(0), until_patched(), jobset(1, 0), jobset(1, 1))
+    async with ScriptedServer(watches=[script], tls=server_tls(authority)) as server:
+        env = environment_in_cluster(tmp_path, server, authority)
+        async with process(env, sys.executable, "-c", DRIVER) as child:
+            assert child.stdout is not None
+            modules = set(json.loads(await child.stdout.readline()))
+            code, lines = await finished(child)
+    assert code == 88
+    assert lines, "structlog wrote nothing"
+    assert modules & FORBIDDEN == set()
+    assert len(modules) <= MODULES_MAX, sorted(modules)
