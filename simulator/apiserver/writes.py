@@ -154,7 +154,8 @@ class Writes:
         check_identity(kind, body)
         meta = body.get("metadata")
         metadata.check_types({} if meta is None else meta)
-        obj = body | {"metadata": dict(meta or {})}
+        identity = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+        obj = identity | body | {"metadata": dict(meta or {})}
         given = obj["metadata"].get("namespace") or ""
         if given and given != namespace:
             raise namespace_mismatch()

@@ -1,0 +1,160 @@
+"""What a case gets: a client, raw requests and watches, in a namespace of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from common.kube.client import MERGE_PATCH, KubeClient, KubeObject
+from common.kube.http import Request, Response, Stream, Transport
+from common.kube.resources import Resource
+from tests.conformance.widgets import WIDGETS, widget
+
+DEADLINE_S = 20.0
+"""No case waits longer for one thing; the slowest thing is a real watch cache's consistent read (3 s)."""
+
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+Event = dict[str, Any]
+
+
+class Watch:
+    """An open watch, read event by event."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.status = stream.status
+        self.headers = stream.headers
+        self.bytes_of_last = 0
+        self._chunks = stream.chunks()
+        self._buffer = b""
+
+    async def next(self) -> Event:
+        """Return the next event."""
+        async with asyncio.timeout(DEADLINE_S):
+            while b"\n" not in self._buffer:
+                self._buffer += await anext(self._chunks)
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        self.bytes_of_last = len(line)
+        event: Event = json.loads(line)
+        return event
+
+    async def next_change(self) -> Event:
+        """Return the next event that is not a bookmark."""
+        event = await self.next()
+        while event["type"] == "BOOKMARK":
+            event = await self.next()
+        return event
+
+    async def seen(self, count: int) -> list[tuple[str, str]]:
+        """Return type and name of the next changes."""
+        events = [await self.next_change() for _ in range(count)]
+        return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+    async def until_initial_events_end(self) -> list[Event]:
+        """Return the events up to and including the bookmark that ends the initial ones."""
+        events = []
+        while True:
+            events.append(await self.next())
+            if events[-1]["type"] == "BOOKMARK":
+                return events
+
+    async def rest(self) -> list[Event]:
+        """Return the remaining events until the server ends the watch."""
+        async with asyncio.timeout(DEADLINE_S):
+            async for chunk in self._chunks:
+                self._buffer += chunk
+        return [json.loads(line) for line in self._buffer.splitlines()]
+
+
+class Api:
+    """One API server as seen from one namespace.
+
+    Attributes:
+        ns: a namespace that no other case uses.
+        collects_garbage: whether owner references are followed.
+    """
+
+    def __init__(self, transport: Transport, ns: str, *, collects_garbage: bool = True) -> None:
+        self.transport = transport
+        self.ns = ns
+        self.collects_garbage = collects_garbage
+        self.client = KubeClient(transport, user_agent="conformance/1.0", field_manager="conformance")
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        **query: str,
+    ) -> Response:
+        """Send a request and return whatever comes back."""
+        headers = {"accept": accept, "user-agent": "conformance/1.0"}
+        payload = b""
+        if body is not None:
+            headers["content-type"] = content_type
+            payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        target = f"{path}?{urlencode(query)}" if query else path
+        return await self.transport.request(Request(method, target, headers, payload), timeout_s=DEADLINE_S)
+
+    async def json(self, method: str, path: str, body: Any = None, **options: str) -> Any:
+        """Send a request and return the decoded body, whatever the status."""
+        return json.loads((await self.send(method, path, body, **options)).body)
+
+    def path(self, resource: Resource = WIDGETS, name: str | None = None, subresource: str | None = None) -> str:
+        """Return a path in the case's namespace."""
+        return resource.path(self.ns, name, subresource=subresource)
+
+    async def create(self, obj: KubeObject, resource: Resource = WIDGETS) -> KubeObject:
+        """Create an object in the case's namespace."""
+        return await self.client.create(resource, self.ns, obj)
+
+    async def widget(self, name: str = "w", **spec: Any) -> KubeObject:
+        """Create a Widget."""
+        return await self.create(widget(name, **spec))
+
+    async def get(self, name: str = "w", resource: Resource = WIDGETS) -> KubeObject:
+        """Read an object of the case's namespace."""
+        return await self.client.get(resource, self.ns, name)
+
+    async def patch(
+        self,
+        patch: Any,
+        name: str = "w",
+        resource: Resource = WIDGETS,
+        *,
+        kind: str = MERGE_PATCH,
+        subresource: str | None = None,
+    ) -> KubeObject:
+        """Patch an object of the case's namespace."""
+        return await self.client.patch(resource, self.ns, name, patch, kind=kind, subresource=subresource)
+
+    async def gone(self, name: str = "w", resource: Resource = WIDGETS) -> None:
+        """Return when an object does not exist (any more)."""
+        async with asyncio.timeout(DEADLINE_S):
+            while (await self.send("GET", self.path(resource, name))).status != 404:
+                # A poll, not a wait for luck: the deadline above ends it.
+                await asyncio.sleep(0.02)
+
+    @asynccontextmanager
+    async def watch(
+        self, resource: Resource = WIDGETS, *, accept: str = "application/json", everywhere: bool = False, **query: str
+    ) -> AsyncIterator[Watch]:
+        """Open a watch in the case's namespace."""
+        namespace = None if everywhere else self.ns
+        path = resource.path(namespace, query={"watch": "true", **query})
+        request = Request("GET", path, {"accept": accept, "user-agent": "conformance/1.0"})
+        async with self.transport.stream(request, timeout_s=DEADLINE_S) as stream:
+            yield Watch(stream)
+
+
+def applied(manager: str, **options: str) -> dict[str, str]:
+    """Return the query of a server-side apply."""
+    return {"fieldManager": manager, **options}

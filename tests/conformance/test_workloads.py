@@ -1,0 +1,296 @@
+"""Pods and Jobs: defaults, the rules of restarts, what may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common.kube.client import KubeObject
+from common.kube.errors import BadRequest, Conflict, Invalid
+from common.kube.resources import JOBS, PODS
+from tests.conformance.api import Api
+
+pytestmark = pytest.mark.asyncio
+
+GATE = [{"name": "example.com/gate"}]  # keeps the real scheduler away
+RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
+
+
+def _container(name: str = "c", **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i:1", **more}
+
+
+def _pod(*containers: dict[str, Any], **spec: Any) -> KubeObject:
+    body = {"containers": list(containers) or [_container()], "schedulingGates": GATE, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": body}
+
+
+def _job(name: str = "j", **spec: Any) -> KubeObject:
+    template = {"spec": {"restartPolicy": "Never", "containers": [_container()]}}
+    body = {"suspend": True, "template": template, **spec}  # suspended: the real Job controller makes no Pods
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
+
+
+async def _causes(api: Api, obj: KubeObject) -> list[str]:
+    with pytest.raises(Invalid) as refused:
+        await api.create(obj, PODS if obj["kind"] == "Pod" else JOBS)
+    return [cause["field"] for cause in refused.value.status["details"]["causes"]]
+
+
+async def test_pod_defaults(api: Api) -> None:
+    """A new Pod is Pending and has the defaults that kubelets and agents rely on."""
+    probe = {"httpGet": {"port": 8080}}
+    created = await api.create(_pod(_container(startupProbe=probe, ports=[{"containerPort": 1}])), PODS)
+    spec = created["spec"]
+    assert created["status"]["phase"] == "Pending"
+    assert created["metadata"]["generation"] == 1
+    assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"]) == ("Always", 30)
+    assert (spec["dnsPolicy"], spec["schedulerName"]) == ("ClusterFirst", "default-scheduler")
+    container = spec["containers"][0]
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["ports"] == [{"containerPort": 1, "protocol": "TCP"}]
+    assert container["startupProbe"] == {
+        "httpGet": {"port": 8080, "path": "/", "scheme": "HTTP"},
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
+
+
+async def test_pod_tolerates_a_lost_node_for_five_minutes(api: Api) -> None:
+    """Every Pod gets the two default tolerations of 300 s."""
+    created = await api.create(_pod(), PODS)
+    seconds = {t["key"]: t["tolerationSeconds"] for t in created["spec"]["tolerations"]}
+    assert seconds == {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
+
+
+async def test_restart_rules_are_kept(api: Api) -> None:
+    """restartPolicyRules with RestartAllContainers survive on regular containers and on sidecars."""
+    worker = _container(restartPolicy="Never", restartPolicyRules=[RULE])
+    sidecar = _container("agent", restartPolicy="Always", restartPolicyRules=[RULE], startupProbe={"exec": {"command": ["x"]}})
+    created = await api.create(_pod(worker, initContainers=[sidecar], restartPolicy="Never"), PODS)
+    assert created["spec"]["containers"][0]["restartPolicyRules"] == [RULE]
+    assert created["spec"]["initContainers"][0]["restartPolicyRules"] == [RULE]
+
+
+async def test_restart_rules_need_a_restart_policy(api: Api) -> None:
+    """A container with rules and no restartPolicy of its own is a 422."""
+    fields = await _causes(api, _pod(_container(restartPolicyRules=[RULE])))
+    assert any(field.startswith("spec.containers[0].restartPolicy") for field in fields)
+
+
+async def test_restart_rules_are_at_most_twenty(api: Api) -> None:
+    """Twenty rules are fine, 21 are a 422."""
+    await api.create(_pod(_container(restartPolicy="Never", restartPolicyRules=[RULE] * 20)), PODS)
+    fields = await _causes(api, _pod(_container(restartPolicy="Never", restartPolicyRules=[RULE] * 21)))
+    assert fields == ["spec.containers[0].restartPolicyRules"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        RULE | {"action": "Explode"},
+        {"action": "RestartAllContainers"},
+        RULE | {"exitCodes": {"operator": "Is", "values": [1]}},
+        RULE | {"exitCodes": {"operator": "In", "values": list(range(256))}},
+    ],
+    ids=["action", "no exit codes", "operator", "256 values"],
+)
+async def test_malformed_restart_rules(api: Api, rule: dict[str, Any]) -> None:
+    """An unknown action or operator, missing exit codes or more than 255 of them are 422s on the rule."""
+    fields = await _causes(api, _pod(_container(restartPolicy="Never", restartPolicyRules=[rule])))
+    assert fields
+    assert all(field.startswith("spec.containers[0].restartPolicyRules") for field in fields)
+
+
+async def test_pod_without_containers_is_invalid(api: Api) -> None:
+    """A Pod needs a container, a container a name and an image, and names are unique."""
+    assert await _causes(api, _pod() | {"spec": {"containers": []}}) == ["spec.containers"]
+    assert "spec.containers[0].image" in await _causes(api, _pod({"name": "c"}))
+    assert "spec.containers[1].name" in await _causes(api, _pod(_container(), _container()))
+
+
+async def test_pod_spec_is_immutable(api: Api) -> None:
+    """Commands, env and restart rules of a Pod cannot change; its image can."""
+    await api.create(_pod(), PODS)
+    for change in ({"command": ["x"]}, {"env": [{"name": "A", "value": "b"}]}):
+        with pytest.raises(Invalid) as refused:
+            await api.patch(
+                {"spec": {"containers": [_container(**change)]}},
+                "p",
+                PODS,
+                kind="application/strategic-merge-patch+json",
+            )
+        assert "pod updates may not change fields other than" in refused.value.message
+    patched = await api.patch([{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}], "p", PODS, kind="application/json-patch+json")
+    assert patched["spec"]["containers"][0]["image"] == "i:2"
+
+
+async def test_scheduling_gates_only_go(api: Api) -> None:
+    """Gates of a Pod can be removed, not added; while gated its node selector may be narrowed."""
+    await api.create(_pod(), PODS)
+    merge = "application/merge-patch+json"
+    with pytest.raises(Invalid):
+        await api.patch({"spec": {"schedulingGates": [*GATE, {"name": "example.com/more"}]}}, "p", PODS, kind=merge)
+    patched = await api.patch({"spec": {"nodeSelector": {"rack": "r1"}}}, "p", PODS, kind=merge)
+    assert patched["spec"]["nodeSelector"] == {"rack": "r1"}
+    patched = await api.patch({"spec": {"schedulingGates": None}}, "p", PODS, kind=merge)
+    assert not patched["spec"].get("schedulingGates")
+    with pytest.raises(Invalid):
+        await api.patch({"spec": {"nodeSelector": {"rack": "r2"}}}, "p", PODS, kind=merge)
+
+
+async def test_binding_puts_a_pod_on_a_node_once(api: Api) -> None:
+    """POST of a Binding sets nodeName and PodScheduled; a second one is a 409."""
+    await api.create(_pod(schedulingGates=None, schedulerName="nobody"), PODS)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+    assert (await api.send("POST", api.path(PODS, "p", "binding"), binding)).status == 201
+    bound = await api.get("p", PODS)
+    assert bound["spec"]["nodeName"] == "n1"
+    held = {c["type"]: c["status"] for c in bound["status"]["conditions"]}
+    assert held["PodScheduled"] == "True"
+    assert (await api.send("POST", api.path(PODS, "p", "binding"), binding)).status == 409
+    await api.client.delete(PODS, api.ns, "p", grace_period_s=0)
+
+
+async def test_pod_status_is_a_subresource(api: Api) -> None:
+    """A Pod's status changes through pods/status only, and spec does not change there."""
+    await api.create(_pod(), PODS)
+    patched = await api.patch({"status": {"phase": "Running"}}, "p", PODS)
+    assert patched["status"]["phase"] == "Pending"
+    patched = await api.patch(
+        {"status": {"phase": "Running"}, "spec": {"nodeSelector": {"a": "b"}}}, "p", PODS, subresource="status"
+    )
+    assert patched["status"]["phase"] == "Running"
+    assert "nodeSelector" not in patched["spec"]
+
+
+async def test_job_defaults_and_generated_selector(api: Api) -> None:
+    """A new Job has the defaults, the selector and the labels from which the Job controller works."""
+    created = await api.create(_job(), JOBS)
+    spec, uid = created["spec"], created["metadata"]["uid"]
+    assert (spec["parallelism"], spec["completions"], spec["backoffLimit"]) == (1, 1, 6)
+    assert (spec["completionMode"], spec["podReplacementPolicy"]) == ("NonIndexed", "TerminatingOrFailed")
+    assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert spec["template"]["metadata"]["labels"] == {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": "j",
+        "controller-uid": uid,
+        "job-name": "j",
+    }
+    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] == 30
+
+
+async def test_job_with_parallelism_alone_has_no_completions(api: Api) -> None:
+    """parallelism without completions stays a work queue; backoffLimitPerIndex lifts the default backoffLimit."""
+    created = await api.create(_job(parallelism=3), JOBS)
+    assert "completions" not in created["spec"]
+    indexed = _job("k", completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=1)
+    assert (await api.create(indexed, JOBS))["spec"]["backoffLimit"] == 2147483647
+
+
+async def test_job_template_must_not_restart_always(api: Api) -> None:
+    """A Job's Pods are Never or OnFailure."""
+    job = _job()
+    job["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    assert await _causes(api, job) == ["spec.template.spec.restartPolicy"]
+
+
+async def test_indexed_job_needs_completions(api: Api) -> None:
+    """completionMode Indexed without completions is a 422."""
+    assert "spec.completions" in await _causes(api, _job(completionMode="Indexed", parallelism=2))
+
+
+async def test_job_counts_are_not_negative(api: Api) -> None:
+    """Negative parallelism is a 422."""
+    assert "spec.parallelism" in await _causes(api, _job(parallelism=-1))
+
+
+async def test_job_completions_are_immutable(api: Api) -> None:
+    """completions of a non-indexed Job never change; parallelism may."""
+    await api.create(_job(parallelism=2, completions=2), JOBS)
+    with pytest.raises(Invalid) as refused:
+        await api.patch({"spec": {"completions": 3}}, "j", JOBS)
+    assert "field is immutable" in refused.value.message
+    assert (await api.patch({"spec": {"parallelism": 1}}, "j", JOBS))["spec"]["parallelism"] == 1
+
+
+async def test_elastic_indexed_job_resizes_in_tandem(api: Api) -> None:
+    """completions of an Indexed Job change together with, and equal to, parallelism."""
+    await api.create(_job(completionMode="Indexed", parallelism=2, completions=2), JOBS)
+    patched = await api.patch({"spec": {"completions": 4, "parallelism": 4}}, "j", JOBS)
+    assert (patched["spec"]["completions"], patched["metadata"]["generation"]) == (4, 2)
+    with pytest.raises(Invalid):
+        await api.patch({"spec": {"completions": 5}}, "j", JOBS)
+    with pytest.raises(Invalid):
+        await api.patch({"spec": {"completions": 5, "parallelism": 3}}, "j", JOBS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"completionMode": "Indexed"},
+        {"selector": {"matchLabels": {"a": "b"}}},
+        {"managedBy": "example.com/other"},
+        {"template": {"spec": {"containers": [{"name": "c", "image": "i:2"}]}}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_job_immutable_fields(api: Api, change: dict[str, Any]) -> None:
+    """completionMode, selector, managedBy and the template of a Job cannot change."""
+    await api.create(_job(completions=1), JOBS)
+    with pytest.raises(Invalid) as refused:
+        await api.patch({"spec": change}, "j", JOBS)
+    assert "field is immutable" in refused.value.message
+
+
+async def test_suspended_job_may_be_rescheduled(api: Api) -> None:
+    """While suspended and not yet started, node selectors, labels and annotations of the template may change."""
+    await api.create(_job(), JOBS)
+    change = {
+        "metadata": {"labels": {"queue": "q"}, "annotations": {"a": "b"}},
+        "spec": {"nodeSelector": {"rack": "r1"}},
+    }
+    template = (await api.patch({"spec": {"template": change}}, "j", JOBS))["spec"]["template"]
+    assert template["spec"]["nodeSelector"] == {"rack": "r1"}
+    assert template["metadata"]["labels"]["queue"] == "q"
+
+
+async def test_job_status_is_a_subresource(api: Api) -> None:
+    """A Job's spec does not change through jobs/status, nor its status through the Job."""
+    await api.create(_job(), JOBS)
+    patched = await api.patch({"spec": {"parallelism": 7}}, "j", JOBS, subresource="status")
+    assert patched["spec"]["parallelism"] == 1
+    patched = await api.patch({"status": {"active": 7}}, "j", JOBS)
+    assert patched["status"].get("active", 0) == 0
+
+
+async def test_eviction_deletes_a_pod(api: Api) -> None:
+    """POST of an Eviction deletes the Pod like DELETE does."""
+    await api.create(_pod(), PODS)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await api.send("POST", api.path(PODS, "p", "eviction"), eviction)).status == 201
+    await api.gone("p", PODS)
+
+
+async def test_log_of_an_unknown_container_is_a_bad_request(api: Api) -> None:
+    """pods/log with a container that the Pod does not have is a 400."""
+    await api.create(_pod(), PODS)
+    with pytest.raises(BadRequest) as refused:
+        await api.client.raw("GET", api.path(PODS, "p", "log") + "?container=nobody")
+    assert refused.value.message == "container nobody is not valid for pod p"
+
+
+async def test_binding_of_a_gated_pod_is_refused(api: Api) -> None:
+    """A Pod with scheduling gates cannot be bound."""
+    await api.create(_pod(), PODS)
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    with pytest.raises((Conflict, BadRequest, Invalid)):
+        await api.client.raw("POST", api.path(PODS, "p", "binding"), body=binding)
