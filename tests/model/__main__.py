@@ -1,0 +1,27 @@
+"""Explore the protocol, then prove that planted bugs are caught; exit 1 when either fails."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.model.configurations import FULL, QUICK
+from tests.model.planted import BUGS
+from tests.model.report import run_bugs, run_configurations
+
+
+def main() -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small bounds, under a minute")
+    quick: bool = parser.parse_args().quick
+    results = run_configurations(QUICK if quick else FULL)
+    bugs = run_bugs([bug for bug in BUGS if not (quick and bug.slow)])
+    broken = [result for result in results if result.rule]
+    missed = [name for name, result in bugs.items() if not result.rule]
+    print(f"\nrules broken: {len(broken)}, planted bugs caught: {len(bugs) - len(missed)} of {len(bugs)}")
+    return 1 if broken or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What is explored: each configuration trades Pods for faults, so that its space stays small enough."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.model.slots import KINDS, Config
+
+
+def kinds(words: str) -> frozenset[str]:
+    """Return a set of faults."""
+    return frozenset(words.split())
+
+
+# The largest first, so that two processes finish at about the same time.
+FULL: Final = (
+    Config(2, 2, KINDS, overlap=True),
+    Config(2, 3, kinds("worker replace controller")),
+    Config(3, 1, kinds("worker replace handover patch"), overlap=True, early=True),
+    Config(2, 2, kinds("worker controller handover success"), early=True, old_watches=True),
+    Config(2, 3, kinds("agent worker patch success")),
+    Config(3, 2, kinds("worker controller handover"), old_watches=True),
+    Config(1, 4, KINDS),
+    Config(2, 2, KINDS, old_watches=True),
+    Config(3, 1, KINDS, old_watches=True),
+    Config(2, 1, KINDS, overlap=True, early=True, old_watches=True),
+    Config(1, 2, KINDS, overlap=True, early=True, old_watches=True),
+    Config(2, 3, kinds("worker agent"), restarts_max=2),
+    Config(2, 2, kinds("worker replace handover"), restarts_max=1, early=True),
+    Config(3, 2, kinds("worker"), restarts_max=1),
+    Config(3, 0, KINDS),
+    Config(3, 2, kinds("worker replace controller"), ghosts=1),
+    Config(2, 2, KINDS, ghosts=1),
+)
+QUICK: Final = (
+    Config(1, 2, KINDS, overlap=True),
+    Config(2, 1, KINDS, old_watches=True),
+    Config(2, 1, kinds("worker replace handover"), overlap=True, early=True),
+    Config(2, 2, kinds("worker success")),
+    Config(2, 2, kinds("worker"), restarts_max=1),
+    Config(2, 1, KINDS, ghosts=1),
+)

@@ -1,0 +1,150 @@
+"""Every controller of the world: production Ledgers, interned, and the moves they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from common.epoch.errors import InvariantError
+from common.epoch.slot import Shape, Slot
+from tests.model.code import Code
+from tests.model.frozen import Frozen, check_fields, freeze, thaw
+from tests.model.rules import Version
+from tests.model.slots import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
+
+JOBS: Final = "workers"
+Observation = tuple[str, int, bool]  # text, next ledger, repeated
+
+
+class Known(NamedTuple):
+    """What one ledger says, computed once."""
+
+    status: Version
+    decision: Any  # Decision; None when production code raised
+    completed: tuple[tuple[int, str], ...]  # (slot, uid) of completed Pods
+
+
+class Controllers:
+    """Interns ledgers: a controller in a state is one number."""
+
+    def __init__(self, config: Config, code: Code) -> None:
+        check_fields(code.ledger)
+        self.config = config
+        self.module = code.ledger
+        self.shape = Shape({JOBS: (config.slots - config.ghosts, 1)})
+        self._frozen: list[Frozen] = []
+        self._numbers: dict[Frozen, int] = {}
+        self._known: list[Known] = []
+        self._learned: dict[tuple[int, Version], int] = {}
+        self._views: list[dict[str, Any]] = []
+        self._empty: dict[Version, int] = {}
+
+    def known(self, number: int) -> Known:
+        """Return what ledger `number` says."""
+        return self._known[number]
+
+    def learn(self, number: int, status: Version) -> int:
+        """Return the ledger after it learnt `status`."""
+        key = (number, status)
+        if key not in self._learned:
+            ledger = self._thaw(number)
+            ledger.learn(*status)
+            self._learned[key] = self._intern(ledger)
+        return self._learned[key]
+
+    def observations(self, number: int, slot: SlotState) -> tuple[Observation, ...]:
+        """Return every Pod event of `slot` that teaches this controller something.
+
+        A repeated event (a resync, a change elsewhere in the Pod) may come, but nothing may depend on it.
+        """
+        return tuple(self._observe(number, slot))
+
+    def empty(self, status: Version) -> int:
+        """Return the ledger of a controller that has just started."""
+        if status not in self._empty:
+            self._empty[status] = self._intern(self.module.Ledger(self.shape, *status))
+        return self._empty[status]
+
+    def caught_up(self, number: int, slot: SlotState) -> int:
+        """Return the ledger after it saw everything of `slot`."""
+        for _, event in self._unseen(number, slot):
+            number = self._after(number, event)
+        return number
+
+    def _observe(self, number: int, slot: SlotState) -> Iterator[Observation]:
+        """Yield what the events of a slot make of a ledger; all at once, which is in order with some lag."""
+        events = self._unseen(number, slot)
+        if events and "order" not in self.config.dropped:
+            after = number
+            for _, event in events:
+                after = self._after(after, event)
+            yield ", ".join(text for text, _ in events), after, False
+            return
+        for text, event in events:
+            yield text, self._after(number, event), False
+        for pod in (slot.leaving, slot.live):
+            if pod is not None and (after := self._after(number, self._view(slot.number, pod))) != number:
+                yield f"sees pod {pod.uid} again", after, True
+
+    def _unseen(self, number: int, slot: SlotState) -> list[tuple[str, Any]]:
+        """Return the events of a slot that a ledger has not seen, in order: a PodView, or the uid of a Pod gone."""
+        views = self._views[number]
+        pods = [pod for pod in (slot.leaving, slot.live) if pod is not None]
+        present = {pod.uid for pod in pods}
+        gone = [uid for uid in views if uid not in present and uid.startswith(f"{slot.number}.")]
+        changed = [
+            (pod, view) for pod in pods if views.get(pod.uid) != (view := self._view(slot.number, pod))
+        ]
+        return [(f"sees that pod {uid} is gone", uid) for uid in gone] + [
+            (f"sees pod {pod.uid} {_shown(pod)}", view) for pod, view in changed
+        ]
+
+    def _after(self, number: int, event: Any) -> int:
+        ledger = self._thaw(number)
+        if isinstance(event, str):
+            ledger.forget(event)
+        else:
+            ledger.observe(event)
+        return self._intern(ledger)
+
+    def _view(self, index: int, pod: Pod) -> Any:
+        """Return the Pod as a watch event shows it."""
+        life = self.module.Life
+        epoch, state = pod.reported
+        worker = self.module.Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
+        lives = {LIVE: life.LIVE, LEAVING: life.LEAVING, COMPLETE: life.SUCCEEDED}
+        return self.module.PodView(
+            pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker
+        )
+
+    def _thaw(self, number: int) -> Any:
+        return thaw(self.module, self.shape, self._frozen[number])
+
+    def _intern(self, ledger: Any) -> int:
+        frozen = freeze(ledger)
+        number = self._numbers.get(frozen)
+        if number is None:
+            number = self._numbers[frozen] = len(self._frozen)
+            self._frozen.append(frozen)
+            self._known.append(self._read(ledger))
+            self._views.append({uid: record.pod for uid, record in ledger._records.items()})
+        return number
+
+    def _read(self, ledger: Any) -> Known:
+        try:
+            decision = ledger.decide(restarts_max=self.config.restarts_max)
+        except InvariantError:
+            decision = None
+        completed = tuple(
+            (record.pod.slot.job_index, uid)
+            for uid, record in ledger._records.items()
+            if record.pod.life is self.module.Life.SUCCEEDED
+        )
+        return Known((ledger.synced, ledger.deprecated), decision, completed)
+
+
+def _shown(pod: Pod) -> str:
+    """Return a Pod as a trace shows it."""
+    epoch, state = pod.reported
+    worker = f", worker of epoch {epoch} {state}" if epoch else ""
+    return f"{pod.life} at epoch {pod.annotation or '-'}{worker}"

@@ -1,0 +1,133 @@
+"""Breadth-first exploration of one configuration, and the search for states with no way back together."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.model.code import Code
+from tests.model.rules import STUCK
+from tests.model.slots import Config
+from tests.model.world import State, World
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one exploration found.
+
+    Args:
+        rule: the first rule broken, or "".
+        trace: the shortest way there, one line per move.
+        complete: every reachable state was visited.
+    """
+
+    name: str
+    states: int
+    transitions: int
+    depth: int
+    seconds: float
+    rule: str = ""
+    trace: tuple[str, ...] = ()
+    complete: bool = True
+
+
+class Exploration:
+    """Visits every reachable state in order of distance, so that the first violation has a shortest trace."""
+
+    def __init__(self, config: Config, code: Code, states_max: int) -> None:
+        self.world = World(config, code)
+        self.states_max = states_max
+        first = self.world.initial()
+        self.states: list[State] = [first]
+        self.numbers: dict[State, int] = {first: 0}
+        self.parents = array("i", [-1])
+        self.edges = array("i")  # targets of moves that are no faults
+        self.edge_ends = array("q")  # for each state, where its edges end
+        self.transitions = 0
+        self.rule = ""
+        self.trace: tuple[str, ...] = ()
+
+    def run(self) -> None:
+        """Visit everything; stop at the first broken rule."""
+        number = 0
+        while number < len(self.states) and not self.rule and len(self.states) <= self.states_max:
+            self._expand(number)
+            number += 1
+        if not self.rule and self.is_complete():
+            self._find_stuck()
+
+    def is_complete(self) -> bool:
+        """Say whether every reachable state was expanded."""
+        return len(self.edge_ends) == len(self.states)
+
+    def depth(self) -> int:
+        """Return the distance of the last state from the first."""
+        return len(self._path(len(self.states) - 1)) - 1
+
+    def _expand(self, number: int) -> None:
+        state = self.states[number]
+        numbers, states, parents, edges = self.numbers, self.states, self.parents, self.edges
+        if rule := self.world.broken(state):
+            self._report(rule, number, None)
+            return
+        for text, target, fault, rule in self.world.moves(state):
+            self.transitions += 1
+            if rule:
+                self._report(rule, number, text)
+                return
+            found = numbers.get(target)
+            if found is None:
+                found = numbers[target] = len(states)
+                states.append(target)
+                parents.append(number)
+            if not fault:
+                edges.append(found)
+        self.edge_ends.append(len(edges))
+
+    def _find_stuck(self) -> None:
+        """Mark what reaches a good state without faults; BFS order makes backward passes converge fast."""
+        count = len(self.states)
+        marked = bytearray(self.world.is_good(state) for state in self.states)
+        pending = [number for number in range(count - 1, -1, -1) if not marked[number]]
+        edges, ends = self.edges, self.edge_ends
+        while pending:
+            rest = []
+            for number in pending:
+                begin = ends[number - 1] if number else 0
+                if any(marked[edges[at]] for at in range(begin, ends[number])):
+                    marked[number] = 1
+                else:
+                    rest.append(number)
+            if len(rest) == len(pending):
+                self._report(STUCK, rest[-1], None)
+                return
+            pending = rest
+
+    def _path(self, number: int) -> list[int]:
+        path = []
+        while number >= 0:
+            path.append(number)
+            number = self.parents[number]
+        return path[::-1]
+
+    def _report(self, rule: str, number: int, last: str | None) -> None:
+        """Name the moves on the way to a violation, by expanding the path once more."""
+        path = [self.states[at] for at in self._path(number)]
+        lines = []
+        for here, there in pairwise(path):
+            lines.append(next(move.text for move in self.world.moves(here) if move.state == there))
+        self.rule, self.trace = rule, (*lines, *([last] if last else []))
+
+
+def explore(config: Config, code: Code | None = None, states_max: int = 10**9) -> Result:
+    """Explore one configuration."""
+    began = time.perf_counter()
+    run = Exploration(config, code or Code(), states_max)
+    run.run()
+    seconds = time.perf_counter() - began
+    complete = bool(run.rule) or run.is_complete()
+    return Result(
+        str(config), len(run.states), run.transitions, run.depth(), seconds, run.rule, run.trace, complete
+    )

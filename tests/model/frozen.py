@@ -1,0 +1,77 @@
+"""Freeze a Ledger into a hashable value, and thaw it: what makes a ledger part of an explored state."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+FIELDS = (
+    *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at"),
+    *("_ghosts", "_succeeded", "_ahead", "_intruders", "_broken", "_census"),
+)
+RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran")
+
+Frozen = tuple[Any, ...]
+
+
+def check_fields(module: Any) -> None:
+    """Refuse a Ledger with a field this module does not know: it would be left out of the state."""
+    ledger = tuple(field.name for field in fields(module.Ledger))
+    record = tuple(field.name for field in fields(module._Record))
+    if ledger != FIELDS or record != RECORD_FIELDS:
+        raise AssertionError(
+            f"expected fields {FIELDS} and {RECORD_FIELDS}, saw {ledger} and {record}: extend freeze"
+        )
+
+
+def freeze(ledger: Any) -> Frozen:
+    """Return everything a ledger knows, in one canonical order. The shape never changes in the model."""
+    return (
+        ledger.synced,
+        ledger.deprecated,
+        tuple(
+            sorted(
+                (uid, record.pod, record.epoch, record.expected, record.instance_synced, record.ran)
+                for uid, record in ledger._records.items()
+            )
+        ),
+        tuple(sorted((slot, tuple(sorted(pods))) for slot, pods in ledger._occupants.items())),
+        tuple(sorted(ledger._pods_at.items())),
+        tuple(sorted(ledger._slots_at.items())),
+        ledger._ghosts,
+        tuple(sorted(ledger._succeeded.items())),
+        tuple(sorted(ledger._ahead)),
+        tuple(sorted(ledger._intruders)),
+        tuple(sorted(ledger._broken)),
+        ledger._census,
+    )
+
+
+def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
+    """Return a ledger that behaves as the frozen one did."""
+    (
+        synced,
+        deprecated,
+        records,
+        occupants,
+        pods_at,
+        slots_at,
+        ghosts,
+        succeeded,
+        ahead,
+        intruders,
+        broken,
+        census,
+    ) = frozen
+    ledger = module.Ledger(shape, synced, deprecated)
+    ledger._records.update({uid: module._Record(*rest) for uid, *rest in records})
+    for slot, uids in occupants:
+        ledger._occupants[slot] = {uid: ledger._records[uid] for uid in uids}
+    ledger._pods_at.update(dict(pods_at))
+    ledger._slots_at.update(dict(slots_at))
+    ledger._succeeded.update(dict(succeeded))
+    ledger._ghosts, ledger._census = ghosts, census
+    ledger._ahead.update(ahead)
+    ledger._intruders.update(intruders)
+    ledger._broken.update(broken)
+    return ledger

@@ -1,0 +1,223 @@
+"""
+Planted bugs: what a checker is worth.
+
+Each is one mutation of production code, or one assumption about the environment dropped, with the smallest
+configuration known to show it. A bug that goes uncaught means that the checker, or the rule, is blind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tests.model.code import Code, planted
+from tests.model.configurations import kinds
+from tests.model.slots import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """One planted bug.
+
+    Args:
+        name: what is wrong.
+        module: agent or ledger; "" when the environment is at fault.
+        old: text that occurs once in the module.
+        new: what stands there instead.
+        config: where it shows.
+        slow: takes too long for --quick.
+    """
+
+    name: str
+    config: Config
+    module: str = ""
+    old: str = ""
+    new: str = ""
+    slow: bool = False
+
+    def code(self) -> Code:
+        """Return the code with the bug in it."""
+        return planted(self.module, self.old, self.new) if self.module else Code()
+
+
+_JUDGE: Final = """    if epoch <= view.deprecated:
+        return Verdict.DEPRECATED
+    if epoch == view.synced:
+        return Verdict.SYNCED
+"""
+_JUDGE_SWAPPED: Final = """    if epoch == view.synced:
+        return Verdict.SYNCED
+    if epoch <= view.deprecated:
+        return Verdict.DEPRECATED
+"""
+_FRESH: Final = "return view.consistent or (previous is not None and view.synced >= previous)"
+_ONLY: Final = """        if len(slot) != 1:
+            return
+        (only,) = slot.values()
+"""
+_ANY: Final = """        if not slot:
+            return
+        only = max(slot.values(), key=lambda record: record.epoch or 0)
+"""
+_RESTARTS: Final = "if restarts > restarts_max or"
+_WORKER: Final = Config(2, 1, kinds("worker"))
+_PODS: Final = Config(2, 1, kinds("worker replace"))
+_OVERLAP: Final = Config(2, 1, kinds("replace"), overlap=True)
+
+
+def _dropped(name: str, assumption: str, config: Config, *, slow: bool = False) -> Bug:
+    """Drop an assumption about the environment."""
+    return Bug(f"environment: {name}", replace(config, dropped=frozenset({assumption})), slow=slow)
+
+
+BUGS: Final = (
+    Bug("agent: every view counts as fresh", Config(2, 1, kinds("worker")), "agent", _FRESH, "return True"),
+    Bug(
+        "agent: an unknown previous counts as fresh",
+        Config(2, 1, kinds("replace")),
+        "agent",
+        "(previous is not None and view.synced >= previous)",
+        "view.synced >= (previous or 0)",
+    ),
+    Bug(
+        "agent: announces S, not S + 1",
+        _WORKER,
+        "agent",
+        "epoch = view.synced + 1",
+        "epoch = max(1, view.synced)",
+    ),
+    Bug("agent: lifts on e >= S", _WORKER, "agent", "if epoch == view.synced:", "if epoch >= view.synced:"),
+    Bug("agent: synced beats deprecated", _WORKER, "agent", _JUDGE, _JUDGE_SWAPPED),
+    Bug(
+        "agent: lifts without Accepted",
+        _WORKER,
+        "agent",
+        "Verdict.SYNCED: Phase.ANNOUNCING",
+        "Verdict.SYNCED: Phase.LIFTED",
+    ),
+    Bug(
+        "agent: an older view takes back a newer one",
+        _WORKER,
+        "agent",
+        "synced=max(old.synced, new.synced)",
+        "synced=new.synced",
+    ),
+    Bug(
+        "agent: does not send again after a lost reply",
+        Config(2, 1, kinds("patch")),
+        "agent",
+        "return state, (Announce(state.epoch),)",
+        "return state, ()",
+    ),
+    Bug("agent: never asks for a consistent view", _PODS, "agent", "else (TakeConsistentView(),)", "else ()"),
+    Bug("ledger: D = max(e)", _WORKER, "ledger", "max(deprecated, top - 1)", "max(deprecated, top)"),
+    Bug("ledger: never deprecates", _WORKER, "ledger", "max(deprecated, top - 1)", "deprecated"),
+    Bug(
+        "ledger: syncs one slot early",
+        _WORKER,
+        "ledger",
+        "self._slots_at[top] == size",
+        "self._slots_at[top] >= size - 1",
+    ),
+    Bug(
+        "ledger: terminating Pods count as live",
+        Config(2, 1, kinds("replace")),
+        "ledger",
+        "if only.pod.life is Life.LIVE and only.epoch is not None:",
+        "if only.epoch is not None:",
+    ),
+    Bug(
+        "ledger: terminating Pods do not block their slot",
+        _OVERLAP,
+        "ledger",
+        "_OCCUPYING = (Life.LIVE, Life.LEAVING)",
+        "_OCCUPYING = (Life.LIVE,)",
+    ),
+    Bug(
+        "ledger: ghosts are ignored",
+        Config(2, 1, kinds("worker"), ghosts=1),
+        "ledger",
+        "size > 0 and self._ghosts == 0 and",
+        "size > 0 and",
+    ),
+    Bug(
+        "ledger: two Pods of a slot count",
+        _OVERLAP,
+        "ledger",
+        _ONLY,
+        _ANY,
+    ),
+    Bug(
+        "ledger: an epoch beyond S + 1 is believed",
+        Config(2, 2, kinds("worker write")),
+        "ledger",
+        "epoch > self.synced + 1:",
+        "epoch > self.synced + 9:",
+    ),
+    Bug(
+        "ledger: an epoch set aside is not read again",
+        Config(2, 2, kinds("worker write")),
+        "ledger",
+        "for uid in tuple(self._ahead):",
+        "for uid in ():",
+    ),
+    Bug(
+        "ledger: one restart too many",
+        Config(2, 2, kinds("worker"), restarts_max=1),
+        "ledger",
+        _RESTARTS,
+        "if restarts > restarts_max + 1 or",
+    ),
+    Bug(
+        "ledger: one restart too few",
+        Config(2, 1, kinds("worker"), restarts_max=1),
+        "ledger",
+        _RESTARTS,
+        "if restarts >= restarts_max or",
+    ),
+    Bug(
+        "ledger: completed Jobs stay",
+        Config(2, 2, kinds("worker success")),
+        "ledger",
+        "return frozenset(self._succeeded)",
+        "return frozenset()",
+    ),
+    Bug(
+        "ledger: completed Jobs are recreated while the group runs",
+        Config(2, 1, kinds("success")),
+        "ledger",
+        "if self.synced == 0 or self._is_running():",
+        "if self.synced == 0:",
+    ),
+    Bug(
+        "ledger: a lagging exit code counts as an edge",
+        Config(2, 1, kinds("worker"), early=True),
+        "ledger",
+        "record.epoch == self.synced == record.instance_synced",
+        "record.epoch == self.synced",
+    ),
+    Bug(
+        "ledger: a container never seen running counts as an edge",
+        Config(2, 2, kinds("worker controller"), stale=1, early=True),
+        "ledger",
+        "            and record.ran\n",
+        "",
+    ),
+    Bug(
+        "ledger: a dead worker is remembered into the next epoch",
+        Config(2, 1, kinds("worker"), stale=1, early=True),
+        "ledger",
+        "self._broken.clear()",
+        "pass",
+    ),
+    _dropped("status writes do not conflict", "conflict", Config(2, 2, kinds("worker handover"))),
+    _dropped("kubelet passes an old annotation", "previous", Config(2, 2, kinds("worker"))),
+    _dropped("a PATCH outlives its containers", "late patch", Config(2, 2, kinds("worker agent patch"))),
+    _dropped("Jobs are deleted by name alone", "uid", Config(2, 2, kinds("worker success"))),
+    _dropped(
+        "Pod events of one slot out of order",
+        "order",
+        Config(2, 2, kinds("replace"), stale=1, overlap=True),
+        slow=True,
+    ),
+)

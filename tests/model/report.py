@@ -1,0 +1,61 @@
+"""Run explorations over all cores and print what they found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from tests.model.explore import Result, explore
+from tests.model.planted import BUGS, Bug
+from tests.model.slots import Config
+
+_Item = TypeVar("_Item")
+PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
+
+
+def run_configurations(configs: Sequence[Config]) -> list[Result]:
+    """Explore every configuration and print a line for each, as they finish."""
+    print(f"{'configuration':64} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
+    began, results = time.perf_counter(), []
+    for result in _in_parallel(explore, configs):
+        results.append(result)
+        print(_line(result), flush=True)
+    states, transitions = sum(each.states for each in results), sum(each.transitions for each in results)
+    print(f"{'total':64} {states:9,} {transitions:11,} {'':5} {time.perf_counter() - began:7.1f}")
+    return results
+
+
+def run_bugs(bugs: Iterable[Bug] = BUGS) -> dict[str, Result]:
+    """Look for every planted bug and print which rule it broke, and after how many moves."""
+    print(f"\n{'planted bug':58} {'moves':>5} {'states':>8}  caught by")
+    results = {}
+    for bug, result in zip(bugs, _in_parallel(_hunt, bugs), strict=True):
+        results[bug.name] = result
+        caught = result.rule or "NOT CAUGHT"
+        print(f"{bug.name:58} {len(result.trace):5} {result.states:8,}  {caught}", flush=True)
+    return results
+
+
+def _hunt(bug: Bug) -> Result:
+    return explore(bug.config, bug.code())
+
+
+def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Iterable[Result]:
+    """Yield results in the order of the items."""
+    processes = min(PROCESSES_MAX, multiprocessing.cpu_count())
+    with multiprocessing.Pool(
+        processes, maxtasksperchild=1
+    ) as pool:  # a process ends, and its memory with it
+        yield from pool.imap(task, items)
+
+
+def _line(result: Result) -> str:
+    line = (
+        f"{result.name:64} {result.states:9,} {result.transitions:11,} {result.depth:5} {result.seconds:7.1f}"
+    )
+    if not result.rule:
+        return line
+    moves = [f"  {number:3}  {text}" for number, text in enumerate(result.trace, 1)]
+    return "\n".join([line, f"BROKEN: {result.rule}", *moves])

@@ -1,0 +1,42 @@
+"""The rules, by the names that a trace and the table of planted bugs print."""
+
+from __future__ import annotations
+
+from typing import Final
+
+S1: Final = "S1 two workers of different epochs run at once"
+S2: Final = "S2 a slot's worker started twice in one epoch"
+S3: Final = "S3 a worker started before every slot announced its epoch"
+S3_NOW: Final = "S3 a controller that saw everything synced without every slot live and alone"
+S4: Final = "S4 S or D decreased, or D passed S"
+S5: Final = "S5 a Job was recreated that had no completed Pod, or while its epoch ran"
+S6: Final = "S6 more counted restarts than maxRestarts"
+S7: Final = "S7 more group restarts than agents, workers and Pods that died"
+S8: Final = "S8 the JobSet failed with restarts left"
+INVARIANT: Final = "INV production code raised InvariantError"
+STUCK: Final = "L1 the group cannot come together again without a further fault"
+
+# A status of the JobSet: (S, D). Versions grow in both.
+Version = tuple[int, int]
+
+
+def broken_by_write(old: Version, new: Version, announced: list[int], restarts_max: int, deaths: int) -> str:
+    """Name the rule that a status write breaks, or return "".
+
+    Args:
+        old: the status before.
+        new: the status written.
+        announced: for each slot, the highest epoch that any Pod of it ever had stored.
+        restarts_max: maxRestarts.
+        deaths: of agents, workers and Pods so far.
+    """
+    (synced, deprecated), (synced_new, deprecated_new) = old, new
+    if synced_new < synced or deprecated_new < deprecated or deprecated_new > synced_new:
+        return S4
+    if synced_new > synced and min(announced) < synced_new:
+        return S3
+    if synced_new - 1 > restarts_max:
+        return S6
+    if synced_new - 1 > deaths:
+        return S7
+    return ""

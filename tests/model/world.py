@@ -1,0 +1,246 @@
+"""The whole world as one small tuple of numbers, and every move it can make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.model.code import Code
+from tests.model.controllers import Controllers, Observation
+from tests.model.rules import INVARIANT, S1, S3_NOW, S5, S8, Version, broken_by_write
+from tests.model.slots import COMPLETE, Config, SlotMoves, SlotState, running_epochs
+
+# (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, slot, slot, ...)
+State = tuple[int, ...]
+FIRST_SLOT = 6
+DEADLY = frozenset({"agent", "worker", "replace"})  # the faults that cost a group restart
+
+
+class Move(NamedTuple):
+    """One step of the world.
+
+    Args:
+        text: for a trace.
+        state: after it.
+        fault: it used one of the faults, or must not be relied on.
+        rule: the rule it broke, or "".
+    """
+
+    text: str
+    state: State
+    fault: bool
+    rule: str
+
+
+class World:
+    """Expands states; everything that repeats is computed once and interned."""
+
+    def __init__(self, config: Config, code: Code) -> None:
+        self.config = config
+        self._last_slot = FIRST_SLOT + config.slots - config.ghosts  # ghosts come after the expected slots
+        self._slot_moves = SlotMoves(config, code)
+        self._lifted = code.agent.Phase.LIFTED
+        self._controllers = Controllers(config, code)
+        self._versions: list[tuple[Version, ...]] = []
+        self._version_numbers: dict[tuple[Version, ...], int] = {}
+        self._slots: list[SlotState] = []
+        self._slot_numbers: dict[SlotState, int] = {}
+        self._running: list[int] = []
+        self._moves: dict[tuple[int, int], tuple[tuple[str, int, str, str], ...]] = {}
+        self._observed: dict[tuple[int, int], tuple[Observation, ...]] = {}
+        self._listings: dict[tuple[int, int], int] = {}
+
+    def initial(self) -> State:
+        """Return N Pods that have just started (with ghosts: at work), and a controller that listed them."""
+        status = (1, 0) if self.config.ghosts else (0, 0)
+        make = self._slot_moves.at_work if self.config.ghosts else self._slot_moves.first
+        slots = tuple(self._intern_slot(make(index)) for index in range(self.config.slots))
+        leader = self._listed(slots, status)
+        return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, *slots)
+
+    def broken(self, state: State) -> str:
+        """Name the rule that `state` itself breaks, or return ""."""
+        mask = 0
+        running = self._running
+        for slot in state[FIRST_SLOT:]:
+            mask |= running[slot]
+        return S1 if mask & (mask - 1) else ""
+
+    def is_good(self, state: State) -> bool:
+        """Say whether the group has come together: all at work at S or completed, or the JobSet failed."""
+        if state[5]:
+            return True
+        synced, deprecated = self._versions[state[0]][-1]
+        if synced <= deprecated:
+            return False
+        for number in state[FIRST_SLOT : self._last_slot]:
+            pod = self._slots[number].live
+            if pod is None:
+                return False
+            at_work = (
+                pod.agent is not None
+                and pod.agent.phase is self._lifted
+                and pod.worker == (synced, "running")
+            )
+            if not at_work and pod.life != COMPLETE:
+                return False
+        return True
+
+    def moves(self, state: State) -> Iterator[Move]:
+        """Yield every move of `state`."""
+        versions, leader, old_leader, left, deaths, failed = state[:FIRST_SLOT]
+        if failed:
+            return
+        for position in range(FIRST_SLOT, len(state)):
+            number = state[position]
+            before, after = state[FIRST_SLOT:position], state[position + 1 :]
+            for text, slot, kind, rule in self._moves_of_slot(number, versions):
+                if not kind:
+                    yield Move(text, (*state[:position], slot, *after), False, rule)
+                elif left:
+                    died = deaths + (kind in DEADLY)
+                    target = (versions, leader, old_leader, left - 1, died, 0, *before, slot, *after)
+                    yield Move(text, target, True, rule)
+            for text, ledger, repeated in self._observations(leader, number):
+                yield Move(f"controller: {text}", (versions, ledger, *state[2:]), repeated, "")
+            if old_leader and self.config.old_watches:
+                for text, ledger, _ in self._observations(old_leader - 1, number):
+                    yield Move(f"old leader: {text}", (versions, leader, ledger + 1, *state[3:]), True, "")
+        yield from self._leader_moves(state)
+        if old_leader:
+            yield from self._controller_moves(state, 2, "old leader")
+            yield Move("old leader: stops", (versions, leader, 0, *state[3:]), False, "")
+
+    def _leader_moves(self, state: State) -> Iterator[Move]:
+        yield from self._controller_moves(state, 1, "controller")
+        kinds, left = self.config.kinds, state[3]
+        if not left or not kinds & {"controller", "handover"}:
+            return
+        listed = self._listed(state[FIRST_SLOT:], self._versions[state[0]][-1])
+        if "controller" in kinds:
+            text = "controller: dies; the next one lists everything"
+            yield Move(text, (state[0], listed, state[2], left - 1, *state[4:]), True, "")
+        if "handover" in kinds and not state[2]:
+            text = "controller: loses its lease without noticing; the next one lists everything"
+            yield Move(text, (state[0], listed, state[1] + 1, left - 1, *state[4:]), True, "")
+
+    def _controller_moves(self, state: State, position: int, name: str) -> Iterator[Move]:
+        number = state[position] - (position - 1)
+        known = self._controllers.known(number)
+        versions = self._versions[state[0]]
+        now, decision = versions[-1], known.decision
+        if decision is None:
+            yield Move(f"{name}: decides", state, False, INVARIANT)
+            return
+        if known.status != now:
+            learned = self._with_ledger(state, position, self._controllers.learn(number, now))
+            yield Move(f"{name}: sees S={now[0]} D={now[1]}", learned, False, "")
+            if "conflict" not in self.config.dropped:
+                return
+        if decision.exceeded:
+            rule = S8 if decision.restarts <= self.config.restarts_max else ""
+            text = f"{name}: fails the JobSet after {decision.restarts - 1} restarts"
+            yield Move(text, (*state[:5], 1, *state[FIRST_SLOT:]), False, rule)
+            return
+        want = (decision.synced, decision.deprecated)
+        if want != known.status:
+            yield from self._write(state, position, number, want, name)
+        for _, job in decision.recreate:
+            yield from self._recreate(state, job, known.completed, name)
+
+    def _write(self, state: State, position: int, number: int, want: Version, name: str) -> Iterator[Move]:
+        """Write the status; the writer learns it from the answer, or later when that is lost."""
+        versions = self._versions[state[0]]
+        announced = [self._slots[slot].announced for slot in state[FIRST_SLOT : self._last_slot]]
+        rule = broken_by_write(versions[-1], want, announced, self.config.restarts_max, state[4])
+        if not rule and want[0] > versions[-1][0] and not self._is_together(state, number, want[0]):
+            rule = S3_NOW
+        recent = (*versions, want)[-self.config.stale :]
+        written = (self._intern_versions(recent), *state[1:])
+        text = f"{name}: writes S={want[0]} D={want[1]}"
+        yield Move(
+            text, self._with_ledger(written, position, self._controllers.learn(number, want)), False, rule
+        )
+        if "write" in self.config.kinds and state[3]:
+            yield Move(f"{text}, the answer is lost", (*written[:3], state[3] - 1, *written[4:]), True, rule)
+
+    def _is_together(self, state: State, number: int, epoch: int) -> bool:
+        """Say whether every slot is live and alone at `epoch`; a controller that lags may be wrong."""
+        for slot_number in state[FIRST_SLOT:]:
+            if any(not repeated for _, _, repeated in self._observations(number, slot_number)):
+                return True
+            slot = self._slots[slot_number]
+            if slot.number >= self.config.slots - self.config.ghosts:
+                if slot.live is not None or slot.leaving is not None:
+                    return False
+                continue
+            if slot.live is None or slot.leaving is not None or slot.live.annotation != epoch:
+                return False
+        return True
+
+    def _recreate(
+        self, state: State, job: int, completed: tuple[tuple[int, str], ...], name: str
+    ) -> Iterator[Move]:
+        """Delete a Job by its UID, as the controller knows it; its Pod goes, the next Job makes another."""
+        uids = [uid for slot, uid in completed if slot == job]
+        position = FIRST_SLOT + job
+        slot = self._slots[state[position]]
+        pod = slot.live
+        synced, deprecated = self._versions[state[0]][-1]
+        if not uids or deprecated < synced or (pod is not None and pod.uid in uids and pod.life != COMPLETE):
+            yield Move(f"{name}: recreates Job {job}", state, False, S5)
+        elif pod is not None and pod.life != COMPLETE and "uid" in self.config.dropped:
+            yield Move(f"{name}: deletes the new Job {job}", state, False, S5)
+        elif pod is not None and pod.uid in uids:
+            empty = self._intern_slot(slot._replace(live=None))
+            yield Move(
+                f"{name}: recreates Job {job}", (*state[:position], empty, *state[position + 1 :]), False, ""
+            )
+
+    def _with_ledger(self, state: State, position: int, ledger: int) -> State:
+        return (*state[:position], ledger + position - 1, *state[position + 1 :])
+
+    def _moves_of_slot(self, number: int, versions: int) -> tuple[tuple[str, int, str, str], ...]:
+        key = (number, versions)
+        found = self._moves.get(key)
+        if found is None:
+            kinds = self.config.kinds
+            found = self._moves[key] = tuple(
+                (text, self._intern_slot(slot), kind, rule)
+                for text, slot, kind, rule in self._slot_moves.moves(
+                    self._slots[number], self._versions[versions]
+                )
+                if not kind or kind in kinds
+            )
+        return found
+
+    def _observations(self, ledger: int, number: int) -> tuple[Observation, ...]:
+        key = (ledger, number)
+        found = self._observed.get(key)
+        if found is None:
+            found = self._observed[key] = self._controllers.observations(ledger, self._slots[number])
+        return found
+
+    def _listed(self, slots: tuple[int, ...], status: Version) -> int:
+        """Return the ledger of a controller that listed everything consistently."""
+        ledger = self._controllers.empty(status)
+        for number in slots:
+            key = (ledger, number)
+            if key not in self._listings:
+                self._listings[key] = self._controllers.caught_up(ledger, self._slots[number])
+            ledger = self._listings[key]
+        return ledger
+
+    def _intern_slot(self, slot: SlotState) -> int:
+        number = self._slot_numbers.get(slot)
+        if number is None:
+            number = self._slot_numbers[slot] = len(self._slots)
+            self._slots.append(slot)
+            self._running.append(running_epochs(slot))
+        return number
+
+    def _intern_versions(self, versions: tuple[Version, ...]) -> int:
+        number = self._version_numbers.setdefault(versions, len(self._versions))
+        if number == len(self._versions):
+            self._versions.append(versions)
+        return number
