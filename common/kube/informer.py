@@ -213,9 +213,6 @@ class Informer(Generic[T]):
                 case Gone():  # that version left the server's history: read fresh state, never retry it
                     self._log.info("watch expired", **keys)
                     self._since = None
-                    self._page_limit = (
-                        0 if self._page_limit and not self._synced.is_set() else self._page_size
-                    )
                     await self._clock.sleep(self._backoff.next_s())
                 case Busy(after_s, error):
                     self._log.warning("server busy", error=str(error), **keys)

@@ -1,0 +1,506 @@
+"""The cache shows what the server has: one test for each way a watch can end, and for what lies between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from common.kube.codec import RAW, SlimMeta, slim
+from common.kube.http import Request, Response, Stream, Transport, TransportError
+from common.kube.informer import BACKOFF_CAP_S, Informer
+from common.kube.resources import CONFIG_MAPS
+from common.kube.watch import INACTIVITY_S
+from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
+from simulator.cluster.virtual_time import run
+
+Change = tuple[str | None, str | None]
+
+
+def config_map(name: str, **data: str) -> KubeObject:
+    """Return a ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+class Rig:
+    """An embedded API server with faults, an administrator, and an informer whose changes are recorded."""
+
+    def __init__(self, **informer_options: Any) -> None:
+        self.clock = LoopClock(0.0)
+        self.fault: Callable[[Request], Response | None] = lambda _: None
+        self.requests: list[Request] = []
+        self.server = ApiServer(
+            clock=self.clock, rng=Random(1), options=ApiServerOptions(interceptor=self._intercept)
+        )
+        self.server.load([])
+        self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
+        self.changes: list[Change] = []
+        self.endings: list[str] = []
+        self._options = informer_options
+        self.informer = self.start(InMemoryTransport(self.server, user="informer"))
+
+    def start(self, transport: Transport) -> Informer[KubeObject]:
+        """Return a new informer over `transport`."""
+        client = KubeClient(transport, user_agent="informer", field_manager="informer")
+        self.informer = Informer(
+            client,
+            CONFIG_MAPS,
+            RAW,
+            clock=self.clock,
+            rng=Random(2),
+            log=structlog.get_logger(),
+            namespace="default",
+            on_ending=self.endings.append,
+            **self._options,
+        )
+        self.informer.add_handler(self._record)
+        return self.informer
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the server and the informer."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.server.run()), group.create_task(self.informer.run())]
+            yield
+            for task in tasks:
+                task.cancel()
+
+    async def create(self, name: str, **data: str) -> KubeObject:
+        """Create a ConfigMap."""
+        return await self.admin.create(CONFIG_MAPS, "default", config_map(name, **data))
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        """Let the informer catch up."""
+        await self.clock.sleep(seconds)
+
+    def lists(self) -> int:
+        """Return how many list requests the informer made."""
+        return sum("watch=" not in request.path for request in self.requests)
+
+    def watches(self) -> int:
+        """Return how many watches the informer opened."""
+        return sum("watch=" in request.path for request in self.requests)
+
+    def shown(self) -> set[str]:
+        """Return the names in the cache."""
+        return {obj["metadata"]["name"] for obj in self.informer}
+
+    async def _intercept(self, request: Request, user: str) -> Response | None:
+        if user != "informer":
+            return None
+        self.requests.append(request)
+        return self.fault(request)
+
+    def _record(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        self.changes.append(tuple(obj and obj["metadata"]["name"] for obj in (old, new)))  # type: ignore[arg-type]
+
+
+def refusal(code: int, reason: str, **headers: str) -> Response:
+    """Return a Status."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": "no",
+    }
+    return Response(code, {"content-type": "application/json"} | headers, msgspec.json.encode(status))
+
+
+def once(answer: Response, *, watch: bool) -> Callable[[Request], Response | None]:
+    """Refuse the next list, or the next watch, and no other."""
+    left = [answer]
+
+    def fault(request: Request) -> Response | None:
+        return left.pop() if left and ("watch=" in request.path) == watch else None
+
+    return fault
+
+
+def test_it_lists_once_and_then_follows() -> None:
+    """Objects that were there are told as new, later ones as they change; one list and one watch in all."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.create("before")
+        async with rig.running():
+            await rig.informer.wait_synced()
+            assert rig.changes == [(None, "before")]
+            await rig.create("after")
+            await rig.admin.patch(CONFIG_MAPS, "default", "after", {"data": {"a": "1"}})
+            await rig.admin.delete(CONFIG_MAPS, "default", "before")
+            await rig.settle()
+        assert rig.changes[1:] == [(None, "after"), ("after", "after"), ("before", None)]
+        assert (rig.lists(), rig.watches()) == (1, 1)
+
+    run(scenario())
+
+
+def test_a_long_list_comes_in_pages_and_is_one_moment() -> None:
+    """Seven objects in pages of three are three requests; `has_synced` waits for the last."""
+
+    async def scenario() -> None:
+        rig = Rig(page_size=3)
+        for number in range(7):
+            await rig.create(f"c{number}")
+        async with rig.running():
+            await rig.informer.wait_synced()
+            assert len(rig.informer) == 7
+        assert rig.lists() == 3
+
+    run(scenario())
+
+
+def test_an_expired_page_is_followed_by_a_list_in_one_piece() -> None:
+    """A continue token that the server forgot cannot stop the first sync."""
+
+    async def scenario() -> None:
+        rig = Rig(page_size=2)
+        for number in range(5):
+            await rig.create(f"c{number}")
+
+        def fault(request: Request) -> Response | None:
+            return refusal(410, "Expired") if "continue=" in request.path else None
+
+        rig.fault = fault
+        async with rig.running():
+            await rig.settle(30.0)
+            assert len(rig.informer) == 5
+        assert "limit=" not in rig.requests[2].path
+
+    run(scenario())
+
+
+def test_closed_resumes_at_once_from_the_last_version() -> None:
+    """A watch that the server ends in good order is opened again without a list and without a pause."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            await rig.informer.wait_synced()
+            await rig.settle(5.0)
+            await rig.create("a")
+            await rig.settle()
+            rig.server.drop_watches("", "configmaps")
+            await rig.settle(0.01)
+            assert rig.watches() == 2
+            await rig.create("b")
+            await rig.settle()
+        assert rig.shown() == {"a", "b"}
+        assert rig.lists() == 1
+        assert rig.endings == ["Closed"]
+
+    run(scenario())
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+    """Clean ends in a row, without a word in between, are backed off from."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.fault = lambda request: Response(200, {}, b"") if "watch=" in request.path else None
+        async with rig.running():
+            await rig.settle(60.0)
+        assert rig.watches() < 40
+
+    run(scenario())
+
+
+def test_gone_lists_again_and_tells_what_vanished() -> None:
+    """After a 410 the cache is made equal to a fresh list: deletions that nobody saw are told."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.create("stays")
+        await rig.create("vanishes")
+        async with rig.running():
+            await rig.informer.wait_synced()
+            rig.fault = once(refusal(410, "Expired"), watch=True)
+            rig.server.drop_watches("", "configmaps")
+            await rig.admin.delete(CONFIG_MAPS, "default", "vanishes")
+            await rig.create("appears")
+            await rig.settle(5.0)
+        assert ("vanishes", None) in rig.changes
+        assert rig.shown() == {"stays", "appears"}
+        assert rig.lists() == 2
+        assert rig.changes.count((None, "stays")) == 1
+
+    run(scenario())
+
+
+def test_gone_inside_a_stream_lists_again() -> None:
+    """An ERROR event with a 410 means the same as a refused watch."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+        body = msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n"
+        rig.fault = once(Response(200, {}, body), watch=True)
+        async with rig.running():
+            await rig.settle(5.0)
+        assert rig.lists() == 2
+        assert rig.endings == ["Gone"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_busy_waits_for_retry_after_and_never_lists(code: int) -> None:
+    """A busy server is left alone for as long as it asks, plus jitter; its history is still good."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            await rig.settle()
+            rig.fault = once(refusal(code, "", **{"retry-after": "7"}), watch=True)
+            rig.server.drop_watches("", "configmaps")
+            await rig.settle(6.9)
+            assert rig.watches() == 2
+            await rig.settle(1.0)
+            assert rig.watches() == 3
+        assert rig.lists() == 1
+
+    run(scenario())
+
+
+def test_unauthenticated_retries_with_what_the_transport_reads_then() -> None:
+    """A 401 is an error in the log and a retry; a token that was renewed meanwhile cures it."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.fault = once(refusal(401, "Unauthorized"), watch=False)
+        with capture_logs() as logs:
+            async with rig.running():
+                await rig.settle(5.0)
+                assert rig.informer.has_synced
+        assert rig.endings == ["Unauthenticated"]
+        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == [
+            "credentials refused, reading them again"
+        ]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (404, "NotFound")])
+def test_denied_retries_slowly_and_says_what_is_denied(code: int, reason: str) -> None:
+    """RBAC or a missing CRD is for an administrator: few requests, a clear line, and a cure is noticed."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.fault = lambda _: refusal(code, reason)
+        with capture_logs() as logs:
+            async with rig.running():
+                await rig.settle(120.0)
+                assert 3 <= len(rig.requests) <= 8
+                assert not rig.informer.has_synced
+                rig.fault = lambda _: None
+                await rig.settle(60.0)
+                assert rig.informer.has_synced
+        assert any("configmaps" in entry.get("path", "") and reason in entry["error"] for entry in logs)
+
+    run(scenario())
+
+
+class BreakingTransport:
+    """Breaks in ways that a server cannot: refuses, resets inside a line, falls silent."""
+
+    def __init__(self, inner: Transport, clock: LoopClock) -> None:
+        self.inner = inner
+        self.clock = clock
+        self.mode = ""
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Refuse when told to."""
+        if self.mode == "refuse":
+            raise TransportError("connection refused", sent=False)
+        return await self.inner.request(request, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
+        """Break the stream in the way told."""
+        if self.mode == "refuse":
+            raise TransportError("connection refused", sent=False)
+        async with self.inner.stream(request, timeout_s=timeout_s) as stream:
+            yield _BreakingStream(stream, self)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class _BreakingStream:
+    def __init__(self, inner: Stream, transport: BreakingTransport) -> None:
+        self._inner = inner
+        self._transport = transport
+        self.status = inner.status
+        self.headers = inner.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        mode, self._transport.mode = self._transport.mode, ""
+        if mode == "reset":
+            raise TransportError("connection reset")
+        if mode == "garbled":
+            yield b'{"type":"ADDED","obj'
+            return
+        if mode == "nonsense":
+            yield b"<html>proxy error</html>\n"
+            return
+        if mode == "silent":
+            await self._transport.clock.sleep(1e6)
+        async for chunk in self._inner.chunks():
+            yield chunk
+
+
+@pytest.mark.parametrize("mode", ["refuse", "reset", "garbled", "nonsense", "silent"])
+def test_broken_resumes_and_loses_nothing(mode: str) -> None:
+    """Whatever happens to the connection, the next watch begins where the last one got to."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        transport = BreakingTransport(InMemoryTransport(rig.server, user="informer"), rig.clock)
+        rig.start(transport)
+        async with rig.running():
+            await rig.informer.wait_synced()
+            await rig.settle(1.0)
+            transport.mode = mode
+            rig.server.drop_watches("", "configmaps")
+            await rig.create("meanwhile")
+            await rig.settle(INACTIVITY_S + 1.0 if mode == "silent" else 3.0)
+            transport.mode = ""
+            await rig.settle(BACKOFF_CAP_S + 1.0)
+            assert rig.shown() == {"meanwhile"}
+        assert rig.lists() == 1
+        assert "Broken" in rig.endings
+
+    run(scenario())
+
+
+def test_bookmarks_keep_the_version_fresh_and_are_told_to_nobody() -> None:
+    """An idle watch can be resumed although all history before its bookmark is gone."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            await rig.informer.wait_synced()
+            for number in range(3):
+                await rig.admin.create(CONFIG_MAPS, "kube-system", config_map(f"other{number}"))
+            await rig.settle(130.0)
+            rig.server.compact()
+            rig.server.drop_watches("", "configmaps")
+            await rig.settle(5.0)
+        assert rig.lists() == 1
+        assert rig.changes == []
+
+    run(scenario())
+
+
+def test_resync_tells_every_object_again() -> None:
+    """Handlers hear (object, object) now and then, as a safety net."""
+
+    async def scenario() -> None:
+        rig = Rig(resync_s=100.0)
+        await rig.create("a")
+        async with rig.running():
+            await rig.settle(350.0)
+        assert rig.changes[0] == (None, "a")
+        assert rig.changes.count(("a", "a")) == 3
+
+    run(scenario())
+
+
+def test_a_replaced_object_is_told_as_a_deletion_and_a_creation() -> None:
+    """The same name with another UID is another object, also when a list shows only the new one."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.create("a")
+        async with rig.running():
+            await rig.informer.wait_synced()
+            rig.fault = once(refusal(410, "Expired"), watch=True)
+            rig.server.drop_watches("", "configmaps")
+            await rig.admin.delete(CONFIG_MAPS, "default", "a")
+            await rig.create("a")
+            await rig.settle(5.0)
+        assert rig.changes == [(None, "a"), ("a", None), (None, "a")]
+
+    run(scenario())
+
+
+def test_an_absorbed_write_is_shown_at_once_and_told_once() -> None:
+    """What we wrote is in the cache BEFORE the watch tells it; the watch's echo is not news."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            await rig.informer.wait_synced()
+            await rig.settle()
+            written = await rig.create("ours")
+            rig.informer.absorb(written)
+            assert rig.informer.get("default", "ours") is not None
+            await rig.settle()
+        assert rig.changes == [(None, "ours")]
+
+    run(scenario())
+
+
+def test_an_answer_that_the_watch_has_passed_is_not_absorbed() -> None:
+    """A late answer cannot bring a deleted object back."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            await rig.informer.wait_synced()
+            written = await rig.create("short-lived")
+            await rig.admin.delete(CONFIG_MAPS, "default", "short-lived")
+            await rig.settle()
+            rig.informer.absorb(written)
+            assert rig.informer.get("default", "short-lived") is None
+
+    run(scenario())
+
+
+def test_an_unexpected_object_is_left_out_and_the_others_are_shown() -> None:
+    """One object that does not decode is an error in the log, not the end of the cache."""
+
+    class Strict(msgspec.Struct):
+        metadata: SlimMeta
+        data: dict[str, int] = {}
+
+    async def scenario() -> None:
+        clock = LoopClock(0.0)
+        server = ApiServer(clock=clock, rng=Random(1))
+        server.load([config_map("good"), config_map("odd", key="text")])
+        client = KubeClient(InMemoryTransport(server), user_agent="t", field_manager="t")
+        informer = Informer(
+            client, CONFIG_MAPS, slim(Strict), clock=clock, rng=Random(1), log=structlog.get_logger()
+        )
+        with capture_logs() as logs:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(informer.run())
+                await informer.wait_synced()
+                task.cancel()
+        assert [obj.metadata.name for obj in informer] == ["good"]
+        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["object skipped"]
+
+    run(scenario())
+
+
+def test_silence_is_measured() -> None:
+    """`silent_s` says since when the server has been silent; bookmarks keep it low."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        assert rig.informer.silent_s is None
+        async with rig.running():
+            await rig.settle(500.0)
+            assert rig.informer.silent_s is not None
+            assert rig.informer.silent_s <= 60.0
+
+    run(scenario())

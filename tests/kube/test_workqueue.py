@@ -1,0 +1,248 @@
+"""The queue is fair, stingy and honest, also under any interleaving hypothesis can think of."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.kube.clock import LoopClock
+from common.kube.workqueue import NoMetrics, ShutDownError, WorkQueue
+from simulator.cluster.virtual_time import run
+
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)),
+    max_size=40,
+)
+
+
+async def work_until_idle(
+    queue: WorkQueue[int], process: Callable[[int], Awaitable[None]], *, workers: int, idle_s: float = 200.0
+) -> None:
+    """Run workers until nothing can be left to do."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=workers))
+        await asyncio.sleep(idle_s)
+        queue.shut_down()
+        await working
+
+
+@given(OPERATIONS, st.integers(1, 3), st.floats(0.0, 1.5))
+def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once(
+    operations: list[tuple[str, int, float]], workers: int, work_s: float
+) -> None:
+    """Whatever was added is processed at or after that moment, one worker per key, within the bound."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[int] = WorkQueue(clock)
+        busy: set[int] = set()
+        finished: dict[int, float] = {}
+        asked: dict[int, float] = {}
+        most_at_once = 0
+
+        async def process(key: int) -> None:
+            nonlocal most_at_once
+            assert key not in busy
+            busy.add(key)
+            most_at_once = max(most_at_once, len(busy))
+            started_s = clock.monotonic_s()
+            await clock.sleep(work_s)
+            busy.discard(key)
+            finished[key] = started_s
+
+        async def drive() -> None:
+            for operation, key, delay_s in operations:
+                match operation:
+                    case "add":
+                        queue.add(key)
+                        asked[key] = clock.monotonic_s()
+                    case "later":
+                        queue.add_after(key, delay_s)
+                        asked[key] = clock.monotonic_s()
+                    case "limited":
+                        queue.add_rate_limited(key)
+                        asked[key] = clock.monotonic_s()
+                    case _:
+                        await clock.sleep(delay_s)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work_until_idle(queue, process, workers=workers))
+            await drive()
+        assert set(finished) == set(asked)
+        assert all(finished[key] >= asked[key] for key in asked)
+        assert most_at_once <= workers
+
+    run(scenario())
+
+
+def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
+    """Adding a waiting key again neither moves it nor doubles it."""
+
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+        for key in "abacab":
+            queue.add(key)
+        assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+        assert len(queue) == 0
+
+    run(scenario())
+
+
+def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
+    """What changed during a pass is not lost, and the second pass waits for the first."""
+
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.add("a")
+        assert len(queue) == 0
+        queue.done("a")
+        assert await queue.get() == "a"
+
+    run(scenario())
+
+
+def test_backoff_doubles_per_key_up_to_its_cap_and_is_forgotten_after_success() -> None:
+    """5, 10, 20 ms and so on for one key; the others are not slowed."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0, cap_s=4.0)
+        seen: list[tuple[str, float]] = []
+
+        async def process(key: str) -> None:
+            seen.append((key, clock.monotonic_s()))
+            if key == "bad" and queue.failures(key) < 5:
+                queue.add_rate_limited(key)
+
+        queue.add("bad")
+        queue.add("good")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(queue.work(process, workers=1))
+            await clock.sleep(100.0)
+            queue.forget("bad")
+            assert queue.failures("bad") == 0
+            queue.shut_down()
+        assert [at for key, at in seen if key == "bad"] == [0.0, 1.0, 3.0, 7.0, 11.0, 15.0]
+        assert ("good", 0.0) in seen
+
+    run(scenario())
+
+
+def test_a_floor_is_waited_for_beside_the_backoff() -> None:
+    """A server's Retry-After is added to the backoff."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0)
+        queue.add_rate_limited("a", 5.0)
+
+        async def process(key: str) -> None:
+            assert clock.monotonic_s() == 6.0
+            queue.shut_down()
+
+        await queue.work(process, workers=1)
+
+    run(scenario())
+
+
+def test_an_earlier_delay_wins() -> None:
+    """Of two delays for one key the shorter one counts, and the longer one does not fire again."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        seen: list[float] = []
+
+        async def process(key: str) -> None:
+            seen.append(clock.monotonic_s())
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(queue.work(process, workers=1))
+            queue.add_after("a", 10.0)
+            queue.add_after("a", 1.0)
+            queue.add_after("a", 5.0)
+            await clock.sleep(20.0)
+            queue.shut_down()
+        assert seen == [1.0]
+
+    run(scenario())
+
+
+def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
+    """`work` returns only when what was in work has finished; nothing new begins."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        finished: list[str] = []
+
+        async def process(key: str) -> None:
+            await clock.sleep(5.0)
+            finished.append(key)
+
+        for key in ("a", "b"):
+            queue.add(key)
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(queue.work(process, workers=1))
+            await clock.sleep(1.0)
+            queue.shut_down()
+            queue.add("c")
+            await working
+        assert finished == ["a"]
+        assert clock.monotonic_s() == 5.0
+        with pytest.raises(ShutDownError):
+            await queue.get()
+
+    run(scenario())
+
+
+def test_metrics_hear_everything() -> None:
+    """Adds, depth, waiting and working times, and retries are reported."""
+
+    class Recorded(NoMetrics):
+        def __init__(self) -> None:
+            self.counts: Counter[str] = Counter()
+            self.waits: list[float] = []
+            self.works: list[float] = []
+
+        def adds(self) -> None:
+            self.counts["adds"] += 1
+
+        def retries(self) -> None:
+            self.counts["retries"] += 1
+
+        def queue_duration(self, seconds: float) -> None:
+            self.waits.append(seconds)
+
+        def work_duration(self, seconds: float) -> None:
+            self.works.append(seconds)
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        metrics = Recorded()
+        queue: WorkQueue[str] = WorkQueue(clock, metrics=metrics, base_s=1.0)
+
+        async def process(key: str) -> None:
+            assert queue.processing() == {key: 0.0}
+            await clock.sleep(2.0)
+            if queue.failures(key) == 0:
+                queue.add_rate_limited(key)
+
+        queue.add("a")
+        await work_until_idle_str(queue, process)
+        assert metrics.counts == {"adds": 2, "retries": 1}
+        assert metrics.waits == [0.0, 0.0]
+        assert metrics.works == [2.0, 2.0]
+
+    async def work_until_idle_str(queue: WorkQueue[str], process: Callable[[str], Awaitable[None]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(queue.work(process, workers=1))
+            await asyncio.sleep(50.0)
+            queue.shut_down()
+
+    run(scenario())
