@@ -1,0 +1,221 @@
+"""
+What the CRD accepts and refuses: cases that run on the embedded API server and on a real one.
+
+A refusal's `words` must all be in the server's message: the path, the value needed, and how to fix it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from common.kube.client import KubeObject
+from tests.controller.manifests import changed, jobset, replicated_job
+
+CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
+SPEC: Final = "spec.replicatedJobs.0.template.spec"
+
+
+def crd() -> KubeObject:
+    """Return the CRD."""
+    document: KubeObject = yaml.safe_load(CRD_FILE.read_text())
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A manifest, and the words of its refusal; none means that it is accepted."""
+
+    claim: str
+    manifest: KubeObject
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A change to an accepted manifest."""
+
+    claim: str
+    path: str
+    value: Any
+    words: tuple[str, ...] = ()
+    before: KubeObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """A status that follows another."""
+
+    claim: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    words: tuple[str, ...] = ()
+
+
+NO_POLICY: Final = jobset(strategy=None, jobs=[replicated_job(backoffLimit=0)])
+SUSPENDED: Final = jobset(suspend=True)
+POD: Final = f"{SPEC}.template"
+
+CREATES: Final = (
+    Create("in_place", jobset()),
+    Create("without_replicated_jobs", jobset(jobs=[])),
+    Create("without_replicated_jobs_at_all", changed(jobset(strategy=None), "spec.replicatedJobs", None)),
+    Create("other_strategies_need_nothing", NO_POLICY),
+    Create(
+        "unknown_fields_of_templates", changed(jobset(), f"{POD}.spec.schedulingGroup", {"podGroupName": "g"})
+    ),
+    Create(
+        "backoff_limit_wrong",
+        changed(jobset(), f"{SPEC}.backoffLimit", 6),
+        (
+            "spec.replicatedJobs[].template.spec.backoffLimit",
+            "must be set to 2147483647",
+            "set backoffLimit to",
+        ),
+    ),
+    Create(
+        "backoff_limit_absent",
+        changed(jobset(), f"{SPEC}.backoffLimit", None),
+        ("backoffLimit", "2147483647"),
+    ),
+    Create(
+        "second_replicated_job_wrong",
+        jobset(jobs=[replicated_job("a"), replicated_job("b", backoffLimit=0)]),
+        ("backoffLimit", "2147483647"),
+    ),
+    Create(
+        "pod_replacement_policy_wrong",
+        changed(jobset(), f"{SPEC}.podReplacementPolicy", "TerminatingOrFailed"),
+        ("spec.replicatedJobs[].template.spec.podReplacementPolicy", "must be set to Failed"),
+    ),
+    Create(
+        "pod_replacement_policy_absent",
+        changed(jobset(), f"{SPEC}.podReplacementPolicy", None),
+        ("podReplacementPolicy", "must be set to Failed"),
+    ),
+    Create(
+        "completions_differ",
+        changed(jobset(), f"{SPEC}.completions", 5),
+        ("completions and parallelism must be set and equal to each other",),
+    ),
+    Create(
+        "completions_absent", changed(jobset(), f"{SPEC}.completions", None), ("completions and parallelism",)
+    ),
+    Create(
+        "parallelism_absent", changed(jobset(), f"{SPEC}.parallelism", None), ("completions and parallelism",)
+    ),
+    Create(
+        "non_indexed",
+        changed(jobset(), f"{SPEC}.completionMode", "NonIndexed"),
+        ("completionMode must be Indexed", "remove completionMode"),
+    ),
+    Create("indexed", changed(jobset(), f"{SPEC}.completionMode", "Indexed")),
+    Create("job_name_fits", jobset("j" * 40, jobs=[replicated_job("w" * 10)])),
+    Create(
+        "job_name_too_long",
+        jobset("j" * 40, jobs=[replicated_job("w" * 30, replicas=11)]),
+        ("JobSet name is too long, job names generated for this JobSet will exceed 63 characters", "shorten"),
+    ),
+    Create(
+        "pod_name_too_long",
+        jobset("j" * 40, jobs=[replicated_job("w" * 18)]),
+        ("JobSet name is too long, pod names generated for this JobSet will exceed 63 characters",),
+    ),
+    Create("name_with_dots", jobset("a.b"), ("metadata.name", "rename the JobSet")),
+    Create(
+        "too_many_pods",
+        changed(NO_POLICY, "spec.replicatedJobs.0", replicated_job(replicas=2, pods=2**30 + 1)),
+        ("product of replicas and parallelism",),
+    ),
+    Create("duplicate_names", jobset(jobs=[replicated_job("a"), replicated_job("a")]), ("Duplicate value",)),
+    Create(
+        "strategy_unknown",
+        jobset(strategy="Sideways"),
+        ("spec.failurePolicy.restartStrategy", "InPlaceRestart"),
+    ),
+    Create(
+        "startup_and_depends_on",
+        jobset(
+            startupPolicy={"startupPolicyOrder": "InOrder"},
+            jobs=[
+                replicated_job("a"),
+                replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]},
+            ],
+        ),
+        ("StartupPolicy and DependsOn APIs are mutually exclusive",),
+    ),
+)
+
+UPDATES: Final = (
+    Update("suspend", "spec.suspend", True),
+    Update("ttl", "spec.ttlSecondsAfterFinished", 60),
+    Update("labels", "metadata.labels", {"team": "a"}),
+    Update("strategy", "spec.failurePolicy.restartStrategy", "Recreate", ("spec.failurePolicy", "immutable")),
+    Update("max_restarts", "spec.failurePolicy.maxRestarts", 9, ("spec.failurePolicy", "immutable")),
+    Update("failure_policy_removed", "spec.failurePolicy", None, ("spec.failurePolicy", "immutable")),
+    Update(
+        "in_place_smuggled_in",
+        "spec.failurePolicy",
+        {"maxRestarts": 1, "restartStrategy": "InPlaceRestart"},
+        ("backoffLimit must be set to 2147483647", "spec.failurePolicy: Value is immutable"),
+        NO_POLICY,
+    ),
+    Update("network_added", "spec.network", {"subdomain": "net"}, ("spec.network", "immutable")),
+    Update(
+        "success_policy_added", "spec.successPolicy", {"operator": "Any"}, ("spec.successPolicy", "immutable")
+    ),
+    Update("managed_by_added", "spec.managedBy", "example.com/other", ("spec.managedBy", "immutable")),
+    Update("replicas", "spec.replicatedJobs.0.replicas", 2, ("spec.replicatedJobs", "immutable")),
+    Update("parallelism", f"{SPEC}.parallelism", 3, ("spec.replicatedJobs", "immutable")),
+    Update("added_job", "spec.replicatedJobs", [replicated_job("a"), replicated_job("b")], ("immutable",)),
+    Update(
+        "image", f"{POD}.spec.containers", [{"name": "worker", "image": "worker:2"}], ("immutable", "suspend")
+    ),
+    Update("pod_labels", f"{POD}.metadata", {"labels": {"a": "b"}}, ("spec.replicatedJobs", "immutable")),
+    Update("pod_labels_while_suspended", f"{POD}.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
+    Update("node_selector_while_suspended", f"{POD}.spec.nodeSelector", {"zone": "a"}, (), SUSPENDED),
+    Update("replicas_while_suspended", "spec.replicatedJobs.0.replicas", 2, ("immutable",), SUSPENDED),
+    Update(
+        "parallelism_while_suspended", f"{SPEC}.parallelism", 3, ("completions and parallelism",), SUSPENDED
+    ),
+)
+
+STATUSES: Final = (
+    StatusChange("first_sync", {}, {"syncedEpoch": 1, "currentInPlaceRestartAttempt": 0}),
+    StatusChange("deprecate", {"syncedEpoch": 1}, {"syncedEpoch": 1, "deprecatedEpoch": 1}),
+    StatusChange(
+        "synced_decreases",
+        {"syncedEpoch": 2},
+        {"syncedEpoch": 1},
+        ("syncedEpoch", "never decreases", "read the JobSet"),
+    ),
+    StatusChange(
+        "attempt_decreases",
+        {"currentInPlaceRestartAttempt": 2},
+        {"currentInPlaceRestartAttempt": 1},
+        ("never decreases",),
+    ),
+    StatusChange(
+        "deprecated_decreases",
+        {"syncedEpoch": 3, "deprecatedEpoch": 2},
+        {"syncedEpoch": 3, "deprecatedEpoch": 1},
+        ("deprecatedEpoch", "never decreases"),
+    ),
+    StatusChange(
+        "deprecated_ahead", {"syncedEpoch": 1}, {"syncedEpoch": 1, "deprecatedEpoch": 2}, ("must not exceed",)
+    ),
+    StatusChange(
+        "upstream_controller_takes_over",
+        {"syncedEpoch": 2, "currentInPlaceRestartAttempt": 1},
+        {"currentInPlaceRestartAttempt": 1},
+    ),
+    StatusChange(
+        "upstream_controller_goes_back",
+        {"syncedEpoch": 2, "currentInPlaceRestartAttempt": 1},
+        {"currentInPlaceRestartAttempt": 0},
+        ("never decreases",),
+    ),
+)

@@ -1,0 +1,137 @@
+"""The CRD on the embedded API server; tests/cluster/test_crd_real.py runs the same cases on a real one."""
+
+from random import Random
+
+import pytest
+
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from common.kube.errors import ApiError
+from common.kube.resources import JOBSETS
+from simulator.apiserver import ApiServer, InMemoryTransport
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import changed, jobset
+from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
+
+
+def client() -> KubeClient:
+    """Return a client of a new server that has the CRD."""
+    server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
+    server.load([crd()])
+    return KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
+
+
+def words_missing(words: tuple[str, ...], error: ApiError | None) -> list[str]:
+    """Return what an accepted or refused write should have said and did not."""
+    if error is None:
+        return list(words)
+    return [word for word in words if word not in error.message] if words else [error.message]
+
+
+@pytest.mark.parametrize("case", CREATES, ids=lambda case: case.claim)
+def test_create(case: Create) -> None:
+    """A manifest is accepted, or refused with the path, the value needed and the way there."""
+
+    async def scenario() -> None:
+        error = None
+        try:
+            await client().create(JOBSETS, "default", case.manifest)
+        except ApiError as refused:
+            error = refused
+        assert words_missing(case.words, error) == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.claim)
+def test_update(case: Update) -> None:
+    """A change is accepted, or refused because a running JobSet cannot follow it."""
+
+    async def scenario() -> None:
+        api = client()
+        stored = await api.create(JOBSETS, "default", case.before or jobset())
+        error = None
+        try:
+            await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
+        except ApiError as refused:
+            error = refused
+        assert words_missing(case.words, error) == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("case", STATUSES, ids=lambda case: case.claim)
+def test_status(case: StatusChange) -> None:
+    """S and D only grow, D up to S, in either encoding."""
+
+    async def scenario() -> None:
+        api = client()
+        stored = await api.create(JOBSETS, "default", jobset())
+        if case.before:
+            stored |= {"status": case.before}
+            stored = await api.replace(JOBSETS, "default", "train", stored, subresource="status")
+        error = None
+        try:
+            await api.replace(
+                JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status"
+            )
+        except ApiError as refused:
+            error = refused
+        assert words_missing(case.words, error) == []
+
+    run(scenario())
+
+
+def test_defaults() -> None:
+    """The CRD fills in what upstream's does."""
+
+    async def scenario() -> None:
+        manifest = jobset(strategy=None)
+        del manifest["spec"]["replicatedJobs"][0]["replicas"]
+        manifest["spec"]["failurePolicy"] = {"maxRestarts": 1}
+        stored = await client().create(JOBSETS, "default", manifest)
+        assert stored["spec"]["failurePolicy"]["restartStrategy"] == "Recreate"
+        assert stored["spec"]["replicatedJobs"][0]["replicas"] == 1
+        assert stored["spec"]["replicatedJobs"][0]["groupName"] == "default"
+
+    run(scenario())
+
+
+def columns() -> dict[str, KubeObject]:
+    """Return the printer columns by title."""
+    return {column["name"]: column for column in crd()["spec"]["versions"][0]["additionalPrinterColumns"]}
+
+
+def test_the_agents_columns_are_there() -> None:
+    """Every title that an agent's Table watch looks for is a priority-1 column."""
+    titles = {
+        wire.COLUMN_SYNCED,
+        wire.COLUMN_DEPRECATED,
+        wire.COLUMN_CURRENT,
+        wire.COLUMN_PREVIOUS,
+        wire.COLUMN_STRATEGY,
+        wire.COLUMN_DISABLED,
+        wire.COLUMN_UID,
+    }
+    assert {title for title, column in columns().items() if column.get("priority") == 1} == titles
+    assert columns()[wire.COLUMN_DISABLED]["jsonPath"] == (
+        r".metadata.annotations['jobset\.sigs\.k8s\.io/disable-in-place-restart']"
+    )
+    assert columns()[wire.COLUMN_SYNCED]["jsonPath"] == f".status.{wire.SYNCED_EPOCH}"
+    assert columns()[wire.COLUMN_DEPRECATED]["jsonPath"] == f".status.{wire.DEPRECATED_EPOCH}"
+    assert columns()[wire.COLUMN_CURRENT]["jsonPath"] == f".status.{wire.CURRENT_ATTEMPT}"
+    assert columns()[wire.COLUMN_PREVIOUS]["jsonPath"] == f".status.{wire.PREVIOUS_ATTEMPT}"
+
+
+def test_every_list_that_a_rule_walks_is_bounded() -> None:
+    """Each array under spec has maxItems: without it the API server refuses the rules for their cost."""
+
+    def unbounded(schema: KubeObject, path: str) -> list[str]:
+        found = [path] if schema.get("type") == "array" and "maxItems" not in schema else []
+        for name, child in (schema.get("properties") or {}).items():
+            found += unbounded(child, f"{path}.{name}")
+        return found + (unbounded(schema["items"], f"{path}[]") if "items" in schema else [])
+
+    root = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert unbounded(root["properties"]["spec"], "spec") == []
