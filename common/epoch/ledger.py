@@ -150,6 +150,8 @@ class Ledger:
         self.shape = shape
         for record in self._records.values():
             record.expected = shape.expects(record.pod.slot)
+            if not record.expected:
+                self._intruders.discard(record.pod.uid)  # a ghost: blocks a sync, restarts nobody
             self._enter(record)
         self._census = False
         self._take_census()

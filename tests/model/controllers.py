@@ -87,7 +87,7 @@ class Controllers:
                 yield f"sees pod {pod.uid} again", after, True
 
     def _unseen(self, number: int, slot: SlotState) -> list[tuple[str, Any]]:
-        """Return the events of a slot that a ledger has not seen, in order: a PodView, or the uid of a Pod gone."""
+        """Return the events of a slot that a ledger has not seen, in order; a uid stands for its end."""
         views = self._views[number]
         pods = [pod for pod in (slot.leaving, slot.live) if pod is not None]
         present = {pod.uid for pod in pods}

@@ -1,0 +1,126 @@
+"""
+The ledger again, dumb on purpose: the seed's `reconcileEpochs` over all Pods, plus our refinements.
+
+Nothing is counted in advance and nothing is remembered but what each Pod showed; every question reads every
+Pod. Slow and easy to believe, it is what `common.epoch.ledger` is compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from common.epoch.int32 import INT32_MAX
+from common.epoch.ledger import Decision, Life, PodView
+from common.epoch.slot import Shape, Slot
+
+
+@dataclass
+class DumbPod:
+    """One Pod and what it showed."""
+
+    view: PodView
+    epoch: int = 0  # the highest valid one
+    synced_at_start: int = 0  # S when this run of the worker was first seen
+    ran: bool = False
+    intruded: bool = False
+
+
+@dataclass
+class DumbLedger:
+    """Answers like Ledger, by reading everything."""
+
+    shape: Shape
+    synced: int = 0
+    deprecated: int = 0
+    pods: dict[str, DumbPod] = field(default_factory=dict)
+    broken: bool = False  # a worker of epoch S died
+    census: bool = False  # every slot was seen at S
+
+    def observe(self, view: PodView) -> None:
+        """Take in one Pod event."""
+        pod = self.pods.get(view.uid)
+        if pod is None or pod.view.worker.instance != view.worker.instance:
+            epoch, intruded = (pod.epoch, pod.intruded) if pod else (0, False)
+            pod = self.pods[view.uid] = DumbPod(view, epoch, self.synced, intruded=intruded)
+        pod.view = view
+        pod.ran = pod.ran or view.worker.running
+        before = pod.epoch
+        self._believe(pod)
+        if before < pod.epoch <= self.synced and self.census:
+            pod.intruded = self.shape.expects(view.slot)
+        if pod.epoch > self.synced or view.life is not Life.LIVE:
+            pod.intruded = False
+        edge = pod.ran and view.worker.failed and pod.synced_at_start == self.synced
+        if edge and pod.epoch == self.synced > 0 and self.shape.expects(view.slot):
+            self.broken = True
+        self._take_census()
+
+    def forget(self, uid: str) -> None:
+        """Drop a Pod."""
+        self.pods.pop(uid, None)
+
+    def reshape(self, shape: Shape) -> None:
+        """Expect other slots."""
+        if shape != self.shape:
+            self.shape, self.census = shape, False
+            for pod in self.pods.values():
+                pod.intruded = pod.intruded and shape.expects(pod.view.slot)
+            self._take_census()
+
+    def learn(self, synced: int, deprecated: int) -> None:
+        """Take in the status."""
+        self.deprecated = max(self.deprecated, deprecated)
+        if synced > self.synced:
+            self.synced, self.broken, self.census = synced, False, False
+            for pod in self.pods.values():
+                pod.intruded = False
+                self._believe(pod)
+            self._take_census()
+
+    def decide(self, *, restarts_max: int, uncounted: int = 0) -> Decision:
+        """Reconcile epochs, as the seed's text has it."""
+        epochs = [pod.epoch for pod in self._counted() if pod.epoch]
+        top = max(epochs, default=0)
+        running = self.synced > self.deprecated
+        disturbed = running and (self.broken or any(pod.intruded for pod in self.pods.values()))
+        reached = max(top, self.synced + 1 if disturbed else self.synced)
+        restarts = max(0, reached - 1 - uncounted)
+        if restarts > restarts_max or reached > INT32_MAX:
+            return Decision(self.synced, self.deprecated, restarts, exceeded=True)
+        recreate = frozenset() if running or not self.synced else self._completed_jobs()
+        if top > self.synced and self._all_at(top):
+            return Decision(top, self.deprecated, restarts, recreate=recreate)
+        deprecated = top - 1 if top > self.synced else self.synced if disturbed else 0
+        return Decision(self.synced, max(self.deprecated, deprecated), restarts, recreate=recreate)
+
+    def _believe(self, pod: DumbPod) -> None:
+        if pod.view.epoch is not None and pod.view.epoch <= self.synced + 1:
+            pod.epoch = max(pod.epoch, pod.view.epoch)
+
+    def _counted(self) -> list[DumbPod]:
+        pods = self.pods.values()
+        return [pod for pod in pods if pod.view.life is Life.LIVE and self.shape.expects(pod.view.slot)]
+
+    def _take_census(self) -> None:
+        self.census = self.census or (self.synced > 0 and self._slots_at(self.synced) == self.shape.size)
+
+    def _all_at(self, epoch: int) -> bool:
+        ghosts = [pod for pod in self._occupying() if not self.shape.expects(pod.view.slot)]
+        return not ghosts and self.shape.size > 0 and self._slots_at(epoch) == self.shape.size
+
+    def _occupying(self) -> list[DumbPod]:
+        return [pod for pod in self.pods.values() if pod.view.life in (Life.LIVE, Life.LEAVING)]
+
+    def _slots_at(self, epoch: int) -> int:
+        """Count slots whose one occupant is live and at `epoch`."""
+        return sum(self._is_at(slot, epoch) for slot in {pod.view.slot for pod in self._counted()})
+
+    def _is_at(self, slot: Slot, epoch: int) -> bool:
+        occupants = [pod for pod in self._occupying() if pod.view.slot == slot]
+        return len(occupants) == 1 and occupants[0].view.life is Life.LIVE and occupants[0].epoch == epoch
+
+    def _completed_jobs(self) -> frozenset[tuple[str, int]]:
+        pods = [pod.view for pod in self.pods.values() if pod.view.life is Life.SUCCEEDED]
+        return frozenset(
+            (pod.slot.replicated_job, pod.slot.job_index) for pod in pods if self.shape.expects(pod.slot)
+        )
