@@ -18,7 +18,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +127,7 @@ async def measure_start(backend: Backend, kind: str, name: str, port: int, sampl
             await process.wait()
 
 
-async def announcements(backend: Backend, name: str) -> AsyncIterator[int | None]:
+async def announcements(backend: Backend, name: str) -> AsyncGenerator[int | None, None]:
     """Yield the epoch that Pod `name` shows, at first and at every change."""
     query = {"watch": "1", "fieldSelector": f"metadata.name={name}"}
     request = Request("GET", PODS.path(NAMESPACE, query=query), backend.client.headers)

@@ -1,14 +1,13 @@
 """
 An API server to measure against: a real kube-apiserver, or the embedded one.
 
-Either comes with the CRD, a namespace and a kubeconfig for the agents' ServiceAccount, and counts that account's requests.
+Either comes with the CRD, a namespace and a kubeconfig for the agents' ServiceAccount, and counts that account's
+requests.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,23 +17,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
-
 from common.kube.client import KubeClient
 from common.kube.clock import LoopClock
-from common.kube.errors import NotFound
 from common.kube.http1 import Http1Transport
 from common.kube.kubeconfig import read_kubeconfig
-from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, NAMESPACES, Resource
+from common.kube.resources import NAMESPACES, Resource
 from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
+from tests.cluster.crd import install_crd
 
-CRD = Path(os.environ.get("TRIAL_CRD") or Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml")
 ACCOUNT = "agents"
 USER_AGENT = "inplace-benchmark"
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-ESTABLISHED_POLL_S = 0.1
-ESTABLISHED_S_MAX = 15.0  # from creating a CRD to serving it; a real server takes about one second
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +110,9 @@ async def _real(namespace: str) -> AsyncIterator[Backend]:
 async def _prepare(client: KubeClient, namespace: str) -> None:
     """Create the namespace, the CRD and the agents' permissions; return when JobSets are served."""
     await client.create(NAMESPACES, None, {"metadata": {"name": namespace}})
-    await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, yaml.safe_load(CRD.read_text()))
+    await install_crd(client)
     for resource, rbac in _permissions(namespace):
         await client.create(resource, namespace, rbac)
-    async with asyncio.timeout(ESTABLISHED_S_MAX):
-        while True:
-            try:
-                await client.list(JOBSETS, namespace)
-                return
-            except NotFound:
-                await asyncio.sleep(ESTABLISHED_POLL_S)
 
 
 def _permissions(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
@@ -155,7 +142,10 @@ def _audit_policy(namespace: str) -> dict[str, Any]:
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"],
-        "rules": [{"level": "Metadata", "users": [f"system:serviceaccount:{namespace}:{ACCOUNT}"]}, {"level": "None"}],
+        "rules": [
+            {"level": "Metadata", "users": [f"system:serviceaccount:{namespace}:{ACCOUNT}"]},
+            {"level": "None"},
+        ],
     }
 
 

@@ -94,7 +94,10 @@ def main() -> None:
     print("pods     ledger us/event (min..max)      list of all Pods, us/event", file=sys.stderr)
     for row in rows:
         spread = f"({row['us_min']:.2f}..{row['us_max']:.2f})"
-        print(f"{row['pods']:>6}   {row['us_per_event']:>8.2f} {spread:<18} {row['list_us_per_event']:>12.2f}", file=sys.stderr)
+        print(
+            f"{row['pods']:>6}   {row['us_per_event']:>8.2f} {spread:<18} {row['list_us_per_event']:>12.2f}",
+            file=sys.stderr,
+        )
     print(f"cost at 10,000 Pods / cost at 100 Pods: {result['ratio']} (at most 1.3)", file=sys.stderr)
     if options.json:
         print(json.dumps(result))

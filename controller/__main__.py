@@ -1,0 +1,5 @@
+"""`python -m controller` is `inplace-controller`."""
+
+from controller.main import main
+
+main()
