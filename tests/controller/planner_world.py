@@ -1,0 +1,113 @@
+"""A tiny cluster as plain objects: carries plans out the way the API server and the Job controller would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from common.epoch.ledger import Decision
+from common.kube.client import KubeObject
+from controller.draft import CreateJob, CreateService, DeleteJob, Plan, SuspendJob
+from controller.jobset import JobSet, parse_jobset
+from controller.kinds import Job
+from controller.observed import Observed
+from controller.plan import plan
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+@dataclass
+class PlannerWorld:
+    """One JobSet and its Jobs."""
+
+    manifest: KubeObject
+    jobs: dict[str, KubeObject] = field(default_factory=dict)
+    has_service: bool = False
+    decision: Decision | None = None
+    deleted: list[str] = field(default_factory=list)
+    _uid: int = 0
+
+    def __post_init__(self) -> None:
+        """Give the JobSet what a server gives it."""
+        self.manifest["metadata"] |= {"uid": "js-uid", "resourceVersion": "1"}
+
+    @property
+    def jobset(self) -> JobSet:
+        """Return the JobSet, parsed."""
+        return parse_jobset(self.manifest)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Return the status."""
+        status: dict[str, Any] = self.manifest.setdefault("status", {})
+        return status
+
+    def observed(self) -> Observed:
+        """Return what the planner sees."""
+        jobs = {name: msgspec.convert(job, Job) for name, job in self.jobs.items()}
+        return Observed(self.jobset, NOW, jobs, self.has_service, self.decision)
+
+    def plan(self) -> Plan:
+        """Plan one pass."""
+        return plan(self.observed())
+
+    def carry_out(self, planned: Plan, *, instant_deletes: bool = True) -> None:
+        """Do what the plan says."""
+        self.status.update(planned.status)
+        for action in planned.actions:
+            match action:
+                case CreateJob(manifest):
+                    self._create(manifest)
+                case DeleteJob(name, uid, _):
+                    assert self.jobs[name]["metadata"]["uid"] == uid
+                    self.deleted.append(name)
+                    if instant_deletes:
+                        del self.jobs[name]
+                    else:
+                        self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
+                case SuspendJob(name, _, suspend):
+                    self.jobs[name]["spec"]["suspend"] = suspend
+                case CreateService(_):
+                    self.has_service = True
+
+    def settle(self, *, passes_max: int = 10) -> int:
+        """Plan and carry out until nothing is left to do; return how many passes did something."""
+        for number in range(passes_max):
+            planned = self.plan()
+            if not planned.status and not planned.actions:
+                return number
+            self.carry_out(planned)
+        raise AssertionError(f"not settled after {passes_max} passes: {self.plan()!r}")
+
+    def set_job(
+        self, name: str, condition: str | None = None, *, reason: str = "", at: str = NOW, **status: Any
+    ) -> None:
+        """Set a Job's status, with a True condition if named."""
+        self.jobs[name]["status"] = dict(status)
+        if condition is not None:
+            entry = {
+                "type": condition,
+                "status": "True",
+                "reason": reason,
+                "lastTransitionTime": at,
+                "message": "",
+            }
+            self.jobs[name]["status"]["conditions"] = [entry]
+
+    def condition(self, kind: str) -> Mapping[str, Any] | None:
+        """Return a condition of the JobSet."""
+        for condition in self.status.get("conditions") or ():
+            if condition["type"] == kind:
+                found: Mapping[str, Any] = condition
+                return found
+        return None
+
+    def _create(self, manifest: KubeObject) -> None:
+        name = manifest["metadata"]["name"]
+        assert name not in self.jobs, f"{name} exists"
+        self._uid += 1
+        metadata = manifest["metadata"] | {"uid": f"job-{self._uid}", "resourceVersion": str(self._uid)}
+        self.jobs[name] = manifest | {"metadata": metadata}

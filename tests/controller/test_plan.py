@@ -1,0 +1,459 @@
+"""What the planner decides, feature by feature, and what holds for every plan."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common import wire
+from common.epoch.errors import InvariantError
+from common.epoch.ledger import Decision
+from common.kube.client import KubeObject
+from controller.draft import COUNTERS_HOLD_RESTART_S, CreateJob, CreateService, DeleteJob, SuspendJob
+from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.planner_world import NOW, PlannerWorld
+
+
+def started(manifest: KubeObject | None = None, **options: Any) -> PlannerWorld:
+    """Return a world whose Jobs were created."""
+    world = PlannerWorld(manifest or jobset(**({"strategy": "Recreate"} | options)))
+    world.settle()
+    return world
+
+
+def test_a_new_jobset_gets_its_service_and_its_jobs() -> None:
+    """The first pass creates the headless Service and every Job, and counts zeros."""
+    world = PlannerWorld(jobset(jobs=[replicated_job("a", replicas=2), replicated_job("b")]))
+    planned = world.plan()
+    assert [type(action) for action in planned.actions] == [CreateService, CreateJob, CreateJob, CreateJob]
+    zeros = {"ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+    assert planned.status == {
+        "replicatedJobsStatus": [{"name": "b", **zeros}, {"name": "a", **zeros}],
+        "restarts": 0,
+    }
+    assert not planned.is_urgent
+
+
+def test_only_missing_jobs_are_created() -> None:
+    """A Job whose name is taken, even by one that is being deleted, is not created."""
+    world = started(jobs=[replicated_job(replicas=3)])
+    world.jobs["train-workers-0"]["metadata"]["deletionTimestamp"] = NOW
+    del world.jobs["train-workers-1"]
+    names = [a.manifest["metadata"]["name"] for a in world.plan().actions if isinstance(a, CreateJob)]
+    assert names == ["train-workers-1"]
+
+
+@pytest.mark.parametrize("where", ["deletionTimestamp", "managedBy"])
+def test_what_is_not_ours_is_left_alone(where: str) -> None:
+    """A JobSet that is being deleted, or that another controller manages, is never touched."""
+    world = PlannerWorld(jobset())
+    if where == "managedBy":
+        world.manifest["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    else:
+        world.manifest["metadata"]["deletionTimestamp"] = NOW
+    planned = world.plan()
+    assert (planned.status, planned.actions, planned.warnings) == ({}, (), ())
+
+
+def test_the_reserved_manager_is_us() -> None:
+    """Upstream's reserved managedBy value means the built-in controller."""
+    assert PlannerWorld(jobset(managedBy=wire.MANAGED_BY_BUILT_IN)).plan().actions
+
+
+def test_a_jobset_without_replicated_jobs_is_fine() -> None:
+    """Nothing to create, nothing to complete."""
+    world = PlannerWorld(jobset(jobs=[]))
+    world.settle()
+    assert world.jobs == {}
+    assert world.condition("Completed") is None
+
+
+def test_counters() -> None:
+    """Ready counts Pods against parallelism, active Jobs with active Pods, the rest conditions."""
+    world = started(jobs=[replicated_job(replicas=4)])
+    world.set_job("train-workers-0", active=2, ready=2)
+    world.set_job("train-workers-1", active=2, ready=1)
+    world.set_job("train-workers-2", active=1, ready=1, succeeded=1)
+    world.set_job("train-workers-3", "Complete", succeeded=2)
+    assert world.plan().status["replicatedJobsStatus"] == [
+        {"name": "workers", "ready": 2, "succeeded": 1, "failed": 0, "active": 3, "suspended": 0}
+    ]
+
+
+def test_foreign_parts_of_the_counters_survive() -> None:
+    """Fields of replicatedJobsStatus that this version does not write are kept."""
+    world = started()
+    world.status["replicatedJobsStatus"][0]["jobRestarts"] = [1]
+    world.set_job("train-workers-0", active=2)
+    assert world.plan().status["replicatedJobsStatus"][0]["jobRestarts"] == [1]
+
+
+def test_all_jobs_completed() -> None:
+    """With the default success policy every Job must complete; then the JobSet is Completed."""
+    world = started(jobs=[replicated_job(replicas=2)])
+    world.set_job("train-workers-0", "Complete")
+    assert "conditions" not in world.plan().status
+    world.set_job("train-workers-1", "Complete")
+    world.settle()
+    assert world.status["terminalState"] == "Completed"
+    condition = world.condition("Completed")
+    assert condition == {
+        "type": "Completed",
+        "status": "True",
+        "reason": "AllJobsCompleted",
+        "message": "jobset completed successfully",
+        "lastTransitionTime": NOW,
+    }
+    assert set(world.jobs) == {"train-workers-0", "train-workers-1"}
+
+
+def test_any_of_the_targets() -> None:
+    """With operator Any one Job of a target is enough; what is active is deleted, what is done stays."""
+    policy = {"operator": "Any", "targetReplicatedJobs": ["driver"]}
+    world = started(
+        jobset(
+            strategy=None, jobs=[replicated_job("driver"), replicated_job("workers")], successPolicy=policy
+        )
+    )
+    world.set_job("train-workers-0", "Complete")
+    world.settle()
+    assert "terminalState" not in world.status
+    world.set_job("train-workers-0", active=1)
+    world.set_job("train-driver-0", "Complete")
+    world.settle()
+    assert world.status["terminalState"] == "Completed"
+    assert world.deleted == ["train-workers-0"]
+
+
+def test_a_failed_job_without_a_policy_fails_the_jobset() -> None:
+    """The Job that failed first is named; what is active is deleted."""
+    world = started(jobset(strategy=None, jobs=[replicated_job(replicas=3)]))
+    world.set_job("train-workers-1", "Failed", at="2026-01-01T00:00:02Z")
+    world.set_job("train-workers-2", "Failed", at="2026-01-01T00:00:01Z")
+    world.settle()
+    condition = world.condition("Failed")
+    assert condition is not None
+    assert (condition["reason"], condition["message"]) == (
+        "FailedJobs",
+        "jobset failed due to one or more job failures (first failed job: train-workers-2)",
+    )
+    assert world.status["terminalState"] == "Failed"
+    assert world.deleted == ["train-workers-0"]
+
+
+def test_recreate_until_max_restarts() -> None:
+    """A failed Job recreates every Job of the JobSet, maxRestarts times; then the JobSet fails."""
+    world = started(restarts_max=2, jobs=[replicated_job(replicas=2)])
+    for restart in (1, 2):
+        old = {job["metadata"]["uid"] for job in world.jobs.values()}
+        world.set_job("train-workers-0", "Failed")
+        planned = world.plan()
+        assert planned.status["restarts"] == planned.status["restartsCountTowardsMax"] == restart
+        assert planned.actions == ()
+        assert ("RestartJobSetFailurePolicyAction", True) in [(n.reason, n.warning) for n in planned.notes]
+        world.settle()
+        assert not old & {job["metadata"]["uid"] for job in world.jobs.values()}
+        assert {job["metadata"]["labels"][wire.RESTART_ATTEMPT] for job in world.jobs.values()} == {
+            str(restart)
+        }
+        restarting = world.condition("RestartingJobSet")
+        assert restarting is not None
+        assert restarting["status"] == "True"
+    for name in world.jobs:
+        world.set_job(name, active=2, ready=2)
+    world.settle()
+    restarting = world.condition("RestartingJobSet")
+    assert restarting is not None
+    assert (restarting["status"], restarting["reason"]) == ("False", "JobsReady")
+    world.set_job("train-workers-0", "Failed")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "ReachedMaxRestarts"
+    assert failed["message"].endswith("(first failed job: train-workers-0)")
+
+
+def test_names_are_reused_as_soon_as_they_are_free() -> None:
+    """Recreate does not wait for the others; BlockingRecreate does."""
+    for strategy, created in (("Recreate", ["train-workers-0"]), ("BlockingRecreate", [])):
+        world = started(strategy=strategy, jobs=[replicated_job(replicas=2)])
+        world.set_job("train-workers-1", "Failed")
+        world.carry_out(world.plan())
+        world.carry_out(world.plan(), instant_deletes=False)
+        del world.jobs["train-workers-0"]
+        names = [a.manifest["metadata"]["name"] for a in world.plan().actions if isinstance(a, CreateJob)]
+        assert names == created
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "expected"),
+    [
+        ({"action": "FailJobSet"}, "X", "Failed"),
+        ({"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}, "PodFailurePolicy", "Failed"),
+        ({"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}, "X", "RestartingJobSet"),
+        ({"action": "FailJobSet", "targetReplicatedJobs": ["workers"]}, "X", "Failed"),
+        ({"action": "FailJobSet", "targetReplicatedJobs": ["other"]}, "X", "RestartingJobSet"),
+        ({"action": "RestartJobSetAndIgnoreMaxRestarts"}, "X", "RestartingJobSet"),
+        ({"action": "RestartJob"}, "X", "RestartingJobSet"),
+    ],
+)
+def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
+    """The first rule that matches decides; without a match the JobSet restarts."""
+    manifest = jobset(strategy="Recreate")
+    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r"} | rule]
+    world = started(manifest)
+    world.set_job("train-workers-0", "Failed", reason=reason)
+    world.carry_out(world.plan())
+    assert world.condition(expected) is not None
+
+
+def test_uncounted_restarts_are_not_counted() -> None:
+    """RestartJobSetAndIgnoreMaxRestarts restarts beyond maxRestarts."""
+    manifest = jobset(strategy="Recreate", restarts_max=0)
+    rule = {"name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts"}
+    manifest["spec"]["failurePolicy"]["rules"] = [rule]
+    world = started(manifest)
+    world.set_job("train-workers-0", "Failed")
+    world.carry_out(world.plan())
+    assert world.status["restarts"] == 1
+    assert "restartsCountTowardsMax" not in world.status
+    condition = world.condition("RestartingJobSet")
+    assert condition is not None
+    assert condition["reason"] == "FailurePolicy_evicted"
+
+
+def test_what_is_not_supported_is_said_once() -> None:
+    """A field without effect is named in a Warning before the first status, and not again."""
+    jobs = [replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}]
+    world = PlannerWorld(jobset(jobs=jobs, ttlSecondsAfterFinished=5))
+    (warning,) = world.plan().warnings
+    assert "dependsOn of b" in warning.message
+    assert "ttlSecondsAfterFinished" in warning.message
+    world.settle()
+    assert world.plan().warnings == ()
+
+
+def test_suspend_and_resume() -> None:
+    """Suspend is passed on, at creation and later; the conditions say so; resume undoes it."""
+    world = started(jobset(strategy="Recreate", suspend=True))
+    assert world.jobs["train-workers-0"]["spec"]["suspend"] is True
+    condition = world.condition("Suspended")
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("True", "SuspendedJobs")
+    world.manifest["spec"]["suspend"] = False
+    assert SuspendJob("train-workers-0", "job-1", suspend=False) in world.plan().actions
+    world.settle()
+    condition = world.condition("Suspended")
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("False", "ResumeJobs")
+
+
+def test_the_barrier_is_skipped_while_suspended() -> None:
+    """No epoch is written for a suspended group."""
+    world = started(jobset(suspend=True))
+    world.decision = Decision(1, 0)
+    assert world.plan().status == {}
+
+
+def test_an_unreadable_attempt_is_cured_by_a_new_job() -> None:
+    """A Job of ours whose restart-attempt nobody can read is deleted and created anew, with a Warning."""
+    world = started()
+    metadata = world.jobs["train-workers-0"]["metadata"]
+    metadata["labels"][wire.RESTART_ATTEMPT] = "garbage"
+    assert world.plan().actions == ()
+    metadata["annotations"][wire.RESTART_ATTEMPT] = "-1"
+    assert [warning.reason for warning in world.plan().warnings] == ["UnreadableJob"]
+    world.settle()
+    assert world.deleted == ["train-workers-0"]
+    assert world.jobs["train-workers-0"]["metadata"]["labels"][wire.RESTART_ATTEMPT] == "0"
+
+
+def test_a_stray_job_is_left_alone() -> None:
+    """A Job with our owner reference but no expected name changes nothing, even when it fails."""
+    world = started()
+    stray = world.jobs["train-workers-0"]
+    world.jobs["stray"] = stray | {"metadata": stray["metadata"] | {"name": "stray", "uid": "stray"}}
+    world.set_job("stray", "Failed")
+    assert world.plan().actions == ()
+    assert world.plan().status == {}
+
+
+def test_epochs_are_written_in_both_encodings() -> None:
+    """S and D go out as epochs and as attempts; an attempt whose epoch is 0 is absent."""
+    world = started(jobset())
+    world.decision = Decision(1, 0)
+    planned = world.plan()
+    assert planned.is_urgent
+    assert planned.status == {"syncedEpoch": 1, "deprecatedEpoch": 0, "currentInPlaceRestartAttempt": 0}
+    world.carry_out(planned)
+    world.decision = Decision(1, 1)
+    assert world.plan().status["previousInPlaceRestartAttempt"] == 0
+
+
+def test_epochs_never_go_back() -> None:
+    """A decision below the status is our bug, and stops the process rather than the workers' safety."""
+    world = started(jobset())
+    world.status.update(wire.status_of_epochs(3, 2))
+    world.decision = Decision(2, 2)
+    with pytest.raises(InvariantError, match="only grow"):
+        world.plan()
+
+
+def test_one_group_restart_too_many() -> None:
+    """The JobSet fails with upstream's words for it, which name no Job."""
+    world = started(jobset())
+    world.decision = Decision(4, 3, restarts=4, exceeded=True)
+    world.settle()
+    condition = world.condition("Failed")
+    assert condition is not None
+    assert (condition["reason"], condition["message"]) == (
+        "ReachedMaxRestarts",
+        "jobset failed due to reaching max number of restarts",
+    )
+    assert world.deleted == ["train-workers-0"]
+
+
+def test_a_job_with_completed_pods_is_recreated() -> None:
+    """A completed Pod cannot restart in place, also when only the Job's count still knows of it."""
+    for decision, status in (
+        (Decision(1, 1, recreate=frozenset({("workers", 0)})), {}),
+        (Decision(1, 1), {"succeeded": 1}),
+    ):
+        world = started(jobset(jobs=[replicated_job(replicas=2)]))
+        world.status.update(wire.status_of_epochs(1, 1))
+        world.set_job("train-workers-0", active=1, **status)
+        world.decision = decision
+        deletions = [action for action in world.plan().actions if isinstance(action, DeleteJob)]
+        assert deletions == [DeleteJob("train-workers-0", "job-1", DeleteJob.COMPLETED_PODS)]
+
+
+def test_completed_pods_alone_restart_nothing() -> None:
+    """Workers that complete while their epoch runs are left in peace."""
+    world = started(jobset())
+    world.status.update(wire.status_of_epochs(1, 0))
+    world.set_job("train-workers-0", active=1, succeeded=1)
+    world.decision = Decision(1, 0)
+    assert world.plan().actions == ()
+
+
+def test_counters_wait_while_a_group_restarts() -> None:
+    """A change of counters alone is not urgent, and waits longest while every agent listens."""
+    world = started(jobset())
+    world.status.update(wire.status_of_epochs(1, 1))
+    world.set_job("train-workers-0", active=2)
+    world.decision = Decision(1, 1)
+    planned = world.plan()
+    assert not planned.is_urgent
+    assert planned.hold_s == COUNTERS_HOLD_RESTART_S
+    world.decision = Decision(2, 1)
+    planned = world.plan()
+    assert planned.is_urgent
+    assert "replicatedJobsStatus" in planned.status
+
+
+def test_restarts_in_place_count_towards_the_maximum_of_recreations() -> None:
+    """There is one budget: restarts in place have used it up when a Job fails."""
+    world = started(jobset(restarts_max=2))
+    world.status.update(wire.status_of_epochs(3, 2))
+    world.set_job("train-workers-0", "Failed")
+    world.carry_out(world.plan())
+    assert world.status["terminalState"] == "Failed"
+
+
+JOB_STATES = st.sampled_from(
+    ["active", "ready", "Complete", "Failed", "leaving", "gone", "suspended", "old", "garbage"]
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> PlannerWorld:
+    """Draw a JobSet in any state that its Jobs can bring it into."""
+    strategy = draw(st.sampled_from([None, "Recreate", "BlockingRecreate", "InPlaceRestart"]))
+    names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=3))
+    jobs = [replicated_job(name, replicas=draw(st.integers(0, 3))) for name in names]
+    manifest = jobset(strategy=strategy, jobs=jobs, restarts_max=draw(st.integers(0, 2)))
+    if draw(st.booleans()):
+        manifest = changed(manifest, "spec.suspend", draw(st.booleans()))
+    if names and draw(st.booleans()):
+        policy = {"operator": draw(st.sampled_from(["All", "Any"])), "targetReplicatedJobs": names[:1]}
+        manifest = changed(manifest, "spec.successPolicy", policy)
+    world = PlannerWorld(manifest)
+    world.carry_out(world.plan())
+    if strategy == "InPlaceRestart":
+        synced = draw(st.integers(0, 3))
+        world.status.update(wire.status_of_epochs(synced, max(0, synced - draw(st.integers(0, 1)))))
+        world.decision = Decision(*world.jobset.epochs)
+    for name in list(world.jobs):
+        _bring(world, name, draw(JOB_STATES))
+    return world
+
+
+def _bring(world: PlannerWorld, name: str, state: str) -> None:
+    """Bring a Job into a state."""
+    job = world.jobs[name]
+    match state:
+        case "Complete" | "Failed":
+            world.set_job(name, state)
+        case "active":
+            world.set_job(name, active=1)
+        case "ready":
+            world.set_job(name, active=2, ready=2)
+        case "leaving":
+            job["metadata"]["deletionTimestamp"] = NOW
+        case "gone":
+            del world.jobs[name]
+        case "suspended":
+            job["spec"]["suspend"] = True
+        case "old":
+            world.status["restarts"] = 1
+            job["metadata"]["labels"][wire.RESTART_ATTEMPT] = "0"
+        case _:
+            for part in ("labels", "annotations"):
+                job["metadata"][part][wire.RESTART_ATTEMPT] = "x"
+
+
+@settings(max_examples=300)
+@given(worlds())
+def test_plans_converge_and_then_ask_for_nothing(world: PlannerWorld) -> None:
+    """From any state, carrying out plans ends; the last plan is empty, and so is the one after it."""
+    world.settle(passes_max=12)
+    again = world.plan()
+    assert (again.status, again.actions, again.notes) == ({}, (), ())
+
+
+@settings(max_examples=300)
+@given(worlds())
+def test_a_plan_deletes_only_what_must_go(world: PlannerWorld) -> None:
+    """Only Jobs of an earlier restart, unreadable, completed, or active in a finished JobSet are deleted."""
+    observed = world.observed()
+    restarting = world.decision is not None and 0 < world.decision.synced <= world.decision.deprecated
+    for action in world.plan().actions:
+        if not isinstance(action, DeleteJob):
+            continue
+        job = observed.jobs[action.name]
+        labels = world.jobs[action.name]["metadata"]["labels"]
+        old = labels[wire.RESTART_ATTEMPT] == "x" or int(labels[wire.RESTART_ATTEMPT]) < world.jobset.restarts
+        completed = restarting and (job.condition("Complete") is not None or (job.status.succeeded or 0) > 0)
+        assert not job.is_leaving
+        assert old or world.jobset.is_finished or completed
+
+
+@settings(max_examples=300)
+@given(worlds())
+def test_planning_changes_nothing_and_is_repeatable(world: PlannerWorld) -> None:
+    """Planning twice from one state gives one plan: no pass leaves traces in what it looked at."""
+    assert world.plan() == world.plan()
+
+
+@settings(max_examples=200)
+@given(worlds())
+def test_restarts_never_pass_the_maximum(world: PlannerWorld) -> None:
+    """However often Jobs fail, counted restarts stay within maxRestarts."""
+    for _ in range(5):
+        world.settle(passes_max=12)
+        for name in world.jobs:
+            world.set_job(name, "Failed")
+    policy = world.jobset.failure_policy
+    limit = policy.restarts_max if policy is not None else 0
+    assert world.status.get("restartsCountTowardsMax", 0) <= max(limit, 0)
