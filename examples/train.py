@@ -105,9 +105,7 @@ class Connection:
         """Receive one frame."""
         (length,) = struct.unpack("!I", self._exactly(4))
         if length > FRAME_BYTES_MAX:
-            raise PeerLostError(
-                f"{self.name}: expected at most {FRAME_BYTES_MAX} bytes, saw a frame of {length}"
-            )
+            raise PeerLostError(f"{self.name}: expected at most {FRAME_BYTES_MAX} bytes, saw a frame of {length}")
         return self._exactly(length)
 
     def close(self) -> None:
@@ -233,9 +231,7 @@ def newest_common(holdings: Sequence[Sequence[int]]) -> int:
     return max(set.intersection(*held), default=0) if held else 0
 
 
-def lead_resume(
-    checkpoints: Checkpoints, members: Sequence[tuple[Connection, list[int]]]
-) -> tuple[int, list[float]]:
+def lead_resume(checkpoints: Checkpoints, members: Sequence[tuple[Connection, list[int]]]) -> tuple[int, list[float]]:
     """Choose the step to go on from, as rank 0, and give its weights to whoever lacks them."""
     mine = checkpoints.steps()
     step = newest_common([mine, *(steps for _, steps in members)])

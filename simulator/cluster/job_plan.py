@@ -66,9 +66,7 @@ class Backoff:
         return max(0.0, memory.last_failure_s + wait_s - now_s)
 
 
-def plan(
-    job: KubeObject, pods: Sequence[KubeObject], memory: JobMemory, now_s: float, backoff: Backoff
-) -> JobPlan:
+def plan(job: KubeObject, pods: Sequence[KubeObject], memory: JobMemory, now_s: float, backoff: Backoff) -> JobPlan:
     """Return what this Job needs now. `memory` is brought up to date."""
     return _Sync(job, pods, memory, now_s, backoff).run()
 
@@ -169,9 +167,7 @@ class _Sync:
             message = "Job has reached the specified backoff limit"
             self._set("FailureTarget", "True", "BackoffLimitExceeded", message)
         elif limit is not None and self.now_s - self._started_s() >= limit:
-            self._set(
-                "FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline"
-            )
+            self._set("FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline")
         elif self._is_complete():
             self._set(
                 "SuccessCriteriaMet",
@@ -234,9 +230,7 @@ class _Sync:
             return self.active[wanted:]
         seen: set[int] = set()
         surplus = []
-        for pod in sorted(
-            self.active, key=lambda p: (index_of(p) is None, index_of(p), p["metadata"]["name"])
-        ):
+        for pod in sorted(self.active, key=lambda p: (index_of(p) is None, index_of(p), p["metadata"]["name"])):
             index = index_of(pod)
             if index is None or index >= self.spec["completions"] or index in seen or len(seen) >= wanted:
                 surplus.append(pod)

@@ -13,7 +13,10 @@ from random import Random
 
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import Clock
+from common.kube.resources import NODES
 from simulator.cluster.events import ClusterEvent
+from simulator.cluster.nodes import node
+from simulator.cluster.pod_status import timestamp
 from simulator.cluster.pod_worker import PodWorker
 from simulator.cluster.runtime import Runtime
 from simulator.cluster.timings import Timings
@@ -45,6 +48,17 @@ class Kubelet:
         self._tell = tell
         self._relist_phase_s = rng.random() * timings.pleg_relist_s
         self._work: asyncio.Queue[PodWorker] = asyncio.Queue()
+
+    async def register(self, *, pods: int) -> None:
+        """Create the Node object, then report it ready, as two writes: a created object has no status.
+
+        Args:
+            pods: how many Pods the node takes.
+        """
+        whole = node(self.node, pods=pods, now=timestamp(self._clock.wall_s()))
+        await self._client.create(NODES, None, whole)
+        status = {"status": whole["status"]}
+        await self._client.patch(NODES, None, self.node, status, subresource="status")
 
     def pod_changed(self, event_type: str, pod: KubeObject) -> None:
         """Take in a Pod of this node."""

@@ -119,9 +119,7 @@ class ModelAgent(_Instance):
         if running.cancelled() or self._ended.done():
             return
         if (error := running.exception()) is not None:
-            self._ended.set_exception(
-                error
-            )  # a bug of ours must stop the simulation, not restart a container
+            self._ended.set_exception(error)  # a bug of ours must stop the simulation, not restart a container
         else:
             self.end(running.result())
 

@@ -88,7 +88,5 @@ def field_value(path: str, pod: KubeObject, pod_ip: str, host_ip: str) -> str:
         "status.hostIPs": host_ip,
     }
     if path not in values:
-        raise PodConfigError(
-            f"fieldRef: expected one of {', '.join(values)} or a label or annotation, saw {path!r}"
-        )
+        raise PodConfigError(f"fieldRef: expected one of {', '.join(values)} or a label or annotation, saw {path!r}")
     return str(values[path])

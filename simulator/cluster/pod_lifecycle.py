@@ -17,9 +17,7 @@ from enum import Enum
 
 from simulator.cluster.pod_spec import ContainerSpec, PodSpec, RestartAction, Role
 
-GRACE_OF_RESTART_ALL_S = (
-    2.0  # kuberuntime_container.go minimumGracePeriodInSeconds; preStop hooks are skipped
-)
+GRACE_OF_RESTART_ALL_S = 2.0  # kuberuntime_container.go minimumGracePeriodInSeconds; preStop hooks are skipped
 BACKOFF_S_FIRST = 10.0
 BACKOFF_S_MAX = 300.0
 BACKOFF_FORGOTTEN_S = 600.0  # after this long without a restart, the next one is free again
@@ -173,9 +171,7 @@ class PodLifecycle:
     containers: dict[str, Container] = field(init=False)
     initialized: bool = False  # some regular container was started since the last restart of all containers
     was_initialized: bool = False  # ever
-    restarting: frozenset[str] | None = (
-        None  # the containers whose exit restarts all; None is no such restart
-    )
+    restarting: frozenset[str] | None = None  # the containers whose exit restarts all; None is no such restart
     grace_s: float | None = None  # set once the Pod is being stopped
     deleted: bool = False
     init_failed: bool = False
@@ -317,9 +313,7 @@ class PodLifecycle:
         if container.exit is None or container.state is not State.TERMINATED:
             return  # it waited: nothing to remove
         ended = container.exit
-        container.last_exit = Exit(
-            KILLED_BY_RESTART, RESTARTING_ALL, ended.instance, ended.started_s, ended.finished_s
-        )
+        container.last_exit = Exit(KILLED_BY_RESTART, RESTARTING_ALL, ended.instance, ended.started_s, ended.finished_s)
         container.exit = None
         container.state = State.WAITING
         container.waiting_reason = RESTARTING_ALL

@@ -19,9 +19,7 @@ class Role(Enum):
     """Where a container stands in its Pod."""
 
     INIT = "init"  # runs to its end before the next one starts
-    SIDECAR = (
-        "sidecar"  # an init container with restartPolicy Always: the next one starts once it has started
-    )
+    SIDECAR = "sidecar"  # an init container with restartPolicy Always: the next one starts once it has started
     REGULAR = "regular"
 
 
@@ -145,9 +143,7 @@ def _probe(manifest: dict[str, Any] | None, ports: dict[str, int]) -> Probe | No
     command = (manifest.get("exec") or {}).get("command")
     if http is None and command is None:
         kinds = sorted(set(manifest) & {"grpc", "tcpSocket"})
-        raise ValueError(
-            f"expected a probe with httpGet or exec, saw {kinds}; the embedded kubelet knows no other"
-        )
+        raise ValueError(f"expected a probe with httpGet or exec, saw {kinds}; the embedded kubelet knows no other")
     port = (http or {}).get("port", 0)
     return Probe(
         path=None if http is None else http.get("path") or "/",

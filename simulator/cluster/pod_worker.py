@@ -150,15 +150,11 @@ class PodWorker:
         self._killed.discard(instance)
         self._events.put_nowait(life.Exited(name, instance, code))
 
-    async def _watch(
-        self, container: life.Container, instance: int, running: RunningContainer, born_s: float
-    ) -> int:
+    async def _watch(self, container: life.Container, instance: int, running: RunningContainer, born_s: float) -> int:
         """Probe the instance until it ends."""
         if not Prober.concerns(container.spec):
             return await running.wait()
-        prober = Prober(
-            container.spec, instance, running, clock=self._clock, born_s=born_s, report=self._take_probe
-        )
+        prober = Prober(container.spec, instance, running, clock=self._clock, born_s=born_s, report=self._take_probe)
         async with asyncio.TaskGroup() as group:
             probing = group.create_task(prober.run())
             code = await running.wait()
@@ -242,9 +238,7 @@ class PodWorker:
         backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._rng)
         while not self._gone.is_set():
             try:
-                await self._client.delete(
-                    PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0
-                )
+                await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
             except (NotFound, Conflict):
                 return  # gone, or replaced by a namesake
             except (ApiError, TransportError):

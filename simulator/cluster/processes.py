@@ -125,9 +125,7 @@ class LocalProcess:
     async def probe(self, probe: Probe) -> bool:
         """Probe once."""
         if probe.path is not None:
-            return await answers(
-                self._pod_ip, probe.port, probe.path, timeout_s=probe.timeout_s, clock=self._clock
-            )
+            return await answers(self._pod_ip, probe.port, probe.path, timeout_s=probe.timeout_s, clock=self._clock)
         return await self._run_probe(list(probe.command or ()), probe.timeout_s)
 
     async def _run_probe(self, command: list[str], timeout_s: float) -> bool:

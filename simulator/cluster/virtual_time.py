@@ -24,6 +24,11 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 
+INSTANT_ROUNDS_MAX = 100
+"""Rounds of callbacks that take no time. After that each takes TICK_S, because code that waits for "the rest of a
+delay" may compute a rest too small to add to the time, and would spin for ever on a clock that stands still."""
+TICK_S = 1e-9
+
 _WAITERS_SHOWN_MAX = 20  # a deadlock of 5,000 Pods prints each place once, and no more places than this
 _ASYNCIO_FOLDER = str(Path(asyncio.__file__).parent)
 _AWAITS_MAX = 200  # depth of one task's chain of awaits
@@ -76,6 +81,7 @@ class VirtualTimeLoop(BaseEventLoop):
         super().__init__()
         self._clock_resolution = 1e-9
         self._now_s = 0.0
+        self._rounds = 0
         self._shuffle = shuffle
         self._numbers = itertools.count(1)
         self._selector = _VirtualSelector(self)
@@ -93,9 +99,14 @@ class VirtualTimeLoop(BaseEventLoop):
         """
         if timeout_s is None:
             raise DeadlockError(_describe(asyncio.all_tasks(self), self._now_s))
-        if timeout_s > 0:
+        if timeout_s > TICK_S:
             self._now_s = max(self._now_s, self._scheduled[0].when())
-        elif self._shuffle is not None and len(self._ready) > 1:
+            self._rounds = 0
+            return
+        self._rounds += 1
+        if timeout_s > 0 or self._rounds > INSTANT_ROUNDS_MAX:
+            self._now_s += TICK_S
+        if self._shuffle is not None and len(self._ready) > 1:
             callbacks = list(self._ready)
             self._shuffle.shuffle(callbacks)
             self._ready.clear()

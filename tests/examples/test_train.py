@@ -65,10 +65,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
 
 def losses(text: str) -> dict[int, float]:
     """Return the loss of each step in a worker's output."""
-    return {
-        int(step): float(loss)
-        for step, loss in re.findall(r"^step=(\d+) loss=(\S+) epoch=", text, re.MULTILINE)
-    }
+    return {int(step): float(loss) for step, loss in re.findall(r"^step=(\d+) loss=(\S+) epoch=", text, re.MULTILINE)}
 
 
 def finish(worker: subprocess.Popen[str]) -> tuple[int, str]:

@@ -160,9 +160,7 @@ def test_plain_restarts_back_off() -> None:
         [line] = driver.take_log()
         if line.startswith("wake"):
             waits.append(float(line.split()[1]) - driver.now_s)
-            assert driver.status()["containerStatuses"][0]["state"] == {
-                "waiting": {"reason": "CrashLoopBackOff"}
-            }
+            assert driver.status()["containerStatuses"][0]["state"] == {"waiting": {"reason": "CrashLoopBackOff"}}
             driver.now_s = float(line.split()[1])
             driver.step(life.Tick())
     assert waits == [10, 20, 40, 80, 160, 300, 300]
@@ -219,9 +217,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(events=EVENTS, delete_at=st.integers(0, 40))
-def test_the_worker_never_runs_behind_a_barrier_that_is_up(
-    events: list[tuple[str, int]], delete_at: int
-) -> None:
+def test_the_worker_never_runs_behind_a_barrier_that_is_up(events: list[tuple[str, int]], delete_at: int) -> None:
     """Whatever exits when, a worker is only started by a lifted barrier, and a deleted Pod stops for good."""
     driver = Driver(training_pod())
     for position, (name, code) in enumerate(events):

@@ -1,0 +1,383 @@
+"""
+Put an embedded Kubernetes together and run it.
+
+    async with Cluster(nodes=2, runtime="process") as cluster:
+        await cluster.apply(read_manifests(Path("examples/train.yaml")))
+        await cluster.until(lambda: cluster.jobset("train")["status"].get("syncedEpoch") == 1, timeout_s=30)
+        cluster.kill_worker("default", pod_name)
+
+One task runs every component; `stop` ends it and leaves no process behind. A component that fails ends the
+cluster: the failure is raised by whatever waits (`until`) and by `stop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import yaml
+
+from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
+from common.kube.clock import Clock, LoopClock
+from common.kube.http import Request, Transport
+from controller.runtime import Controller, ControllerConfig
+from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
+from simulator.cluster.controller_process import ControllerProcess
+from simulator.cluster.events import ClusterEvent, Kind, Observers
+from simulator.cluster.job_controller import JobController
+from simulator.cluster.kubelet import Kubelet
+from simulator.cluster.logs import tail
+from simulator.cluster.manifests import custom_resource_definitions
+from simulator.cluster.model_runtime import ModelRuntime, QuietLog
+from simulator.cluster.nodes import HOST_IP
+from simulator.cluster.pod_worker import PodWorker
+from simulator.cluster.process_runtime import ProcessRuntime
+from simulator.cluster.runtime import Runtime
+from simulator.cluster.scheduler import Scheduler
+from simulator.cluster.timings import Timings, local_processes
+
+RuntimeName = Literal["process", "model"]
+ControllerMode = Literal["none", "coroutine", "process"]
+
+VIRTUAL_EPOCH_S = 1_700_000_000.0  # the wall clock of virtual time starts here, so that one seed has one date
+CONTROLLER_NAMESPACE = "inplace-system"
+COMPONENT_USERS = {
+    "kubelet": "system:node",
+    "scheduler": "system:kube-scheduler",
+    "job-controller": "system:serviceaccount:kube-system:job-controller",
+    "inplace-controller": f"system:serviceaccount:{CONTROLLER_NAMESPACE}:inplace-controller",
+}
+
+
+class Cluster:
+    """An embedded Kubernetes.
+
+    Args:
+        nodes: how many.
+        pods_per_node: a node's room for Pods (the kubelet's default).
+        runtime: "process" runs containers as local processes in real time; "model" runs timed models, in real
+            or virtual time.
+        seed: everything random follows from it.
+        clock: None is the running loop's; for virtual time use `LoopClock(VIRTUAL_EPOCH_S)`.
+        timings: None is what fits the runtime.
+        options: of the API server; the log source is filled in.
+        controller: where the JobSet controller runs.
+        crds: None is what deploy/crd holds.
+        folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
+        serve_http: listen on loopback. The process runtime always does.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 2,
+        pods_per_node: int = 110,
+        runtime: RuntimeName = "process",
+        seed: int = 0,
+        clock: Clock | None = None,
+        timings: Timings | None = None,
+        options: ApiServerOptions | None = None,
+        controller: ControllerMode = "coroutine",
+        crds: Sequence[KubeObject] | None = None,
+        folder: Path | None = None,
+        serve_http: bool = False,
+    ) -> None:
+        self.clock = clock or LoopClock()
+        self.rng = Random(seed)
+        self.timings = timings or (local_processes() if runtime == "process" else Timings())
+        options = replace(options or ApiServerOptions(), log_source=self._read_log)
+        self.server = ApiServer(clock=self.clock, rng=self._random("apiserver"), options=options)
+        self.observers = Observers()
+        self.url = ""
+        self.controller: Controller | None = None
+        self._runtime_name: RuntimeName = runtime
+        self._controller_mode = controller
+        self._serves_http = serve_http or runtime == "process" or controller == "process"
+        self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
+        self.folder = folder or Path(self._temporary.name if self._temporary else "")
+        self._crds = custom_resource_definitions() if crds is None else list(crds)
+        self._node_names = [f"node-{index}" for index in range(nodes)]
+        self._pods_per_node = pods_per_node
+        self._runtime: Runtime = self._make_runtime()
+        self._kubelets = {name: self._make_kubelet(name) for name in self._node_names}
+        self._scheduler = Scheduler(
+            self.client("scheduler"), clock=self.clock, rng=self._random("scheduler"), timings=self.timings
+        )
+        self._jobs = JobController(
+            self.client("job-controller"), clock=self.clock, rng=self._random("jobs"), timings=self.timings
+        )
+        self._changed = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self.observers.add(lambda _: self._changed.set())
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # The life of the cluster.
+
+    async def start(self) -> None:
+        """Start every component; return when requests are answered."""
+        self.server.store.subscribe(self._dispatch)
+        self.server.load(self._crds)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}
+        self.server.load([namespace])
+        for kubelet in self._kubelets.values():
+            await kubelet.register(pods=self._pods_per_node)
+        started = asyncio.Event()
+        self._main = asyncio.create_task(self._run(started), name="cluster")
+        waiting = asyncio.create_task(started.wait())
+        await asyncio.wait([self._main, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._main.done():
+            await self._main
+
+    async def stop(self) -> None:
+        """Stop every component and kill every process; raise the failure that ended the cluster before."""
+        main, self._main = self._main, None
+        try:
+            if main is not None:
+                main.cancel()
+                try:
+                    await main
+                except asyncio.CancelledError:
+                    if not main.cancelled():
+                        raise  # somebody cancels us
+        finally:
+            await self._runtime.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+    async def _run(self, started: asyncio.Event) -> None:
+        front = HttpFront(self.server) if self._serves_http else None
+        if front is not None:
+            self.url = await front.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for work in self._components():
+                    group.create_task(work)
+                started.set()
+        finally:
+            if front is not None:
+                await front.stop()
+
+    def _components(self) -> Iterable[Coroutine[Any, Any, None]]:
+        yield self.server.run()
+        yield self._scheduler.run()
+        yield self._jobs.run()
+        for kubelet in self._kubelets.values():
+            yield kubelet.run()
+        if self._controller_mode == "coroutine":
+            self.controller = self._make_controller()
+            yield self.controller.run()
+        elif self._controller_mode == "process":
+            log = self.folder / "controller.log"
+            yield ControllerProcess(self.kubeconfig("inplace-controller"), log, clock=self.clock).run()
+
+    # What one does with a cluster.
+
+    def client(self, user: str = "admin") -> KubeClient:
+        """Return a client of the API server for a component or person."""
+        return KubeClient(self.transport(user), user_agent=user, field_manager=user)
+
+    def transport(self, user: str = "admin") -> InMemoryTransport:
+        """Return an in-memory connection to the API server, with the latency of a request."""
+        return InMemoryTransport(
+            self.server,
+            user=COMPONENT_USERS.get(user, user),
+            user_agent=user,
+            latency_s=self._latency(user),
+        )
+
+    async def apply(self, documents: Iterable[KubeObject]) -> None:
+        """Create or change objects, as `kubectl apply --server-side` does."""
+        client = self.client("kubectl")
+        for document in documents:
+            meta = document["metadata"]
+            collection = await self._collection(client, document)
+            path = f"{collection}/{meta['name']}?fieldManager=kubectl&force=true"
+            body = yaml.safe_dump(document).encode()
+            await client.raw("PATCH", path, body=body, content_type=APPLY_PATCH)
+
+    def pods(self, namespace: str = "default") -> list[KubeObject]:
+        """Return the Pods of a namespace, straight from the store."""
+        objects = self.server.store.collection(("", "pods")).objects
+        return [pod for (found, _), pod in objects.items() if found == namespace]
+
+    def jobset(self, name: str, namespace: str = "default") -> KubeObject:
+        """Return a JobSet, straight from the store; {} when there is none."""
+        return self.server.store.get(("jobset.x-k8s.io", "jobsets"), namespace, name) or {}
+
+    def worker(self, namespace: str, pod: str) -> PodWorker:
+        """Return what runs a Pod.
+
+        Raises:
+            LookupError: no kubelet runs such a Pod.
+        """
+        for kubelet in self._kubelets.values():
+            for worker in kubelet.workers.values():
+                meta = worker.pod["metadata"]
+                if (meta["namespace"], meta["name"]) == (namespace, pod):
+                    return worker
+        raise LookupError(f"expected a Pod {namespace}/{pod} on some node, saw none")
+
+    def kill_worker(
+        self, namespace: str, pod: str, *, signal_number: int = signal.SIGKILL, container: str = "worker"
+    ) -> None:
+        """Send a signal to a container's main process, as a fault does.
+
+        Raises:
+            LookupError: it does not run.
+        """
+        worker = self.worker(namespace, pod)
+        if container not in worker.running:
+            raise LookupError(f"expected container {container} of {namespace}/{pod} to run, saw that it does not")
+        uid = worker.pod["metadata"]["uid"]
+        now_s, name = self.clock.monotonic_s(), signal.Signals(signal_number).name
+        self.observers.tell(ClusterEvent(now_s, Kind.FAULT, namespace, pod, uid, container, name))
+        worker.running[container].signal(signal_number)
+
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float) -> None:
+        """Return when `holds()`; it is asked after every change.
+
+        Raises:
+            TimeoutError: it did not within `timeout_s` seconds.
+            ExceptionGroup: a component failed.
+        """
+        async with self.clock.timeout(timeout_s):
+            while not holds():
+                self._changed.clear()
+                changed = asyncio.ensure_future(self._changed.wait())
+                try:
+                    waiting = {changed} if self._main is None else {changed, self._main}
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                if self._main is not None and self._main.done():
+                    await self._main
+                    raise RuntimeError("the cluster stopped while somebody waited for it")
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        """Write a kubeconfig file for the API server's URL and return its path."""
+        path = self.folder / f"kubeconfig-{user}"
+        path.write_text(self._kubeconfig_text(f"user:{COMPONENT_USERS.get(user, user)}"))
+        return path
+
+    # The wiring.
+
+    def _random(self, name: str) -> Random:
+        """Return a source of randomness of one component's own, so that they do not disturb each other."""
+        return Random(f"{self.rng.random()}/{name}")
+
+    def _latency(self, user: str) -> Callable[[Request], float]:
+        rng, api = self._random(f"latency/{user}"), self.timings.api
+        return lambda _: api.draw(rng)
+
+    def _make_runtime(self) -> Runtime:
+        if self._runtime_name == "model":
+            return ModelRuntime(
+                clock=self.clock,
+                rng=self._random("runtime"),
+                timings=self.timings,
+                transport_for=self._agent_transport,
+                tell=self.observers.tell,
+            )
+        return ProcessRuntime(
+            self.folder, clock=self.clock, credentials=self._pod_credentials, tell=self.observers.tell
+        )
+
+    def _make_kubelet(self, name: str) -> Kubelet:
+        return Kubelet(
+            name,
+            client=self.client("kubelet"),
+            runtime=self._runtime,
+            clock=self.clock,
+            rng=self._random(name),
+            timings=self.timings,
+            host_ip=HOST_IP,
+            tell=self.observers.tell,
+        )
+
+    def _make_controller(self) -> Controller:
+        config = ControllerConfig(leader_elect=False, identity="inplace-controller-0")
+        return Controller(
+            self.transport("inplace-controller"),
+            clock=self.clock,
+            rng=self._random("controller"),
+            config=config,
+            log=QuietLog(),
+        )
+
+    def _agent_transport(self, pod: KubeObject) -> Transport:
+        api = self.timings.api
+        return InMemoryTransport(
+            self.server,
+            user=_pod_user(pod),
+            user_agent="inplace-agent",
+            latency_s=lambda _: api.draw(self.rng),
+        )
+
+    def _pod_credentials(self, pod: KubeObject) -> tuple[str, str]:
+        token = f"user:{_pod_user(pod)}"
+        return token, self._kubeconfig_text(token)
+
+    def _kubeconfig_text(self, token: str) -> str:
+        named = {"name": "inplace"}
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "inplace",
+                "clusters": [named | {"cluster": {"server": self.url}}],
+                "users": [named | {"user": {"token": token}}],
+                "contexts": [named | {"context": {"cluster": "inplace", "user": "inplace", "namespace": "default"}}],
+            }
+        )
+
+    def _dispatch(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
+        """Tell the built-in components of a write; this runs inside the write."""
+        self._changed.set()
+        if plural == "pods":
+            kubelet = self._kubelets.get(obj["spec"].get("nodeName", ""))
+            if kubelet is not None:
+                kubelet.pod_changed(event_type, obj)
+        if plural in ("pods", "jobs"):
+            self._jobs.observe(plural, event_type, obj)
+        if plural in ("pods", "nodes"):
+            self._scheduler.observe(plural, event_type, obj)
+
+    async def _read_log(self, pod: KubeObject, request: LogRequest) -> AsyncIterator[bytes]:
+        pieces = self._runtime.read_log(
+            pod["metadata"]["uid"], request.container, previous=request.previous, follow=request.follow
+        )
+        async for piece in tail(pieces, request.tail_lines) if not request.follow else pieces:
+            yield piece
+
+    async def _collection(self, client: KubeClient, document: KubeObject) -> str:
+        """Return the URL path of the collection that a document belongs to."""
+        api_version, kind = document["apiVersion"], document["kind"]
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        served = await client.raw("GET", root)
+        for resource in yaml.safe_load(served.body)["resources"]:
+            if resource["kind"] == kind and "/" not in resource["name"]:
+                namespace = document["metadata"].get("namespace", "default")
+                middle = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+                return f"{root}{middle}/{resource['name']}"
+        raise LookupError(f"expected a kind that the API server serves, saw {api_version} {kind}")
+
+
+def _pod_user(pod: KubeObject) -> str:
+    account = pod["spec"].get("serviceAccountName") or "default"
+    return f"system:serviceaccount:{pod['metadata']['namespace']}:{account}"

@@ -1,0 +1,62 @@
+"""Run the JobSet controller as a real process, and start it again when it ends, as a Deployment does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+from common.kube.clock import Clock
+from simulator.cluster.processes import LocalProcess
+
+RESTART_S = 1.0
+_REPOSITORY = Path(__file__).parents[2]
+_GRACE_S = 5.0
+
+
+class ControllerProcess:
+    """`inplace-controller` with a kubeconfig.
+
+    Args:
+        log: the file that takes what it prints.
+    """
+
+    def __init__(self, kubeconfig: Path, log: Path, *, clock: Clock) -> None:
+        self._kubeconfig = kubeconfig
+        self._log = log
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Keep it running until cancelled."""
+        while True:
+            process = self._start()
+            try:
+                await process.wait()
+            except asyncio.CancelledError:
+                await process.stop(_GRACE_S)
+                raise
+            await self._clock.sleep(RESTART_S)
+
+    def _start(self) -> LocalProcess:
+        interpreter = str(Path(sys.executable).parent)
+        env = {
+            "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PYTHONPATH": str(_REPOSITORY),
+            "KUBECONFIG": str(self._kubeconfig),
+        }
+        return LocalProcess(
+            [sys.executable, "-m", "controller", "--no-leader-elect"],
+            env,
+            self._log.parent,
+            marker=f"controller/{uuid4().hex}",
+            pod_ip="127.0.0.1",
+            log=self._log.open("ab"),
+            on_line=_ignore,
+            clock=self._clock,
+        )
+
+
+def _ignore(line: bytes) -> None:
+    del line
