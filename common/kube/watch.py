@@ -7,7 +7,7 @@ Decoding is left to the caller: the agent reads a Table cell, the informer a who
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 from common.kube.clock import Clock
@@ -93,7 +93,7 @@ def ending_of(error: ApiError | TransportError) -> WatchEnding:
 
 async def watch_lines(
     transport: Transport, request: Request, *, clock: Clock, inactivity_s: float = INACTIVITY_S
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield each line of a watch; return when the server ends it in good order.
 
     Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
