@@ -48,9 +48,7 @@ class PriorityLevel:
     service_s: Callable[[Route], float] = field(default=lambda route: 0.0)
 
 
-def workload_low(
-    *, seats: int = 245, service_s: Callable[[Route], float] = lambda route: 0.02
-) -> PriorityLevel:
+def workload_low(*, seats: int = 245, service_s: Callable[[Route], float] = lambda route: 0.02) -> PriorityLevel:
     """Return the default level for ServiceAccounts outside kube-system, with default queues."""
     return PriorityLevel("workload-low", seats, service_s=service_s)
 

@@ -72,9 +72,7 @@ _OPAQUE = (
     (Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False), ()),
     (Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False), ()),
     (
-        Resource(
-            _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
-        ),
+        Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
         (),
     ),
     (
@@ -93,16 +91,12 @@ _OPAQUE = (
         (),
     ),
 )
-_WITH_GENERATION = frozenset(
-    ("deployments", "replicasets", "statefulsets", "daemonsets", "poddisruptionbudgets")
-)
+_WITH_GENERATION = frozenset(("deployments", "replicasets", "statefulsets", "daemonsets", "poddisruptionbudgets"))
 
 
 def builtin_kinds() -> list[Kind]:
     """Return fresh kinds for one server."""
-    core_events = Kind(
-        CORE_EVENTS, ("ev",), columns=columns.EVENT, field_labels=_EVENT_FIELDS, create_on_update=True
-    )
+    core_events = Kind(CORE_EVENTS, ("ev",), columns=columns.EVENT, field_labels=_EVENT_FIELDS, create_on_update=True)
     return [
         Kind(
             NAMESPACES,

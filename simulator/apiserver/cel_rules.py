@@ -16,7 +16,7 @@ from typing import Any
 import cel
 
 from simulator.apiserver.schema import Schema
-from simulator.apiserver.status import Cause
+from simulator.apiserver.status import Cause, show
 
 _RULES_MAX = 2048
 _USES_OLD = re.compile(r"\boldSelf\b")
@@ -72,7 +72,7 @@ def _check(rule: dict[str, Any], value: Any, old: Any, path: str, causes: list[C
         if _UNKNOWN_FUNCTION in str(error):
             _warn_once(expression, str(error))
             return
-        message = f"Invalid value: {_kind_of(value)}: rule evaluation error: {error}"
+        message = f"Invalid value: {_shown(value)}rule evaluation error: {error}"
         causes.append(Cause(path, message))
         return
     if holds is not True:
@@ -87,23 +87,12 @@ def _broken(rule: dict[str, Any], value: Any, path: str, old: Any) -> Cause:
             message = str(program.execute({"self": value, "oldSelf": old}))
     field = path + str(rule.get("fieldPath", ""))
     reason = rule.get("reason", "FieldValueInvalid")
-    return Cause(
-        field, f"Invalid value: {_kind_of(value)}: {message}", reason if reason in _REASONS else _REASONS[0]
-    )
+    return Cause(field, f"Invalid value: {_shown(value)}{message}", reason if reason in _REASONS else _REASONS[0])
 
 
-def _kind_of(value: Any) -> str:
-    if isinstance(value, dict):
-        return '"object"'
-    if isinstance(value, list):
-        return '"array"'
-    return (
-        f'"{value}"'
-        if isinstance(value, str)
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-    )
+def _shown(value: Any) -> str:
+    """Return a scalar as the real server prints it before a rule's message; objects and lists are left out."""
+    return "" if isinstance(value, dict | list) else f"{show(value)}: "
 
 
 @lru_cache(maxsize=_RULES_MAX)

@@ -21,6 +21,23 @@ from simulator.apiserver.status import Cause, bad_request, bad_value, required
 from simulator.apiserver.table import custom_columns
 
 
+_BLOCKING = frozenset(
+    (
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    )
+)
+"""Broken rules after which CEL is not run. Source: apiextensions-apiserver customresource/strategy.go hasBlockingErr."""
+
+_NOT_CHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
+
+
 class CustomStrategy(Strategy):
     """Objects of a custom kind: pruned, defaulted, validated by schema and by CEL."""
 
@@ -61,8 +78,10 @@ class CustomStrategy(Strategy):
         for field in self._schema.raw.get("required") or ():
             if field not in new:
                 causes.append(required(field))
-        if not causes:  # like the real server, which does not run CEL on objects of the wrong shape
+        if not any(cause.reason in _BLOCKING for cause in causes):
             check_rules(new, old, self._schema, "", causes)
+        elif self._schema.has_rules:
+            causes.append(Cause("<nil>", f"Invalid value: null: {_NOT_CHECKED}"))
         return causes
 
 
@@ -97,9 +116,7 @@ class CrdStrategy(Strategy):
             yield required("spec.scope")
         expected = f"{names.get('plural')}.{spec.get('group')}"
         if obj["metadata"]["name"] != expected:
-            yield bad_value(
-                "metadata.name", obj["metadata"]["name"], 'must be spec.names.plural+"."+spec.group'
-            )
+            yield bad_value("metadata.name", obj["metadata"]["name"], 'must be spec.names.plural+"."+spec.group')
         versions = spec.get("versions") or []
         if sum(bool(version.get("storage")) for version in versions) != 1:
             yield bad_value("spec.versions", None, "must have exactly one version marked as storage version")

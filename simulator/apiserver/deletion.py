@@ -43,9 +43,7 @@ class DeleteOptions:
             raise status.bad_request("expected DeleteOptions")
         options = body or {}
         if options.get("kind") not in (None, "", "DeleteOptions"):
-            raise status.bad_request(
-                f"decoded object cannot be converted to DeleteOptions: {options.get('kind')}"
-            )
+            raise status.bad_request(f"decoded object cannot be converted to DeleteOptions: {options.get('kind')}")
         preconditions = options.get("preconditions") or {}
         propagation = options.get("propagationPolicy") or query.get("propagationPolicy")
         if propagation is None and "orphanDependents" in options:
@@ -86,15 +84,16 @@ class Deletions:
 
     def _check(self, kind: Kind, obj: KubeObject, options: DeleteOptions) -> None:
         meta = obj["metadata"]
-        for wanted, actual, word in (
-            (options.uid, meta["uid"], "UID"),
-            (options.resource_version, meta["resourceVersion"], "ResourceVersion"),
+        for wanted, actual, word, how in (
+            (options.uid, meta["uid"], "UID", "deleted and then recreated"),
+            (options.resource_version, meta["resourceVersion"], "ResourceVersion", "modified"),
         ):
             if wanted is not None and wanted != actual:
                 why = (
-                    f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {actual}"
+                    f"the {word} in the precondition ({wanted}) does not match the {word} in record ({actual}). "
+                    f"The object might have been {how}"
                 )
-                raise status.conflict(kind.plural, kind.group, meta["name"], why)
+                raise status.conflict(kind.resource.kind, kind.group, meta["name"], why)
 
     def _marked(self, kind: Kind, obj: KubeObject, options: DeleteOptions) -> KubeObject:
         """Return the object as it looks while it is being deleted."""
@@ -106,9 +105,7 @@ class Deletions:
         grace_s = _grace_s(obj, options) if kind.graceful else 0
         if not meta.get("deletionTimestamp"):
             changes |= self._mark(meta, grace_s)
-        elif grace_s < (meta.get("deletionGracePeriodSeconds") or 0) and (
-            options.grace_s is not None or not grace_s
-        ):
+        elif grace_s < (meta.get("deletionGracePeriodSeconds") or 0) and (options.grace_s is not None or not grace_s):
             changes |= self._mark(meta, grace_s, began=False)
         if not changes:
             return obj

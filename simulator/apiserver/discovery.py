@@ -162,13 +162,9 @@ class Discovery:
         }
 
     def _openapi_index(self) -> dict[str, Any]:
-        paths = [
-            f"apis/{group}/{version}" if group else f"api/{version}" for group, version in self.versions()
-        ]
+        paths = [f"apis/{group}/{version}" if group else f"api/{version}" for group, version in self.versions()]
         generation = self._registry.generation
-        return {
-            "paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={generation}"} for path in paths}
-        }
+        return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={generation}"} for path in paths}}
 
     def _openapi(self, group: str, version: str) -> dict[str, Any] | None:
         kinds = self.versions().get((group, version))
@@ -180,9 +176,7 @@ class Discovery:
             identity = {"group": group, "version": version, "kind": kind.resource.kind}
             path = kind.resource.path("{namespace}" if kind.resource.namespaced else None, "{name}")
             path = path.replace("%7B", "{").replace("%7D", "}")
-            parameters = [
-                {"name": name, "in": "query", "schema": {"type": "string"}} for name in _WRITE_PARAMETERS
-            ]
+            parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in _WRITE_PARAMETERS]
             operation = {
                 "x-kubernetes-group-version-kind": identity,
                 "parameters": parameters,

@@ -28,6 +28,4 @@ def to_core(event: KubeObject) -> KubeObject:
 
 def from_core(event: KubeObject) -> KubeObject:
     """Return a core Event in the events.k8s.io/v1 form."""
-    return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {
-        "apiVersion": "events.k8s.io/v1"
-    }
+    return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}

@@ -149,8 +149,7 @@ def field_set(value: Any, shape: Any) -> FieldSet:
     if not parts:
         return {}
     return {
-        element: ({".": {}} if element.startswith("k:") else {})
-        | field_set(item, inner_shape(shape, element))
+        element: ({".": {}} if element.startswith("k:") else {}) | field_set(item, inner_shape(shape, element))
         for element, item in parts
     }
 

@@ -53,9 +53,7 @@ class HttpFront:
         except StatusError as error:
             return _whole(error.response())
         body = await incoming.read() if incoming.body_exists else b""
-        answer = await self._server.handle(
-            Request(incoming.method, incoming.raw_path, headers, body), user=user
-        )
+        answer = await self._server.handle(Request(incoming.method, incoming.raw_path, headers, body), user=user)
         if isinstance(answer, Response):
             return _whole(answer)
         return await _stream(incoming, answer)

@@ -44,16 +44,12 @@ def default_job_spec(spec: dict[str, Any]) -> dict[str, Any]:
     if defaulted.get("parallelism") is None:
         defaulted["parallelism"] = 1
     if defaulted.get("backoffLimit") is None:
-        defaulted["backoffLimit"] = (
-            INT32_MAX if spec.get("backoffLimitPerIndex") is not None else BACKOFF_LIMIT
-        )
+        defaulted["backoffLimit"] = INT32_MAX if spec.get("backoffLimitPerIndex") is not None else BACKOFF_LIMIT
     for field, value in (("completionMode", "NonIndexed"), ("suspend", False), ("manualSelector", False)):
         if defaulted.get(field) is None:
             defaulted[field] = value
     if defaulted.get("podReplacementPolicy") is None:
-        defaulted["podReplacementPolicy"] = (
-            "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
-        )
+        defaulted["podReplacementPolicy"] = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
     template = spec.get("template")
     if isinstance(template, dict) and isinstance(template.get("spec"), dict):
         defaulted["template"] = template | {"spec": default_pod_spec(template["spec"])}
@@ -97,21 +93,15 @@ class JobStrategy(Strategy):
         if spec["completionMode"] == "Indexed":
             yield from _indexed_causes(obj["metadata"]["name"], spec)
         if spec["podReplacementPolicy"] not in _REPLACEMENT_POLICIES:
-            yield not_supported(
-                "spec.podReplacementPolicy", spec["podReplacementPolicy"], _REPLACEMENT_POLICIES
-            )
+            yield not_supported("spec.podReplacementPolicy", spec["podReplacementPolicy"], _REPLACEMENT_POLICIES)
         template = spec.get("template") or {}
         pod = template.get("spec")
         yield from pod_spec_causes(pod, "spec.template.spec")
         policy = (pod or {}).get("restartPolicy")
         if policy == "Always":
-            yield required(
-                "spec.template.spec.restartPolicy", 'Required value: valid values: "OnFailure", "Never"'
-            )
+            yield required("spec.template.spec.restartPolicy", 'Required value: valid values: "OnFailure", "Never"')
         if spec.get("podFailurePolicy") and policy != "Never":
-            message = (
-                f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
-            )
+            message = f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
             yield Cause("spec.template.spec.restartPolicy", message)
 
     def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
@@ -170,9 +160,7 @@ def _may_reschedule(job: KubeObject) -> bool:
     status = job.get("status") or {}
     if status.get("startTime") is None:
         return True
-    return any(
-        c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or ()
-    )
+    return any(c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or ())
 
 
 def _rescheduled(template: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

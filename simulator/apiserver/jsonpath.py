@@ -51,9 +51,7 @@ def _compiled(path: str) -> tuple[Step, ...]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(
-                f"expected a JSONPath of fields, indexes and filters, saw {path!r} at {position}"
-            )
+            raise ValueError(f"expected a JSONPath of fields, indexes and filters, saw {path!r} at {position}")
         steps.append(_step(match))
         position = match.end()
     return tuple(steps)

@@ -49,9 +49,7 @@ class InMemoryTransport:
                 body = b"".join([chunk async for chunk in answer.chunks()])
                 return Response(answer.status, answer.headers, body)
         except TimeoutError as error:
-            raise TransportTimeoutError(
-                f"no answer to {request.method} {request.path} within {timeout_s} s"
-            ) from error
+            raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
 
     @asynccontextmanager
     async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
@@ -60,9 +58,7 @@ class InMemoryTransport:
             async with self._server.clock.timeout(timeout_s):
                 answer = await self._send(request)
         except TimeoutError as error:
-            raise TransportTimeoutError(
-                f"no answer to {request.method} {request.path} within {timeout_s} s"
-            ) from error
+            raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
         if isinstance(answer, Response):
             yield WholeStream(answer)
             return
@@ -85,9 +81,7 @@ class InMemoryTransport:
         if latency_s > 0:
             await self._server.clock.sleep(latency_s)
         else:
-            await asyncio.sleep(
-                0
-            )  # let others run: a call that never yields would order the world unnaturally
+            await asyncio.sleep(0)  # let others run: a call that never yields would order the world unnaturally
         return await self._server.handle(request, user=self._user)
 
 

@@ -72,9 +72,7 @@ def check_types(meta: Any) -> None:
 
 
 def _not_a_string(field: str, key: str, value: Any) -> StatusError:
-    kind = {bool: "bool", int: "number", float: "number", dict: "object", list: "array"}.get(
-        type(value), "null"
-    )
+    kind = {bool: "bool", int: "number", float: "number", dict: "object", list: "array"}.get(type(value), "null")
     path = f"metadata.{field}" + (f".{key}" if key else "")
     return bad_request(f"json: cannot unmarshal {kind} into Go struct field ObjectMeta.{path} of type string")
 
@@ -100,9 +98,7 @@ def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[Cause]:
     """Return the rules that labels and annotations break."""
     for key, value in (meta.get("labels") or {}).items():
         if not _QUALIFIED.fullmatch(key):
-            yield bad_value(
-                f"{path}.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'"
-            )
+            yield bad_value(f"{path}.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'")
         if len(value) > LABEL_CHARACTERS_MAX:
             yield bad_value(f"{path}.labels", value, f"must be no more than {LABEL_CHARACTERS_MAX} bytes")
         elif not _LABEL_VALUE.fullmatch(value):
@@ -125,14 +121,10 @@ def owner_causes(meta: dict[str, Any]) -> Iterable[Cause]:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 path = f"metadata.ownerReferences[{index}].{field}"
-                yield bad_value(
-                    path, "", f"{'version' if field == 'apiVersion' else field} must not be empty"
-                )
+                yield bad_value(path, "", f"{'version' if field == 'apiVersion' else field} must not be empty")
         controllers += bool(owner.get("controller"))
     if controllers > 1:
-        yield bad_value(
-            "metadata.ownerReferences", None, "Only one reference can have Controller set to true"
-        )
+        yield bad_value("metadata.ownerReferences", None, "Only one reference can have Controller set to true")
 
 
 def kept(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:

@@ -79,9 +79,7 @@ def render(kind: Kind, stored: KubeObject, answer: Format, now_s: float) -> Kube
     return kind.present(stored)
 
 
-def render_list(
-    kind: Kind, items: list[KubeObject], meta: dict[str, Any], answer: Format, now_s: float
-) -> KubeObject:
+def render_list(kind: Kind, items: list[KubeObject], meta: dict[str, Any], answer: Format, now_s: float) -> KubeObject:
     """Return a collection as the client wants to see it."""
     if answer.view == "table":
         return table(kind, [kind.present(item) for item in items], meta, answer.include_object, now_s)
@@ -156,7 +154,7 @@ def encode_error(status: dict[str, Any]) -> bytes:
 
 def bookmark(kind: Kind, revision: int, *, initial_events_end: bool) -> KubeObject:
     """Return the object of a BOOKMARK event: nothing but a resourceVersion."""
-    meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+    meta: dict[str, Any] = {"resourceVersion": str(revision)}
     if initial_events_end:
         meta["annotations"] = {INITIAL_EVENTS_END: "true"}
     return {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version, "metadata": meta}

@@ -115,11 +115,7 @@ def shape_of(kind: Kind) -> Any:
 
 def after_create(obj: KubeObject, writer: Writer) -> Owners:
     """Return the owners of an object that a plain create made."""
-    return (
-        Owner(
-            writer.manager, "Update", writer.subresource, writer.api_version, writer.time, None, created=obj
-        ),
-    )
+    return (Owner(writer.manager, "Update", writer.subresource, writer.api_version, writer.time, None, created=obj),)
 
 
 def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Writer, shape: Any) -> Owners:
@@ -147,9 +143,7 @@ def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Write
         if owner.fields != {}:
             result.append(owner)
     if not found:
-        result.append(
-            Owner(writer.manager, "Update", writer.subresource, writer.api_version, writer.time, taken)
-        )
+        result.append(Owner(writer.manager, "Update", writer.subresource, writer.api_version, writer.time, taken))
     return tuple(result)
 
 
@@ -192,11 +186,7 @@ def _take(others: Owners, fields: FieldSet, shape: Any, *, force: bool) -> Owner
 def _assembled(live: KubeObject | None, config: KubeObject, merged: KubeObject) -> KubeObject:
     """Return the merged fields with the parts that nobody owns."""
     base = live if live is not None else config
-    meta = {
-        key: value
-        for key, value in base["metadata"].items()
-        if key in _SERVER_OWNED and key != "managedFields"
-    }
+    meta = {key: value for key, value in base["metadata"].items() if key in _SERVER_OWNED and key != "managedFields"}
     for key in ("uid", "resourceVersion"):
         if key in config["metadata"]:
             meta[key] = config["metadata"][key]
@@ -215,9 +205,7 @@ def _conflict(disputed: list[tuple[Owner, FieldSet]]) -> StatusError:
             name += f" using {owner.api_version}"
         paths = ["".join(_shown(element) for element in path) for path in leaves(common)]
         causes += [{"reason": "FieldManagerConflict", "message": name, "field": path} for path in paths]
-        by_owner.append(
-            f"{name}: {paths[0]}" if len(paths) == 1 else f"{name}:\n" + "\n".join(f"- {p}" for p in paths)
-        )
+        by_owner.append(f"{name}: {paths[0]}" if len(paths) == 1 else f"{name}:\n" + "\n".join(f"- {p}" for p in paths))
     count = len(causes)
     words = "conflict" if count == 1 else "conflicts"
     message = f"Apply failed with {count} {words}: {by_owner[0]}"

@@ -21,9 +21,10 @@ from common.kube.client import (
 from simulator.apiserver import ownership, status
 from simulator.apiserver.kinds import Kind
 from simulator.apiserver.merge_patch import OPERATIONS_MAX, PatchError, json_patch, merge_patch
+from simulator.apiserver.metadata import check_types
 from simulator.apiserver.status import Cause
 from simulator.apiserver.strategic_patch import strategic_merge
-from simulator.apiserver.writes import WriteOptions, Writes, check_identity, namespace_mismatch
+from simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
 _DECODER = msgspec.json.Decoder()
 
@@ -33,7 +34,8 @@ def decode_json(body: bytes) -> Any:
     try:
         return _DECODER.decode(body)
     except msgspec.DecodeError as error:
-        raise status.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        message = f"the object provided is unrecognized: couldn't get version/kind; json parse error: {error}"
+        raise status.bad_request(message) from error
 
 
 def decode_yaml(body: bytes) -> Any:
@@ -73,17 +75,28 @@ class Patches:
         try:
             new = _patched(seen, media_type, decode_json(body))
         except PatchError as error:
-            raise status.StatusError(
-                422,
-                "Invalid",
-                "the server rejected our request due to an error in our request",
-                details={"causes": [{"reason": "UnexpectedServerResponse", "message": str(error)}]},
-            ) from error
+            why = "the server rejected our request due to an error in our request"
+            raise status.StatusError(422, "Invalid", why) from error
         if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
             raise status.bad_request("expected the patched object to have metadata")
+        self._check_result(new, seen)
         if kind.to_stored is not None:
             new = kind.to_stored(new)
         return self._writes.replace(kind, old, new, options), False
+
+    def _check_result(self, new: KubeObject, seen: KubeObject) -> None:
+        """Refuse a patch that renames, or after which the metadata cannot be decoded."""
+        meta, before = new["metadata"], seen["metadata"]
+        if meta is before:
+            return
+        if meta.get("name") != before["name"]:
+            raise name_mismatch(meta.get("name") or "", before["name"])
+        if meta.get("namespace") != before.get("namespace"):
+            raise namespace_mismatch()
+        try:
+            check_types(meta)
+        except status.StatusError as error:
+            raise status.invalid("", "", "", [status.bad_value("patch", "", error.message)]) from error
 
     def _apply(
         self,
@@ -96,9 +109,7 @@ class Patches:
         config = self._configuration(kind, object_key, body, options)
         if options.subresource and old is None:
             raise status.not_found(kind.plural, kind.group, object_key[1])
-        writer = ownership.Writer(
-            options.manager, options.subresource, kind.resource.api_version, self._writes.now()
-        )
+        writer = ownership.Writer(options.manager, options.subresource, kind.resource.api_version, self._writes.now())
         owners = () if old is None else self._writes.owners(kind, object_key)
         shape = ownership.shape_of(kind.storage)
         new, owners = ownership.apply(old, config, owners, writer, shape, force=options.force)
@@ -106,9 +117,7 @@ class Patches:
             return self._writes.create(kind, object_key[0], new, options, owners), True
         return self._writes.replace(kind, old, new, options, owners), False
 
-    def _configuration(
-        self, kind: Kind, object_key: tuple[str, str], body: bytes, options: WriteOptions
-    ) -> KubeObject:
+    def _configuration(self, kind: Kind, object_key: tuple[str, str], body: bytes, options: WriteOptions) -> KubeObject:
         """Return the applied configuration, reduced to the part that this path writes."""
         if not options.manager:
             cause = Cause("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
@@ -119,9 +128,7 @@ class Patches:
         if meta.get("managedFields"):
             raise status.bad_request("metadata.managedFields must be nil")
         if meta.get("name") and meta["name"] != object_key[1]:
-            raise status.bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({object_key[1]})"
-            )
+            raise name_mismatch(meta["name"], object_key[1])
         if meta.get("namespace") and meta["namespace"] != object_key[0]:
             raise namespace_mismatch()
         meta["name"] = object_key[1]

@@ -21,9 +21,7 @@ CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _POD_RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _RULE_ACTIONS = ("Restart", "RestartAllContainers")
 _OPERATORS = ("In", "NotIn")
-_MUTABLE = frozenset(
-    ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds")
-)
+_MUTABLE = frozenset(("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"))
 _MUTABLE_WHILE_GATED = frozenset(("nodeSelector", "affinity"))
 _UPDATE_FORBIDDEN = (
     "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
@@ -157,7 +155,7 @@ def _restart_causes(container: dict[str, Any], path: str) -> Iterable[Cause]:
     if policy is None:
         yield required(
             f"{path}.restartPolicy",
-            "Required value: must specify restartPolicy when restartPolicyRules are set",
+            "Required value: must specify restartPolicy when restart rules are used",
         )
     if len(rules) > RESTART_RULES_MAX:
         message = f"Too many: {len(rules)}: must have at most {RESTART_RULES_MAX} items"
@@ -232,9 +230,7 @@ def _gate_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterable[Cause]:
     for index, gate in enumerate(new.get("schedulingGates") or ()):
         if gate["name"] not in before:
             message = "Forbidden: only deletion is allowed, but found new scheduling gate"
-            yield Cause(
-                f"spec.schedulingGates[{index}].name", f"{message} '{gate['name']}'", "FieldValueForbidden"
-            )
+            yield Cause(f"spec.schedulingGates[{index}].name", f"{message} '{gate['name']}'", "FieldValueForbidden")
 
 
 def _fixed(spec: dict[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
@@ -242,24 +238,18 @@ def _fixed(spec: dict[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
     fixed = {key: value for key, value in spec.items() if key not in allowed and value not in ({}, [])}
     for field in CONTAINER_LISTS:
         if field in fixed:
-            fixed[field] = [
-                {k: v for k, v in container.items() if k != "image"} for container in fixed[field]
-            ]
+            fixed[field] = [{k: v for k, v in container.items() if k != "image"} for container in fixed[field]]
     return fixed
 
 
 def _qos_class(spec: dict[str, Any]) -> str:
     resources = [
-        c.get("resources") or {}
-        for f in CONTAINER_LISTS[:2]
-        for c in spec.get(f) or ()
-        if isinstance(c, dict)
+        c.get("resources") or {} for f in CONTAINER_LISTS[:2] for c in spec.get(f) or () if isinstance(c, dict)
     ]
     if not any(r.get("requests") or r.get("limits") for r in resources):
         return "BestEffort"
     guaranteed = all(
-        {"cpu", "memory"} <= (r.get("limits") or {}).keys()
-        and (r.get("requests") or r["limits"]) == r["limits"]
+        {"cpu", "memory"} <= (r.get("limits") or {}).keys() and (r.get("requests") or r["limits"]) == r["limits"]
         for r in resources
     )
     return "Guaranteed" if guaranteed else "Burstable"

@@ -140,9 +140,7 @@ class Reads:
             keys = keys[:limit]
         return [state[key] for key in keys], meta
 
-    async def _list_state(
-        self, kind: Kind, query: Mapping[str, str]
-    ) -> tuple[Mapping[ObjectKey, KubeObject], int]:
+    async def _list_state(self, kind: Kind, query: Mapping[str, str]) -> tuple[Mapping[ObjectKey, KubeObject], int]:
         version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
         if match and not version:
             raise _forbidden_option("resourceVersionMatch is forbidden unless resourceVersion is provided")
@@ -165,9 +163,7 @@ class Reads:
         if revision > self._store.revision:
             raise status.too_large_resource_version(revision, self._store.revision)
         if revision < collection.floor:
-            raise status.expired(
-                "The provided continue parameter or resourceVersion is too old to display a result."
-            )
+            raise status.expired("The provided continue parameter or resourceVersion is too old to display a result.")
         return collection.state_at(revision)
 
     async def watch(self, kind: Kind, route: Route, answer: Format) -> StreamingResponse:
@@ -175,9 +171,12 @@ class Reads:
         if answer.yaml:
             raise status.not_acceptable(["application/json;stream=watch"])
         selection = self.selection(kind, route)
-        initial, end_bookmark = _initial_events(route.query)
+        initial = _wants_initial_events(route.query)
         version = route.query.get("resourceVersion", "")
-        wanted = parse_version(version) if version else 0
+        if version and not version.isdigit():
+            # The real server's watch storage returns a bare error here, which is a 500 without a reason.
+            raise status.StatusError(500, "", _malformed_version(version))
+        wanted = int(version or "0")
         cache = self.cache(kind.storage_key)
         if initial and route.query.get("sendInitialEvents") is not None:
             await cache.wait_for(wanted if version else self._store.revision, self._store.revision)
@@ -194,7 +193,8 @@ class Reads:
             return _error_stream(error)
         stream = _WatchStream(self, cache, watcher, kind, answer, backlog, reached)
         stream.bookmarks = is_true(route.query.get("allowWatchBookmarks"))
-        stream.end_bookmark = end_bookmark and stream.bookmarks
+        # Also after the initial events of a watch that did not name them (resourceVersion unset or 0).
+        stream.end_bookmark = initial and stream.bookmarks
         stream.life_s = self._life_s(route.query.get("timeoutSeconds", ""))
         headers = {"content-type": "application/json", "cache-control": "no-cache, private"}
         return StreamingResponse(200, headers, stream.chunks, lambda: cache.discard(watcher))
@@ -284,9 +284,7 @@ class _WatchStream:
         lines: list[bytes] = []
         for obj in self._backlog:
             lines.append(
-                encode_line(
-                    self._kind, "ADDED", obj, self._answer, with_columns=self._with_columns, now_s=now_s
-                )
+                encode_line(self._kind, "ADDED", obj, self._answer, with_columns=self._with_columns, now_s=now_s)
             )
             self._with_columns = False
             if len(lines) >= CHUNK_EVENTS_MAX:
@@ -305,9 +303,7 @@ class _WatchStream:
         for _ in range(min(len(buffer), CHUNK_EVENTS_MAX)):
             seen_as, event = buffer.popleft()
             lines.append(
-                encode_event(
-                    self._kind, event, seen_as, self._answer, with_columns=self._with_columns, now_s=now_s
-                )
+                encode_event(self._kind, event, seen_as, self._answer, with_columns=self._with_columns, now_s=now_s)
             )
             self._with_columns = False
         return lines[0] if len(lines) == 1 else b"".join(lines)
@@ -329,25 +325,24 @@ class _WatchStream:
 def parse_version(text: str) -> int:
     """Return a resourceVersion as a number; raises 400 for anything else."""
     if not text.isdigit():
-        cause = status.bad_value(
-            "resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
-        raise status.bad_request(f"{cause.field}: {cause.message}")
+        raise status.bad_request(f"invalid resource version: {_malformed_version(text)}")
     return int(text)
 
 
-def _initial_events(query: Mapping[str, str]) -> tuple[bool, bool]:
-    """Return whether a watch starts with the current objects, and whether a bookmark ends them."""
+def _malformed_version(text: str) -> str:
+    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+
+
+def _wants_initial_events(query: Mapping[str, str]) -> bool:
+    """Return whether a watch starts with the current objects."""
     wants, match = query.get("sendInitialEvents"), query.get("resourceVersionMatch", "")
     if wants is None:
         if match:
-            raise _forbidden_option(
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            )
-        return query.get("resourceVersion", "") in ("", "0"), False
+            raise _forbidden_option("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        return query.get("resourceVersion", "") in ("", "0")
     if match != "NotOlderThan":
         raise _forbidden_option("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-    return is_true(wants), is_true(wants)
+    return is_true(wants)
 
 
 def _forbidden_option(message: str) -> status.StatusError:
@@ -378,4 +373,4 @@ def _parse_continue(token: str) -> tuple[int, str]:
         decoded = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         return int(decoded["rv"]), str(decoded["start"])
     except (ValueError, KeyError, TypeError) as error:
-        raise status.bad_request(f"continue key is not valid: {error}") from error
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

@@ -40,11 +40,7 @@ class Schema:
             raw=raw,
             type=raw.get("type", ""),
             properties={name: cls.parse(child) for name, child in (raw.get("properties") or {}).items()},
-            additional=cls.parse(additional)
-            if isinstance(additional, dict)
-            else cls.parse({})
-            if additional
-            else None,
+            additional=cls.parse(additional) if isinstance(additional, dict) else cls.parse({}) if additional else None,
             items=cls.parse(raw["items"]) if raw.get("items") else None,
             preserve_unknown=bool(raw.get("x-kubernetes-preserve-unknown-fields")) or additional is True,
             embedded=bool(raw.get("x-kubernetes-embedded-resource")),

@@ -56,13 +56,11 @@ def _has_type(value: Any, schema: Schema, path: str, causes: list[Cause]) -> boo
     if actual == "integer" and not -_INT64_MAX - 1 <= value <= _INT64_MAX:
         actual = "number"
     if schema.int_or_string:
-        wanted, fits = "integer or string", actual in ("integer", "string")
+        wanted, fits = "integer,string", actual in ("integer", "string")
     else:
         wanted = schema.type
         fits = not wanted or actual == wanted or (wanted == "number" and actual == "integer")
-        fits = fits or (
-            wanted == "integer" and actual == "number" and float(value).is_integer() and abs(value) < 2**63
-        )
+        fits = fits or (wanted == "integer" and actual == "number" and float(value).is_integer() and abs(value) < 2**63)
     if not fits:
         message = f"Invalid value: {show(actual)}: {path} in body must be of type {wanted}: {show(actual)}"
         causes.append(Cause(path, message, "FieldValueTypeInvalid"))
@@ -97,9 +95,7 @@ def _validate_object(
 def _validate_list(value: list[Any], schema: Schema, path: str, causes: list[Cause], old: list[Any]) -> None:
     most, least = schema.raw.get("maxItems"), schema.raw.get("minItems")
     if most is not None and len(value) > most:
-        causes.append(
-            Cause(path, f"Too many: {len(value)}: must have at most {most} items", "FieldValueTooMany")
-        )
+        causes.append(Cause(path, f"Too many: {len(value)}: must have at most {most} items", "FieldValueTooMany"))
     if least is not None and len(value) < least:
         causes.append(bad_value(path, len(value), f"{path} in body should have at least {least} items"))
     before = {_item_key(item, schema, index): item for index, item in enumerate(old)}
@@ -143,9 +139,9 @@ def _validate_number(value: float, raw: dict[str, Any], path: str, causes: list[
         causes.append(bad_value(path, value, f"{path} in body should be less than or equal to {most}"))
     low, high = _RANGES.get(raw.get("format", ""), (None, None))
     if low is not None and high is not None and not low <= value <= high:
-        causes.append(
-            bad_value(path, value, f"Checked value must be of type integer with format {raw['format']}")
-        )
+        # The real server loses the path here; clients see it in the message only.
+        message = f'Invalid value: "": Checked value must be of type integer with format {raw["format"]} in {path}'
+        causes.append(Cause("<nil>", message))
 
 
 def _validate_combinations(value: Any, schema: Schema, path: str, causes: list[Cause]) -> None:

@@ -33,7 +33,7 @@ from simulator.apiserver.route import Route, resource_route, split_path
 from simulator.apiserver.status import StatusError
 from simulator.apiserver.store import CollectionKey, Event, Store
 from simulator.apiserver.watch_cache import WatchCache
-from simulator.apiserver.writes import WriteOptions, Writes, check_identity, namespace_mismatch
+from simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 MANAGER_CHARACTERS_MAX = 128
@@ -201,7 +201,10 @@ class ApiServer:
             review = answer_review(route.plural, self._body(request), user)
             return _json(201, review)
         kind = self._registry.by_url(route.group, route.version, route.plural)
-        if kind is None or (not kind.resource.namespaced and route.namespace):
+        if kind is None:
+            built_in = any(not known.custom and known.group == route.group for known in self._registry.all())
+            raise status.unknown_resource() if built_in else status.page_not_found()
+        if not kind.resource.namespaced and route.namespace:
             raise status.page_not_found()
         _check_verb(kind, route)
         answer = negotiation.choose(request.headers.get("accept", ""), route.query.get("includeObject", ""))
@@ -241,17 +244,13 @@ class ApiServer:
             raise status.not_found(kind.plural, kind.group, route.name)
         return found
 
-    def _update(
-        self, request: Request, route: Route, kind: Kind, answer: Format, options: WriteOptions
-    ) -> Response:
+    def _update(self, request: Request, route: Route, kind: Kind, answer: Format, options: WriteOptions) -> Response:
         body = self._body(request)
         checked = self._checked_replacement(kind, route, body)
         old = self.store.get(kind.storage_key, route.namespace, route.name)
         if old is None:
             if kind.create_on_update and not route.subresource:
-                return self._shown(
-                    kind, self._writes.create(kind, route.namespace, body, options), answer, 201
-                )
+                return self._shown(kind, self._writes.create(kind, route.namespace, body, options), answer, 201)
             raise status.not_found(kind.plural, kind.group, route.name)
         if not kind.unconditional_update and not checked["metadata"].get("resourceVersion"):
             cause = status.bad_value("metadata.resourceVersion", 0, "must be specified for an update")
@@ -264,18 +263,14 @@ class ApiServer:
         meta = body.get("metadata") or {}
         check_types(meta)
         if (meta.get("name") or "") != route.name:
-            raise status.bad_request(
-                f"the name of the object ({meta.get('name') or ''}) does not match the name on the URL ({route.name})"
-            )
+            raise name_mismatch(meta.get("name") or "", route.name)
         if meta.get("namespace") and meta["namespace"] != route.namespace:
             raise namespace_mismatch()
         meta = meta | ({"namespace": route.namespace} if route.namespace else {})
         full = {**body, "apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": meta}
         return kind.to_stored(full) if kind.to_stored is not None else full
 
-    def _patch(
-        self, request: Request, route: Route, kind: Kind, answer: Format, options: WriteOptions
-    ) -> Response:
+    def _patch(self, request: Request, route: Route, kind: Kind, answer: Format, options: WriteOptions) -> Response:
         object_key = (route.namespace, route.name)
         old = self.store.get(kind.storage_key, *object_key)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -338,33 +333,31 @@ class ApiServer:
 def _check_verb(kind: Kind, route: Route) -> None:
     """Raise 404 or 405 for what the resource does not offer."""
     if route.subresource:
-        wanted = (
-            _SUBRESOURCE_VERBS.get(route.subresource)
-            if route.subresource in kind.extra_subresources
-            else None
-        )
+        wanted = _SUBRESOURCE_VERBS.get(route.subresource) if route.subresource in kind.extra_subresources else None
         if wanted is None and not (route.subresource == "status" and kind.has_status):
             raise status.page_not_found()
         allowed = frozenset((wanted,)) if wanted else frozenset(("get", "update", "patch"))
     else:
         allowed = _OBJECT_VERBS if route.name else _COLLECTION_VERBS
+    if kind.custom and not route.subresource:
+        # The real handler of custom resources is laxer and stricter in these corners.
+        if route.verb == "create" and route.name:
+            return
+        if route.verb == "update" and not route.name:
+            raise status.bad_request("name must be provided")
     if route.verb not in allowed:
         raise status.method_not_allowed()
-    if (
-        not route.name
-        and route.verb in ("create", "deletecollection")
-        and kind.resource.namespaced
-        and not route.namespace
-    ):
-        raise status.method_not_allowed()
+    everywhere = kind.resource.namespaced and not route.namespace
+    if everywhere and route.verb in ("create", "deletecollection", *_OBJECT_VERBS):
+        raise status.page_not_found() if kind.custom else status.method_not_allowed()
 
 
 def _options(request: Request, route: Route, user: str) -> WriteOptions:
     query: Mapping[str, str] = route.query
     dry_run = query.get("dryRun")
     if dry_run not in (None, "", "All"):
-        cause = status.not_supported("dryRun", dry_run, ("All",))
-        raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+        cause = status.not_supported("dryRun", [dry_run], ("All",))
+        raise status.invalid(f"{route.verb.capitalize()}Options", "meta.k8s.io", "", [cause])
     manager = query.get("fieldManager", "")
     applying = request.headers.get("content-type", "").startswith("application/apply-patch")
     if not manager and not applying:
@@ -372,10 +365,11 @@ def _options(request: Request, route: Route, user: str) -> WriteOptions:
     return WriteOptions(
         user,
         manager,
-        dry_run == "All",
-        query.get("fieldValidation") == "Strict",
-        query.get("force") == "true",
-        route.subresource,
+        dry_run=dry_run == "All",
+        strict=query.get("fieldValidation") == "Strict",
+        force=query.get("force") == "true",
+        subresource=route.subresource,
+        replacing=route.verb == "update",
     )
 
 

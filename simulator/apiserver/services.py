@@ -37,9 +37,7 @@ class ServiceStrategy(Strategy):
         if spec.get("clusterIP"):
             spec["clusterIPs"] = [spec["clusterIP"]]
         if spec.get("ports"):
-            spec["ports"] = [
-                {"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]
-            ]
+            spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]]
         return obj | {"spec": spec, "status": {"loadBalancer": {}}}
 
     def prepare_update(self, new: KubeObject, old: KubeObject, context: WriteContext) -> KubeObject:
@@ -51,9 +49,7 @@ class ServiceStrategy(Strategy):
         if not spec.get("clusterIP") and "clusterIP" in old["spec"]:
             spec["clusterIP"], spec["clusterIPs"] = old["spec"]["clusterIP"], old["spec"]["clusterIPs"]
         if spec.get("ports"):
-            spec["ports"] = [
-                {"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]
-            ]
+            spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]]
         return new | {"spec": spec}
 
     def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
@@ -102,13 +98,9 @@ class LeaseStrategy(Strategy):
         """Return the broken rules of a Lease."""
         spec = obj.get("spec") or {}
         if spec.get("leaseDurationSeconds") is not None and spec["leaseDurationSeconds"] <= 0:
-            yield bad_value(
-                "spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"
-            )
+            yield bad_value("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
         if spec.get("leaseTransitions") is not None and spec["leaseTransitions"] < 0:
-            yield bad_value(
-                "spec.leaseTransitions", spec["leaseTransitions"], "must be greater than or equal to 0"
-            )
+            yield bad_value("spec.leaseTransitions", spec["leaseTransitions"], "must be greater than or equal to 0")
 
     def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
         """Return the broken rules of a changed Lease."""

@@ -108,6 +108,11 @@ def page_not_found() -> StatusError:
     return StatusError(404, "NotFound", "404 page not found\n", plain=True)
 
 
+def unknown_resource() -> StatusError:
+    """404 of a group that is there: it has no such resource."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
 def not_found(plural: str, group: str, name: str) -> StatusError:
     """404: no such object."""
     details = {"name": name, "group": group, "kind": plural}
@@ -125,17 +130,13 @@ def method_not_allowed() -> StatusError:
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
     """406: the client takes nothing that we speak."""
-    return StatusError(
-        406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}"
-    )
+    return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
 
 
 def already_exists(plural: str, group: str, name: str) -> StatusError:
     """409 on create."""
     details = _without_empty({"name": name, "group": group, "kind": plural})
-    return StatusError(
-        409, "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', details=details
-    )
+    return StatusError(409, "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', details=details)
 
 
 def conflict(plural: str, group: str, name: str, why: str) -> StatusError:
@@ -180,7 +181,7 @@ def too_large_resource_version(wanted: int, current: int) -> StatusError:
     return StatusError(
         504,
         "Timeout",
-        f"Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
         details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
         retry_after_s=1,
     )
@@ -194,9 +195,7 @@ def required(field: str, message: str = "Required value") -> Cause:
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> Cause:
     """Return the cause for a value outside an enumeration."""
     names = ", ".join(f'"{name}"' for name in supported)
-    return Cause(
-        field, f"Unsupported value: {show(value)}: supported values: {names}", "FieldValueNotSupported"
-    )
+    return Cause(field, f"Unsupported value: {show(value)}: supported values: {names}", "FieldValueNotSupported")
 
 
 def bad_value(field: str, value: Any, why: str) -> Cause:

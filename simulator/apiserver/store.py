@@ -136,9 +136,7 @@ class Store:
         self.revision += 1
         stored = {**obj, "metadata": {**meta, "resourceVersion": str(self.revision)}}
         collection.objects[object_key] = stored
-        self._commit(
-            collection, Event(self.revision, "ADDED" if old is None else "MODIFIED", object_key, stored, old)
-        )
+        self._commit(collection, Event(self.revision, "ADDED" if old is None else "MODIFIED", object_key, stored, old))
         return stored
 
     def remove(self, key: CollectionKey, obj: KubeObject) -> KubeObject:

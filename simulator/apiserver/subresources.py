@@ -10,6 +10,7 @@ import time
 
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
+from common.kube.http import Response
 from simulator.apiserver import status
 from simulator.apiserver.deletion import DeleteOptions, Deletions
 from simulator.apiserver.kinds import Kind, with_metadata
@@ -43,9 +44,7 @@ def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, optio
         raise status.conflict(
             "pods/binding", "", meta["name"], f"pod {meta['name']} has non-empty .spec.schedulingGates"
         )
-    conditions = [
-        c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") != "PodScheduled"
-    ]
+    conditions = [c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") != "PodScheduled"]
     scheduled = {
         "type": "PodScheduled",
         "status": "True",
@@ -67,7 +66,7 @@ def evict(deletions: Deletions, kind: Kind, pod: KubeObject, eviction: KubeObjec
     deletions.delete(kind, pod, DeleteOptions.parse(eviction.get("deleteOptions"), {}))
 
 
-def follow_log(pod: KubeObject, route: Route, source: LogSource | None) -> StreamingResponse:
+def follow_log(pod: KubeObject, route: Route, source: LogSource | None) -> Response | StreamingResponse:
     """Stream a container's log from the source that the cluster simulator plugged in."""
     name = pod["metadata"]["name"]
     names = [c["name"] for f in ("initContainers", "containers") for c in pod["spec"].get(f) or ()]
@@ -79,10 +78,10 @@ def follow_log(pod: KubeObject, route: Route, source: LogSource | None) -> Strea
     container = container or pod["spec"]["containers"][0]["name"]
     if container not in names:
         raise status.bad_request(f"container {container} is not valid for pod {name}")
+    if not pod["spec"].get("nodeName") and source is None:
+        return Response(204, {}, b"")  # no kubelet yet, so no log yet
     if source is None:
-        raise status.StatusError(
-            500, "InternalError", "this server has no source of logs: no kubelet is attached"
-        )
+        raise status.StatusError(500, "InternalError", "this server has no source of logs: no kubelet is attached")
     tail = route.query.get("tailLines", "")
     wanted = LogRequest(
         container,

@@ -172,9 +172,7 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
     return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
 
 
-NAME = Column(
-    "Name", lambda obj, _: obj["metadata"].get("name", ""), format="name", description=NAME_DESCRIPTION
-)
+NAME = Column("Name", lambda obj, _: obj["metadata"].get("name", ""), format="name", description=NAME_DESCRIPTION)
 AGE = Column(
     "Age",
     lambda obj, now_s: age(obj["metadata"].get("creationTimestamp"), now_s),

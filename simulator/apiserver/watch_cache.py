@@ -105,9 +105,7 @@ class WatchCache:
         self._collection = collection
         self._clock = clock
         self._lag_s = lag_s
-        self._late_objects: dict[ObjectKey, KubeObject] | None = (
-            None if lag_s is None else dict(collection.objects)
-        )
+        self._late_objects: dict[ObjectKey, KubeObject] | None = None if lag_s is None else dict(collection.objects)
         self._late_events: deque[tuple[float, Event]] = deque()
         self._late_work: asyncio.Event = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []

@@ -39,6 +39,7 @@ class WriteOptions:
     strict: bool = False
     force: bool = False
     subresource: str = ""
+    replacing: bool = False
 
 
 class Writes:
@@ -120,7 +121,7 @@ class Writes:
         meta, before = new["metadata"], old["metadata"]
         if meta is not before:
             metadata.check_types(meta)
-            self._check_preconditions(kind, meta, before)
+            self._check_preconditions(kind, meta, before, replacing=options.replacing)
             new = {**new, "metadata": metadata.kept(meta, before)}
         new = self._updated(kind, old, new, options)
         if new == old and owners is None:
@@ -154,7 +155,7 @@ class Writes:
         check_identity(kind, body)
         meta = body.get("metadata")
         metadata.check_types({} if meta is None else meta)
-        identity = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+        identity: KubeObject = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
         obj = identity | body | {"metadata": dict(meta or {})}
         given = obj["metadata"].get("namespace") or ""
         if given and given != namespace:
@@ -207,11 +208,20 @@ class Writes:
         yield from metadata.owner_causes(meta)
         yield from kind.storage.strategy.validate_create(obj)
 
-    def _check_preconditions(self, kind: Kind, meta: dict[str, Any], before: dict[str, Any]) -> None:
+    def _check_preconditions(
+        self, kind: Kind, meta: dict[str, Any], before: dict[str, Any], *, replacing: bool
+    ) -> None:
         name = before["name"]
         uid = meta.get("uid")
         if uid and uid != before["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+            if not replacing:  # PATCH has no precondition on the uid; it breaks the rule that the uid never changes
+                cause = status.bad_value("metadata.uid", uid, "field is immutable")
+                raise status.invalid(kind.resource.kind, kind.group, name, [cause])
+            key = "/".join(("/registry", *kind.storage_key, *filter(None, (before.get("namespace"), name))))
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+            )
             raise status.conflict(kind.plural, kind.group, name, why)
         version = meta.get("resourceVersion")
         if version and version != before["resourceVersion"]:
@@ -235,9 +245,7 @@ class Writes:
             return new
         return _shared(storage.strategy.prepare_update(new, old, self.context(options)), old)
 
-    def _update_causes(
-        self, kind: Kind, new: KubeObject, old: KubeObject, subresource: str
-    ) -> Iterable[Cause]:
+    def _update_causes(self, kind: Kind, new: KubeObject, old: KubeObject, subresource: str) -> Iterable[Cause]:
         if new["metadata"] is not old["metadata"]:
             yield from metadata.update_causes(new, old)
         strategy = kind.storage.strategy
@@ -285,28 +293,39 @@ def is_kept(obj: KubeObject) -> bool:
     return obj["kind"] == "Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
 
 
-def check_identity(kind: Kind, body: Any) -> None:
-    """Raise 400 when a body is not an object of this kind."""
+def check_identity(kind: Kind, body: KubeObject) -> None:
+    """Raise 400 (or 422 for a custom kind's kind) when a body is not an object of this kind."""
     resource = kind.resource
-    if not isinstance(body, dict):
-        raise status.bad_request(f"expected an object of kind {resource.kind}, saw {type(body).__name__}")
-    if not body.get("kind") and not body.get("apiVersion") and not kind.custom:
+    named, version = body.get("kind"), body.get("apiVersion")
+    if not named and not version and not kind.custom:
         return
-    if body.get("kind") != resource.kind or body.get("apiVersion") != resource.api_version:
-        group, _, version = str(body.get("apiVersion", "")).rpartition("/")
+    if not named:
         raise status.bad_request(
-            f"the API version in the data ({group + '/' if group else ''}{version}) does not match the expected API "
-            f"version ({resource.api_version})"
-            if body.get("apiVersion") != resource.api_version
-            else f'no kind "{body.get("kind")}" is registered for version "{resource.api_version}"'
+            f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing"
         )
+    if kind.custom and version == resource.api_version and named != resource.kind:
+        cause = status.bad_value("kind", named, f"must be {resource.kind}")
+        name = (body.get("metadata") or {}).get("name") or ""
+        raise status.invalid(str(named), kind.group, name, [cause])
+    if not kind.custom and named != resource.kind:
+        raise status.bad_request(
+            f'{named} in version "{resource.version}" cannot be handled as a {resource.kind}: no kind "{named}" is '
+            f'registered for version "{version}"'
+        )
+    if version != resource.api_version:
+        raise status.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+
+
+def name_mismatch(name: str, on_url: str) -> status.StatusError:
+    """Return the 400 for an object whose name is not the URL's."""
+    return status.bad_request(f"the name of the object ({name}) does not match the name on the URL ({on_url})")
 
 
 def namespace_mismatch() -> status.StatusError:
     """Return the 400 for an object whose namespace is not the URL's."""
-    return status.bad_request(
-        "the namespace of the provided object does not match the namespace sent on the request"
-    )
+    return status.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def _shared(new: KubeObject, old: KubeObject) -> KubeObject:

@@ -145,11 +145,17 @@ class Api:
 
     @asynccontextmanager
     async def watch(
-        self, resource: Resource = WIDGETS, *, accept: str = "application/json", everywhere: bool = False, **query: str
+        self,
+        resource: Resource = WIDGETS,
+        *,
+        accept: str = "application/json",
+        everywhere: bool = False,
+        query: dict[str, str] | None = None,
+        **more: str,
     ) -> AsyncIterator[Watch]:
         """Open a watch in the case's namespace."""
         namespace = None if everywhere else self.ns
-        path = resource.path(namespace, query={"watch": "true", **query})
+        path = resource.path(namespace, query={"watch": "true", **(query or {}), **more})
         request = Request("GET", path, {"accept": accept, "user-agent": "conformance/1.0"})
         async with self.transport.stream(request, timeout_s=DEADLINE_S) as stream:
             yield Watch(stream)

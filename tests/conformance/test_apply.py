@@ -179,12 +179,12 @@ async def test_apply_in_yaml(api: Api) -> None:
     assert (await api.get("c", CONFIG_MAPS))["data"] == {"a": "x"}
 
 
-async def test_apply_with_another_uid_conflicts(api: Api) -> None:
-    """Apply with the uid of a gone namesake is a 409, not an update."""
+async def test_apply_with_another_uid_is_invalid(api: Api) -> None:
+    """Apply with the uid of a gone namesake is a 422, not an update."""
     await api.widget()
     body = widget()
     body["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
-    with pytest.raises(Conflict):
+    with pytest.raises(Invalid):
         await _apply(api, body)
 
 

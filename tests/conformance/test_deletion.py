@@ -33,7 +33,11 @@ def _owned(name: str, owner: KubeObject, *, blocks: bool = False) -> KubeObject:
         "controller": True,
         "blockOwnerDeletion": blocks,
     }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [reference]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "ownerReferences": [reference]},
+    }
 
 
 async def test_delete_answers_with_success_and_the_uid(api: Api) -> None:
@@ -57,7 +61,7 @@ async def test_delete_with_another_uid_conflicts(api: Api) -> None:
     created = await api.widget()
     with pytest.raises(Conflict) as refused:
         await api.client.delete(WIDGETS, api.ns, "w", uid="11111111-2222-3333-4444-555555555555")
-    assert "Precondition failed: UID in precondition" in refused.value.message
+    assert "the UID in the precondition" in refused.value.message
     await api.client.delete(WIDGETS, api.ns, "w", uid=created["metadata"]["uid"])
     await api.gone()
 
@@ -128,9 +132,13 @@ async def test_bound_pod_is_deleted_gracefully(api: Api) -> None:
 async def test_grace_period_of_the_request_wins_and_only_shrinks(api: Api) -> None:
     """gracePeriodSeconds of a DELETE replaces the Pod's; a later DELETE may shorten it, not lengthen it."""
     await api.create(_pod("n1"), PODS)
-    assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=20))["metadata"]["deletionGracePeriodSeconds"] == 20
+    assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=20))["metadata"][
+        "deletionGracePeriodSeconds"
+    ] == 20
     assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=5))["metadata"]["deletionGracePeriodSeconds"] == 5
-    assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=50))["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=50))["metadata"][
+        "deletionGracePeriodSeconds"
+    ] == 5
     await api.client.delete(PODS, api.ns, "p", grace_period_s=0)
 
 

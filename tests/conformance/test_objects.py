@@ -220,7 +220,11 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
         await api.client.create(WIDGETS, api.ns, widget(size=1000), dry_run=True)
     stored = await api.widget(size=1)
     changed = await api.json(
-        "PATCH", api.path(name="w"), {"spec": {"size": 9}}, content_type="application/merge-patch+json", dryRun="All"
+        "PATCH",
+        api.path(name="w"),
+        {"spec": {"size": 9}},
+        content_type="application/merge-patch+json",
+        dryRun="All",
     )
     assert changed["spec"]["size"] == 9
     assert await api.get() == stored
@@ -236,10 +240,14 @@ async def test_label_values_are_limited(api: Api) -> None:
         assert refused.value.status["details"]["causes"][0]["field"] == "metadata.labels"
 
 
-async def test_annotation_that_is_a_number_is_a_bad_request(api: Api) -> None:
-    """Annotations are strings: a JSON number in one is a 400, not a conversion."""
-    await api.create(config(), CONFIG_MAPS)
+async def test_annotation_that_is_a_number_is_refused(api: Api) -> None:
+    """Annotations are strings: a JSON number in one is a 400 on create and a 422 on PATCH, not a conversion."""
+    obj = config()
+    obj["metadata"] = {"name": "c", "annotations": {"epoch": 5}}
     with pytest.raises(BadRequest):
+        await api.create(obj, CONFIG_MAPS)
+    await api.create(config(), CONFIG_MAPS)
+    with pytest.raises(Invalid):
         await api.patch({"metadata": {"annotations": {"epoch": 5}}}, "c", CONFIG_MAPS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.kube.resources import PODS
+from common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import METADATA, TABLE, Api
 from tests.conformance.widgets import COLUMNS, WIDGETS
 
@@ -48,7 +48,7 @@ async def test_table_watch_sends_columns_once_and_small_events(api: Api) -> None
     """A Table watch defines its columns in the first event; later ones are cells and a resourceVersion, few bytes."""
     await api.widget()
     query = {"fieldSelector": "metadata.name=w", "includeObject": "None", "resourceVersion": "0"}
-    async with api.watch(accept=TABLE, **query) as watch:
+    async with api.watch(accept=TABLE, query=query) as watch:
         first = await watch.next_change()
         assert first["type"] == "ADDED"
         assert [column["name"] for column in first["object"]["columnDefinitions"]] == NAMES
@@ -72,7 +72,7 @@ async def test_table_watch_marks_the_end_of_initial_events(api: Api) -> None:
         "allowWatchBookmarks": "true",
         "includeObject": "None",
     }
-    async with api.watch(accept=TABLE, **query) as watch:
+    async with api.watch(accept=TABLE, query=query) as watch:
         added, mark = await watch.until_initial_events_end()
     assert added["object"]["rows"][0]["object"] is None
     assert mark["object"]["kind"] == "Table"
@@ -84,8 +84,11 @@ async def test_table_watch_marks_the_end_of_initial_events(api: Api) -> None:
 async def test_table_watch_bookmarks_have_a_resource_version(api: Api) -> None:
     """A plain bookmark of a Table watch carries the resourceVersion to resume from."""
     version = (await api.widget())["metadata"]["resourceVersion"]
-    query = {"includeObject": "None", "allowWatchBookmarks": "true", "timeoutSeconds": "4", "resourceVersion": version}
-    async with api.watch(accept=TABLE, **query) as watch:
+    query = {"includeObject": "None", "allowWatchBookmarks": "true", "timeoutSeconds": "4"}
+    async with api.watch(accept=TABLE, resourceVersion=version, query=query) as watch:
+        await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, CONFIG_MAPS)
+        # A consistent read makes the real watch cache learn of the other kind's write, and so have news to mark.
+        await api.client.list(WIDGETS, api.ns)
         events = await watch.rest()
     marks = [event for event in events if event["type"] == "BOOKMARK"]
     assert marks
@@ -102,8 +105,6 @@ async def test_table_watch_of_a_deleted_object(api: Api) -> None:
         event = await watch.next_change()
     assert event["type"] == "DELETED"
     assert event["object"]["rows"][0]["cells"][:2] == ["w", 9]
-
-
 
 
 async def test_first_acceptable_format_wins(api: Api) -> None:
@@ -141,7 +142,17 @@ async def test_pods_print_like_kubectl(api: Api) -> None:
     await api.create(pod, PODS)
     shown = await api.json("GET", api.path(PODS), accept=TABLE)
     names = [column["name"] for column in shown["columnDefinitions"]]
-    assert names == ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"]
+    assert names == [
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+        "IP",
+        "Node",
+        "Nominated Node",
+        "Readiness Gates",
+    ]
     cells = shown["rows"][0]["cells"]
     assert cells[:4] == ["p", "0/1", "Pending", "0"]
     assert cells[5:] == ["<none>", "<none>", "<none>", "<none>"]

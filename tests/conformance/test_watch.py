@@ -13,7 +13,11 @@ from tests.conformance.widgets import WIDGETS, widget
 
 pytestmark = pytest.mark.asyncio
 
-INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+INITIAL_EVENTS = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
 
 
 async def _version(api: Api) -> str:
@@ -28,9 +32,9 @@ async def test_watch_without_a_resource_version_starts_with_what_is_there(api: A
     await api.widget("a")
     await api.widget("b")
     # The cache that RV=0 reads may be older than the writes; a consistent watch waits until it is not.
-    async with api.watch(**INITIAL_EVENTS) as ready:
+    async with api.watch(query=INITIAL_EVENTS) as ready:
         await ready.until_initial_events_end()
-    async with api.watch(**start) as watch:
+    async with api.watch(query=start) as watch:
         assert sorted(await watch.seen(2)) == [("ADDED", "a"), ("ADDED", "b")]
         await api.widget("c")
         assert await watch.seen(1) == [("ADDED", "c")]
@@ -133,7 +137,7 @@ async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
     """sendInitialEvents with RV unset shows every completed write, then one marked bookmark, then changes."""
     await api.widget("a")
     created = await api.widget("b")
-    async with api.watch(**INITIAL_EVENTS) as watch:
+    async with api.watch(query=INITIAL_EVENTS) as watch:
         events = await watch.until_initial_events_end()
         assert [event["type"] for event in events] == ["ADDED", "ADDED", "BOOKMARK"]
         mark = events[-1]["object"]
@@ -144,9 +148,18 @@ async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
         assert await watch.seen(1) == [("ADDED", "c")]
 
 
+async def test_bookmark_ends_initial_events_that_were_not_asked_for(api: Api) -> None:
+    """With bookmarks allowed, the initial events of RV unset or 0 end with the same marked bookmark."""
+    await api.widget("a")
+    for start in ({}, {"resourceVersion": "0"}):
+        async with api.watch(query={"allowWatchBookmarks": "true", **start}) as watch:
+            events = await watch.until_initial_events_end()
+        assert events[-1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
 async def test_initial_events_of_an_empty_selection(api: Api) -> None:
     """With nothing to show, the bookmark comes at once."""
-    async with api.watch(fieldSelector="metadata.name=nobody", **INITIAL_EVENTS) as watch:
+    async with api.watch(fieldSelector="metadata.name=nobody", query=INITIAL_EVENTS) as watch:
         events = await watch.until_initial_events_end()
         assert [event["type"] for event in events] == ["BOOKMARK"]
 
@@ -155,7 +168,7 @@ async def test_initial_events_not_older_than(api: Api) -> None:
     """sendInitialEvents with RV=X shows what was written at X."""
     created = await api.widget("a")
     version = created["metadata"]["resourceVersion"]
-    async with api.watch(resourceVersion=version, **INITIAL_EVENTS) as watch:
+    async with api.watch(resourceVersion=version, query=INITIAL_EVENTS) as watch:
         events = await watch.until_initial_events_end()
         assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
 
@@ -186,9 +199,10 @@ async def test_too_old_resource_version_is_an_error_event(api: Api) -> None:
 
 
 async def test_malformed_resource_version_is_refused(api: Api) -> None:
-    """A watch from a resourceVersion that is no number is a 400 without a stream."""
+    """A watch from a resourceVersion that is no number is an error without a stream; the real server says 500."""
     answer = await api.send("GET", api.path(), watch="true", resourceVersion="abc")
-    assert answer.status == 400
+    assert answer.status == 500
+    assert b"resourceVersion: Invalid value" in answer.body
 
 
 async def test_timeout_seconds_ends_the_watch_cleanly(api: Api) -> None:
@@ -205,10 +219,12 @@ async def test_bookmarks_carry_only_a_resource_version(api: Api) -> None:
     version = await _version(api)
     await api.widget("a")
     async with api.watch(resourceVersion=version, timeoutSeconds="4", allowWatchBookmarks="true") as watch:
+        await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, CONFIG_MAPS)
+        await _version(api)  # a consistent read gives the real watch cache news to mark
         events = await watch.rest()
     marks = [event for event in events if event["type"] == "BOOKMARK"]
     assert marks
-    assert marks[-1]["object"]["metadata"].keys() == {"resourceVersion", "creationTimestamp"}
+    assert marks[-1]["object"]["metadata"].keys() == {"resourceVersion"}
     await api.widget("b")
     async with api.watch(resourceVersion=marks[-1]["object"]["metadata"]["resourceVersion"]) as watch:
         assert await watch.seen(1) == [("ADDED", "b")]

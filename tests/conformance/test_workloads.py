@@ -69,7 +69,9 @@ async def test_pod_tolerates_a_lost_node_for_five_minutes(api: Api) -> None:
 async def test_restart_rules_are_kept(api: Api) -> None:
     """restartPolicyRules with RestartAllContainers survive on regular containers and on sidecars."""
     worker = _container(restartPolicy="Never", restartPolicyRules=[RULE])
-    sidecar = _container("agent", restartPolicy="Always", restartPolicyRules=[RULE], startupProbe={"exec": {"command": ["x"]}})
+    sidecar = _container(
+        "agent", restartPolicy="Always", restartPolicyRules=[RULE], startupProbe={"exec": {"command": ["x"]}}
+    )
     created = await api.create(_pod(worker, initContainers=[sidecar], restartPolicy="Never"), PODS)
     assert created["spec"]["containers"][0]["restartPolicyRules"] == [RULE]
     assert created["spec"]["initContainers"][0]["restartPolicyRules"] == [RULE]
@@ -124,7 +126,12 @@ async def test_pod_spec_is_immutable(api: Api) -> None:
                 kind="application/strategic-merge-patch+json",
             )
         assert "pod updates may not change fields other than" in refused.value.message
-    patched = await api.patch([{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}], "p", PODS, kind="application/json-patch+json")
+    patched = await api.patch(
+        [{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}],
+        "p",
+        PODS,
+        kind="application/json-patch+json",
+    )
     assert patched["spec"]["containers"][0]["image"] == "i:2"
 
 
@@ -166,7 +173,10 @@ async def test_pod_status_is_a_subresource(api: Api) -> None:
     patched = await api.patch({"status": {"phase": "Running"}}, "p", PODS)
     assert patched["status"]["phase"] == "Pending"
     patched = await api.patch(
-        {"status": {"phase": "Running"}, "spec": {"nodeSelector": {"a": "b"}}}, "p", PODS, subresource="status"
+        {"status": {"phase": "Running"}, "spec": {"nodeSelector": {"a": "b"}}},
+        "p",
+        PODS,
+        subresource="status",
     )
     assert patched["status"]["phase"] == "Running"
     assert "nodeSelector" not in patched["spec"]
@@ -288,9 +298,20 @@ async def test_log_of_an_unknown_container_is_a_bad_request(api: Api) -> None:
     assert refused.value.message == "container nobody is not valid for pod p"
 
 
-async def test_binding_of_a_gated_pod_is_refused(api: Api) -> None:
-    """A Pod with scheduling gates cannot be bound."""
+async def test_log_of_an_unscheduled_pod_is_empty(api: Api) -> None:
+    """pods/log of a Pod without a node is a 204."""
     await api.create(_pod(), PODS)
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
-    with pytest.raises((Conflict, BadRequest, Invalid)):
+    assert (await api.send("GET", api.path(PODS, "p", "log"), accept="*/*")).status == 204
+
+
+async def test_binding_of_a_gated_pod_is_refused(api: Api) -> None:
+    """A Pod with scheduling gates cannot be bound: 409."""
+    await api.create(_pod(), PODS)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    with pytest.raises(Conflict):
         await api.client.raw("POST", api.path(PODS, "p", "binding"), body=binding)

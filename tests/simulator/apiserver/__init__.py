@@ -1,0 +1,1 @@
+"""The embedded API server, where it can fail without a client."""

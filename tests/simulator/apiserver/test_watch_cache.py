@@ -1,0 +1,145 @@
+"""The watch cache alone: order, lag, bounds, indexing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from common.kube.client import KubeObject
+from common.kube.clock import LoopClock
+from simulator.apiserver.status import StatusError
+from simulator.apiserver.store import Store
+from simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
+
+KEY = ("", "things")
+
+
+def _thing(name: str, namespace: str = "ns", **labels: str) -> KubeObject:
+    return {"kind": "Thing", "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": labels}}
+
+
+def _store(history: int = 100) -> tuple[Store, WatchCache]:
+    store = Store(history_events_max=history)
+    return store, WatchCache(store.collection(KEY), LoopClock(), None)
+
+
+def _seen(watcher: Watcher) -> list[tuple[str, str]]:
+    return [(seen_as, event.key[1]) for seen_as, event in watcher.buffer]
+
+
+def test_watchers_get_only_their_selection() -> None:
+    """Each kind of selection sees its own objects' events, in order."""
+    store, cache = _store()
+    everything = cache.open(Selection(), after=store.revision, buffer_max=10)
+    namespaced = cache.open(Selection("ns"), after=store.revision, buffer_max=10)
+    single = cache.open(Selection("ns", "a"), after=store.revision, buffer_max=10)
+    store.put(KEY, _thing("a"))
+    store.put(KEY, _thing("b"))
+    store.put(KEY, _thing("c", "other"))
+    store.remove(KEY, store.collection(KEY).objects["ns", "a"])
+    assert _seen(everything) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("DELETED", "a")]
+    assert _seen(namespaced) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    assert _seen(single) == [("ADDED", "a"), ("DELETED", "a")]
+
+
+def test_history_fills_the_gap_between_list_and_watch() -> None:
+    """A watcher that starts after a resourceVersion first gets what happened since."""
+    store, cache = _store()
+    store.put(KEY, _thing("a"))
+    after = store.revision
+    store.put(KEY, _thing("b"))
+    watcher = cache.open(Selection(), after=after, buffer_max=10)
+    store.put(KEY, _thing("c"))
+    assert _seen(watcher) == [("ADDED", "b"), ("ADDED", "c")]
+
+
+def test_forgotten_history_is_expired() -> None:
+    """A resourceVersion older than the window raises 410, the oldest one in it does not."""
+    store, cache = _store(history=2)
+    start = store.revision
+    for name in "abc":
+        store.put(KEY, _thing(name))
+    with pytest.raises(StatusError) as refused:
+        cache.open(Selection(), after=start, buffer_max=10)
+    assert (refused.value.code, refused.value.reason) == (410, "Expired")
+    assert _seen(cache.open(Selection(), after=start + 1, buffer_max=10)) == [("ADDED", "b"), ("ADDED", "c")]
+
+
+def test_slow_watcher_is_closed_and_nobody_else() -> None:
+    """A watcher whose buffer is full is closed with what it has; the others go on."""
+    store, cache = _store()
+    slow = cache.open(Selection(), after=store.revision, buffer_max=1)
+    fast = cache.open(Selection(), after=store.revision, buffer_max=10)
+    for name in "abc":
+        store.put(KEY, _thing(name))
+    assert slow.closed
+    assert _seen(slow) == [("ADDED", "a")]
+    assert not fast.closed
+    assert len(fast.buffer) == 3
+
+
+def test_objects_cross_the_border_of_a_selection() -> None:
+    """A change of labels makes ADDED and DELETED out of MODIFIED for those who select by label."""
+    store, cache = _store()
+    wants = Selection("ns", None, lambda obj: obj["metadata"]["labels"].get("in") == "yes")
+    watcher = cache.open(wants, after=store.revision, buffer_max=10)
+    for labels in ({}, {"in": "yes"}, {"in": "yes", "more": "x"}, {}, {}):
+        store.put(KEY, _thing("a", **labels))
+    assert [seen_as for seen_as, _ in watcher.buffer] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+def test_the_past_can_be_reconstructed() -> None:
+    """state_at undoes newer creations, changes and deletions."""
+    store = Store(history_events_max=100)
+    first = store.put(KEY, _thing("a"))
+    store.put(KEY, _thing("gone"))
+    then = store.revision
+    store.put(KEY, _thing("a", changed="yes"))
+    store.remove(KEY, _thing("gone"))
+    store.put(KEY, _thing("new"))
+    state = store.collection(KEY).state_at(then)
+    assert sorted(name for _, name in state) == ["a", "gone"]
+    assert state["ns", "a"] is first
+
+
+def test_discarded_watchers_leave_nothing_behind() -> None:
+    """Opening and discarding watchers does not grow the cache."""
+    store, cache = _store()
+    for name in "abc":
+        cache.discard(cache.open(Selection("ns", name), after=store.revision, buffer_max=10))
+    assert cache.watcher_count() == 0
+
+
+def test_subscribers_hear_every_write_until_they_leave() -> None:
+    """Store.subscribe reports plural, type, new and old in order, and stops when told."""
+    store = Store(history_events_max=100)
+    heard: list[tuple[str, str, bool]] = []
+    leave = store.subscribe(lambda plural, event, new, old: heard.append((plural, event, old is None)))
+    store.put(KEY, _thing("a"))
+    store.put(KEY, _thing("a", x="y"))
+    store.remove(KEY, _thing("a"))
+    leave()
+    store.put(KEY, _thing("b"))
+    assert heard == [("things", "ADDED", True), ("things", "MODIFIED", False), ("things", "DELETED", False)]
+
+
+@pytest.mark.asyncio
+async def test_lagging_cache_delivers_late_and_in_order() -> None:
+    """With a lag the cache keeps the old state until it has passed; a consistent read waits for it."""
+    store = Store(history_events_max=100)
+    lags = iter([0.03, 0.0, 0.0])
+    cache = WatchCache(store.collection(KEY), LoopClock(), lambda: next(lags))
+    watcher = cache.open(Selection(), after=store.revision, buffer_max=10)
+    running = asyncio.create_task(cache.run())
+    before = store.revision
+    store.put(KEY, _thing("a"))
+    store.put(KEY, _thing("b"))
+    assert cache.objects() == {}
+    assert cache.revision(store.revision) == before
+    assert _seen(watcher) == []
+    await cache.wait_for(store.revision, store.revision)
+    assert _seen(watcher) == [("ADDED", "a"), ("ADDED", "b")]
+    assert cache.revision(store.revision) == store.revision
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
