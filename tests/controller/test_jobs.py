@@ -60,9 +60,7 @@ def test_our_keys_win_and_the_users_stay() -> None:
         "spec.replicatedJobs.0.template.metadata",
         {"name": "x", "labels": {"team": "a", wire.JOB_INDEX: "9"}},
     )
-    manifest = changed(
-        manifest, "spec.replicatedJobs.0.template.spec.template.metadata", {"labels": {"tier": "b"}}
-    )
+    manifest = changed(manifest, "spec.replicatedJobs.0.template.spec.template.metadata", {"labels": {"tier": "b"}})
     built = job(manifest)
     assert built["metadata"]["name"] == "train-workers-0"
     assert built["metadata"]["labels"]["team"] == "a"
@@ -84,9 +82,7 @@ def test_unknown_fields_survive_and_the_jobset_is_not_changed() -> None:
 
 def test_defaults_of_the_webhook_that_we_do_not_have() -> None:
     """Indexed, OnFailure and the subdomain are filled in; completions follow parallelism; suspend is passed on."""
-    manifest = jobset(
-        strategy=None, jobs=[{"name": "a", "template": {"spec": {"parallelism": 3, "suspend": True}}}]
-    )
+    manifest = jobset(strategy=None, jobs=[{"name": "a", "template": {"spec": {"parallelism": 3, "suspend": True}}}])
     built = job(manifest)
     assert built["spec"]["completionMode"] == "Indexed"
     assert built["spec"]["completions"] == 3

@@ -1,0 +1,164 @@
+"""
+Play kubelets and agents for a JobSet: make its Pods, announce epochs, let workers run and die.
+
+Works on any API server, so that the same scenarios run on the embedded one and on a real one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.errors import ApiError
+from common.kube.resources import JOBS, JOBSETS, PODS
+
+
+@dataclass
+class Crew:
+    """The Pods of one JobSet; `pods` maps (job name, completion index) to the Pod's name."""
+
+    client: KubeClient
+    namespace: str
+    name: str
+    pods: dict[tuple[str, int], str] = field(default_factory=dict)
+    _made: int = 0
+
+    async def jobset(self) -> KubeObject:
+        """Return the JobSet."""
+        return await self.client.get(JOBSETS, self.namespace, self.name)
+
+    async def status(self) -> dict[str, Any]:
+        """Return the JobSet's status."""
+        status: dict[str, Any] = (await self.jobset()).get("status") or {}
+        return status
+
+    async def epochs(self) -> tuple[int, int]:
+        """Return (S, D)."""
+        return wire.epochs_of_status(await self.status())
+
+    async def condition(self, kind: str) -> KubeObject | None:
+        """Return a condition of the JobSet."""
+        for condition in (await self.status()).get("conditions") or ():
+            if condition["type"] == kind:
+                return dict(condition)
+        return None
+
+    async def jobs(self) -> dict[str, KubeObject]:
+        """Return the JobSet's Jobs by name."""
+        found = await self.client.list(JOBS, self.namespace)
+        return {
+            job["metadata"]["name"]: job
+            for job in found["items"]
+            if job["metadata"].get("labels", {}).get(wire.JOBSET_NAME) == self.name
+        }
+
+    async def make_pods(self) -> None:
+        """Make a Pod in every slot of every Job that has none."""
+        for name, job in (await self.jobs()).items():
+            for index in range(job["spec"]["parallelism"]):
+                if (name, index) not in self.pods:
+                    await self.make_pod(job, index)
+
+    async def make_pod(self, job: KubeObject, index: int, **changes: Any) -> str:
+        """Make one Pod as the Job controller does; return its name."""
+        self._made += 1
+        job_name = job["metadata"]["name"]
+        template = job["spec"]["template"]
+        metadata = template.get("metadata") or {}
+        completion = {wire.JOB_COMPLETION_INDEX: str(index)}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{job_name}-{index}-{self._made:05d}",
+                "labels": (metadata.get("labels") or {}) | completion,
+                "annotations": (metadata.get("annotations") or {}) | completion,
+                "ownerReferences": [
+                    {
+                        "apiVersion": "batch/v1",
+                        "kind": "Job",
+                        "name": job_name,
+                        "uid": job["metadata"]["uid"],
+                        "controller": True,
+                    }
+                ],
+            }
+            | changes,
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker:1"}]},
+        }
+        created = await self.client.create(PODS, self.namespace, pod)
+        name: str = created["metadata"]["name"]
+        self.pods[job_name, index] = name
+        return name
+
+    async def announce(self, pod: str, epoch: int) -> None:
+        """Write the announcement of an agent."""
+        await self.annotate(pod, wire.epoch_annotations(epoch))
+
+    async def announce_all(self, epoch: int) -> None:
+        """Announce for every Pod."""
+        for pod in self.pods.values():
+            await self.announce(pod, epoch)
+
+    async def annotate(self, pod: str, annotations: dict[str, str | None]) -> None:
+        """Write any annotations."""
+        await self.client.patch(PODS, self.namespace, pod, {"metadata": {"annotations": annotations}})
+
+    async def set_worker(self, pod: str, *, run: int = 1, exit_code: int | None = None) -> None:
+        """Report the worker container as kubelet does: running, or terminated with an exit code."""
+        state: KubeObject = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        if exit_code is not None:
+            state = {"terminated": {"exitCode": exit_code}}
+        container = {
+            "name": "worker",
+            "containerID": f"containerd://{pod}-{run}",
+            "state": state,
+            "image": "worker:1",
+            "imageID": "",
+            "ready": exit_code is None,
+            "restartCount": run - 1,
+        }
+        await self._set_status(pod, {"containerStatuses": [container]})
+
+    async def set_phase(self, pod: str, phase: str) -> None:
+        """Set a Pod's phase."""
+        await self._set_status(pod, {"phase": phase})
+
+    async def remove(self, pod: str) -> None:
+        """Remove a Pod at once."""
+        await self.client.delete(PODS, self.namespace, pod, grace_period_s=0)
+        self.pods = {slot: name for slot, name in self.pods.items() if name != pod}
+
+    async def finish_job(self, name: str, condition: str, *, reason: str = "", message: str = "") -> None:
+        """Let a Job fail or complete."""
+        before = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}[condition]
+        time = "2026-01-01T00:00:00Z"
+        entry = {
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": time,
+            "lastProbeTime": time,
+        }
+        status: KubeObject = {
+            "startTime": time,
+            "conditions": [entry | {"type": before}, entry | {"type": condition}],
+        }
+        if condition == "Complete":
+            job = await self.client.get(JOBS, self.namespace, name)
+            status |= {"completionTime": time, "succeeded": job["spec"]["completions"]}
+        await self.client.patch(JOBS, self.namespace, name, {"status": status}, subresource="status")
+
+    async def _set_status(self, pod: str, status: KubeObject) -> None:
+        await self.client.patch(PODS, self.namespace, pod, {"status": status}, subresource="status")
+
+
+async def exists(client: KubeClient, resource: Any, namespace: str, name: str) -> bool:
+    """Say whether an object exists."""
+    try:
+        await client.get(resource, namespace, name)
+    except ApiError:
+        return False
+    return True

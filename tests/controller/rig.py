@@ -1,0 +1,98 @@
+"""The whole controller on the embedded API server, under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from common.kube.http import Request, Response
+from common.kube.resources import EVENTS, JOBSETS
+from controller.runtime import Controller, ControllerConfig
+from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
+from tests.controller.crew import Crew
+from tests.deploy.crd_cases import crd
+
+USER = "controller"
+
+
+class Rig:
+    """An API server, an administrator, and controllers."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = LoopClock(1_700_000_000.0)
+        self.requests: list[Request] = []  # of the controllers
+        self.fault: Callable[[Request], Response | None] = lambda _: None
+        self.server = ApiServer(
+            clock=self.clock,
+            rng=Random(1),
+            options=ApiServerOptions(interceptor=self._intercept, **options),
+        )
+        self.server.load([crd()])
+        self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
+        self.controllers: list[Controller] = []
+
+    def controller(self, **config: Any) -> Controller:
+        """Return a new controller."""
+        number = len(self.controllers)
+        defaults = {"lease_namespace": "default", "identity": f"controller-{number}"}
+        controller = Controller(
+            InMemoryTransport(self.server, user=USER),
+            clock=self.clock,
+            rng=Random(number),
+            config=ControllerConfig(**(defaults | config)),
+        )
+        self.controllers.append(controller)
+        return controller
+
+    @asynccontextmanager
+    async def running(self, *controllers: Controller) -> AsyncIterator[None]:
+        """Run the server and controllers (one, when none is given)."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.server.run())]
+            tasks += [group.create_task(c.run()) for c in controllers or (self.controller(),)]
+            await self.settle()
+            yield
+            for task in tasks:
+                task.cancel()
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        """Let time pass."""
+        await self.clock.sleep(seconds)
+
+    async def submit(self, manifest: KubeObject) -> Crew:
+        """Create a JobSet, let its Jobs appear, and return who plays its Pods."""
+        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        await self.admin.create(JOBSETS, namespace, manifest)
+        await self.settle()
+        return Crew(self.admin, namespace, name)
+
+    async def started(self, manifest: KubeObject) -> Crew:
+        """Create a JobSet and bring it to epoch 1 with running workers."""
+        crew = await self.submit(manifest)
+        await crew.make_pods()
+        await crew.announce_all(1)
+        await self.settle(0.01)
+        for pod in crew.pods.values():
+            await crew.set_worker(pod)
+        await self.settle()
+        return crew
+
+    async def events(self, reason: str) -> list[KubeObject]:
+        """Return the Events with a reason."""
+        found = await self.admin.list(EVENTS)
+        return [event for event in found["items"] if event["reason"] == reason]
+
+    def writes(self, part: str, method: str = "PATCH") -> int:
+        """Return how many writes of the controllers had a path that ends in `part`."""
+        return sum(r.method == method and r.path.split("?")[0].endswith(part) for r in self.requests)
+
+    async def _intercept(self, request: Request, user: str) -> Response | None:
+        if user != USER:
+            return None
+        self.requests.append(request)
+        return self.fault(request)
