@@ -121,6 +121,4 @@ class DumbLedger:
 
     def _completed_jobs(self) -> frozenset[tuple[str, int]]:
         pods = [pod.view for pod in self.pods.values() if pod.view.life is Life.SUCCEEDED]
-        return frozenset(
-            (pod.slot.replicated_job, pod.slot.job_index) for pod in pods if self.shape.expects(pod.slot)
-        )
+        return frozenset((pod.slot.replicated_job, pod.slot.job_index) for pod in pods if self.shape.expects(pod.slot))

@@ -38,7 +38,7 @@ class ScriptPod:
     worker: Worker = field(default_factory=Worker)
     reported: Worker = field(default_factory=Worker)
     lagging: bool = False  # kubelet does not report
-    runs: int = 0
+    ran: list[int] = field(default_factory=list)  # epochs of its workers; 0 under bypass
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class ScriptWorld:
         self.pods: dict[str, ScriptPod] = {}
         self.status: dict[str, Any] = {}
         self.held: set[str] = set()
+        self.ran: dict[str, list[int]] = {}  # for each slot, the epochs its workers ran
         self.in_place = True
         self.spent = {"watches": 0, "patches": 0, "status writes": 0}
         self.serial = 0
@@ -241,9 +242,7 @@ class ScriptWorld:
         decision = self._decide(controller)
         is_stale = (ledger.synced, ledger.deprecated) != epochs_of_status(self.status)
         if is_stale and (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated):
-            said = (
-                f"{by}: conflict on synced={decision.synced} deprecated={decision.deprecated}, decides again"
-            )
+            said = f"{by}: conflict on synced={decision.synced} deprecated={decision.deprecated}, decides again"
             ledger.learn(*epochs_of_status(self.status))
             lines, decision = [*lines, said], self._decide(controller)
         return lines + self._write(controller, decision, by)
@@ -310,9 +309,7 @@ class ScriptWorld:
         """Step the machine; perform its actions in order."""
         assert pod.agent is not None, f"pod {pod.name} has no agent"
         pod.agent, actions = machine.step(pod.agent, event)
-        lines = [f"pod {pod.name}: {_shown(action)}" for action in actions] or [
-            f"pod {pod.name}: {_idle(pod.agent)}"
-        ]
+        lines = [f"pod {pod.name}: {_shown(action)}" for action in actions] or [f"pod {pod.name}: {_idle(pod.agent)}"]
         for action in actions:
             lines += self._perform(pod, action)
         return lines
@@ -327,8 +324,9 @@ class ScriptWorld:
                 if pod.name not in self.held:
                     return self._answer(pod, stored=True, answered=True)
             case machine.LiftBarrier():
-                pod.runs += 1
-                pod.worker = Worker(f"{pod.uid}/{pod.runs}", running=True)
+                pod.ran.append(action.epoch or 0)
+                self.ran.setdefault(str(pod.slot), []).append(action.epoch or 0)
+                pod.worker = Worker(f"{pod.uid}/{len(pod.ran)}", running=True)
                 self._report(pod)
             case machine.RestartInPlace() | machine.GiveUp():
                 pod.agent = None

@@ -42,9 +42,7 @@ views = synced_epochs.flatmap(
     )
 )
 in_place_views = synced_epochs.flatmap(
-    lambda synced: st.builds(
-        View, st.just(synced), st.integers(0, min(synced, 5)), st.just(True), st.booleans()
-    )
+    lambda synced: st.builds(View, st.just(synced), st.integers(0, min(synced, 5)), st.just(True), st.booleans())
 )
 previous_epochs = st.one_of(st.none(), st.integers(1, 6), st.just(INT32_MAX))
 OUTCOMES = ["accepted", "not accepted"]
@@ -87,9 +85,7 @@ def play(previous: int | None, items: list[View | str]) -> Run:
 
 @settings(max_examples=500)
 @given(previous_epochs, runs)
-def test_barrier_lifts_once_and_only_after_the_server_accepted(
-    previous: int | None, items: list[View | str]
-) -> None:
+def test_barrier_lifts_once_and_only_after_the_server_accepted(previous: int | None, items: list[View | str]) -> None:
     """A lifted epoch was announced, accepted and synced; the barrier lifts at most once in a process."""
     run = play(previous, items)
     lifts = [action for action in run.actions if isinstance(action, LiftBarrier)]

@@ -81,9 +81,7 @@ def test_parse_int32_takes_plain_decimals_alone(text: str, least: int) -> None:
     if re.fullmatch(r"[0-9]{1,10}", text) and least <= int(text) <= INT32_MAX:
         assert parse_int32(text, "name", least=least) == int(text)
     else:
-        with pytest.raises(
-            RemoteProtocolError, match=f"^name: expected an integer from {least} to {INT32_MAX}, saw "
-        ):
+        with pytest.raises(RemoteProtocolError, match=f"^name: expected an integer from {least} to {INT32_MAX}, saw "):
             parse_int32(text, "name", least=least)
 
 
@@ -119,9 +117,7 @@ def test_the_last_attempt_is_one_below_int32() -> None:
 
 
 @given(
-    st.dictionaries(
-        st.sampled_from([SYNCED_EPOCH, DEPRECATED_EPOCH, CURRENT_ATTEMPT, PREVIOUS_ATTEMPT]), json_values
-    )
+    st.dictionaries(st.sampled_from([SYNCED_EPOCH, DEPRECATED_EPOCH, CURRENT_ATTEMPT, PREVIOUS_ATTEMPT]), json_values)
 )
 def test_any_status_is_read_or_refused(status: dict[str, Any]) -> None:
     """Whatever JSON a status holds, the reader returns int32s or blames its writer."""

@@ -92,9 +92,7 @@ class Controllers:
         pods = [pod for pod in (slot.leaving, slot.live) if pod is not None]
         present = {pod.uid for pod in pods}
         gone = [uid for uid in views if uid not in present and uid.startswith(f"{slot.number}.")]
-        changed = [
-            (pod, view) for pod in pods if views.get(pod.uid) != (view := self._view(slot.number, pod))
-        ]
+        changed = [(pod, view) for pod in pods if views.get(pod.uid) != (view := self._view(slot.number, pod))]
         return [(f"sees that pod {uid} is gone", uid) for uid in gone] + [
             (f"sees pod {pod.uid} {_shown(pod)}", view) for pod, view in changed
         ]
@@ -113,9 +111,7 @@ class Controllers:
         epoch, state = pod.reported
         worker = self.module.Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
         lives = {LIVE: life.LIVE, LEAVING: life.LEAVING, COMPLETE: life.SUCCEEDED}
-        return self.module.PodView(
-            pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker
-        )
+        return self.module.PodView(pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker)
 
     def _thaw(self, number: int) -> Any:
         return thaw(self.module, self.shape, self._frozen[number])

@@ -128,6 +128,4 @@ def explore(config: Config, code: Code | None = None, states_max: int = 10**9) -
     run.run()
     seconds = time.perf_counter() - began
     complete = bool(run.rule) or run.is_complete()
-    return Result(
-        str(config), len(run.states), run.transitions, run.depth(), seconds, run.rule, run.trace, complete
-    )
+    return Result(str(config), len(run.states), run.transitions, run.depth(), seconds, run.rule, run.trace, complete)

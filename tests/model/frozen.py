@@ -19,9 +19,7 @@ def check_fields(module: Any) -> None:
     ledger = tuple(field.name for field in fields(module.Ledger))
     record = tuple(field.name for field in fields(module._Record))
     if ledger != FIELDS or record != RECORD_FIELDS:
-        raise AssertionError(
-            f"expected fields {FIELDS} and {RECORD_FIELDS}, saw {ledger} and {record}: extend freeze"
-        )
+        raise AssertionError(f"expected fields {FIELDS} and {RECORD_FIELDS}, saw {ledger} and {record}: extend freeze")
 
 
 def freeze(ledger: Any) -> Frozen:

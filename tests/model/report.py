@@ -45,16 +45,12 @@ def _hunt(bug: Bug) -> Result:
 def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Iterable[Result]:
     """Yield results in the order of the items."""
     processes = min(PROCESSES_MAX, multiprocessing.cpu_count())
-    with multiprocessing.Pool(
-        processes, maxtasksperchild=1
-    ) as pool:  # a process ends, and its memory with it
+    with multiprocessing.Pool(processes, maxtasksperchild=1) as pool:  # a process ends, and its memory with it
         yield from pool.imap(task, items)
 
 
 def _line(result: Result) -> str:
-    line = (
-        f"{result.name:64} {result.states:9,} {result.transitions:11,} {result.depth:5} {result.seconds:7.1f}"
-    )
+    line = f"{result.name:64} {result.states:9,} {result.transitions:11,} {result.depth:5} {result.seconds:7.1f}"
     if not result.rule:
         return line
     moves = [f"  {number:3}  {text}" for number, text in enumerate(result.trace, 1)]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from common.epoch.errors import InvariantError
 from tests.model.code import Code
 from tests.model.rules import INVARIANT, S2, S3, Version
 
-KINDS: Final = frozenset(
-    {"agent", "worker", "replace", "success", "patch", "controller", "handover", "write"}
-)
+KINDS: Final = frozenset({"agent", "worker", "replace", "success", "patch", "controller", "handover", "write"})
 ASSUMPTIONS: Final = frozenset(
     {
         "conflict",  # a status write with an old resourceVersion fails
@@ -163,9 +161,7 @@ class SlotMoves:
         floor = ran if self.config.overlap else 0
         return Pod(f"{index}.{generation}", agent=self.agent.AgentState(), started=now, floor=floor)
 
-    def _pod_moves(
-        self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]
-    ) -> Iterator[tuple[str, Pod, str]]:
+    def _pod_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
         if pod.orphan:
             yield f"a late PATCH {pod.orphan} is stored", pod._replace(annotation=pod.orphan, orphan=0), ""
         if pod.life == COMPLETE:
@@ -202,24 +198,16 @@ class SlotMoves:
         if state == SUCCEEDED and pod.life == LIVE and pod.agent is not None:
             yield "kubelet reports the Pod Succeeded", _without_agent(pod)._replace(life=COMPLETE), ""
         if self.config.early and pod.reported != pod.worker:
-            text = (
-                f"kubelet reports the worker of epoch {epoch} {state}"
-                if epoch
-                else "kubelet reports no worker"
-            )
+            text = f"kubelet reports the worker of epoch {epoch} {state}" if epoch else "kubelet reports no worker"
             yield text, pod._replace(reported=pod.worker), ""
 
-    def _agent_moves(
-        self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]
-    ) -> Iterator[tuple[str, Pod, str]]:
+    def _agent_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
         agent, now = self.agent, versions[-1]
         for version in versions:
             text = f"sees S={version[0]} D={version[1]}"
             yield self._stepped(slot, pod, agent.View(*version), now, text)
             if pod.asked and pod.started is not None and version >= pod.started:
-                yield self._stepped(
-                    slot, pod, agent.View(*version, consistent=True), now, f"{text} consistently"
-                )
+                yield self._stepped(slot, pod, agent.View(*version, consistent=True), now, f"{text} consistently")
         if epoch := pod.request:
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
@@ -244,7 +232,7 @@ class SlotMoves:
             return text, pod._replace(agent=None, rule=INVARIANT), kind
         if state.phase not in (agent.Phase.STARTING, agent.Phase.CONFIRMING):
             # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
-            state = agent.replace(state, view=agent.replace(state.view, consistent=False))
+            state = replace(state, view=replace(state.view, consistent=False))
             pod = pod._replace(asked=False, started=None)
         pod = pod._replace(agent=state)
         for action in actions:
@@ -269,9 +257,7 @@ class SlotMoves:
 
 def _without_agent(pod: Pod) -> Pod:
     """End the agent's process: what it had on the wire may still be stored."""
-    return pod._replace(
-        agent=None, orphan=pod.request or pod.orphan, request=0, reply=0, asked=False, started=None
-    )
+    return pod._replace(agent=None, orphan=pod.request or pod.orphan, request=0, reply=0, asked=False, started=None)
 
 
 def _settle(slot: SlotState, name: str, pod: Pod) -> SlotState:

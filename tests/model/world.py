@@ -77,11 +77,7 @@ class World:
             pod = self._slots[number].live
             if pod is None:
                 return False
-            at_work = (
-                pod.agent is not None
-                and pod.agent.phase is self._lifted
-                and pod.worker == (synced, "running")
-            )
+            at_work = pod.agent is not None and pod.agent.phase is self._lifted and pod.worker == (synced, "running")
             if not at_work and pod.life != COMPLETE:
                 return False
         return True
@@ -158,9 +154,7 @@ class World:
         recent = (*versions, want)[-self.config.stale :]
         written = (self._intern_versions(recent), *state[1:])
         text = f"{name}: writes S={want[0]} D={want[1]}"
-        yield Move(
-            text, self._with_ledger(written, position, self._controllers.learn(number, want)), False, rule
-        )
+        yield Move(text, self._with_ledger(written, position, self._controllers.learn(number, want)), False, rule)
         if "write" in self.config.kinds and state[3]:
             yield Move(f"{text}, the answer is lost", (*written[:3], state[3] - 1, *written[4:]), True, rule)
 
@@ -171,16 +165,14 @@ class World:
                 return True
             slot = self._slots[slot_number]
             if slot.number >= self.config.slots - self.config.ghosts:
-                if slot.live is not None or slot.leaving is not None:
+                if slot.leaving is not None or (slot.live is not None and slot.live.life != COMPLETE):
                     return False
                 continue
             if slot.live is None or slot.leaving is not None or slot.live.annotation != epoch:
                 return False
         return True
 
-    def _recreate(
-        self, state: State, job: int, completed: tuple[tuple[int, str], ...], name: str
-    ) -> Iterator[Move]:
+    def _recreate(self, state: State, job: int, completed: tuple[tuple[int, str], ...], name: str) -> Iterator[Move]:
         """Delete a Job by its UID, as the controller knows it; its Pod goes, the next Job makes another."""
         uids = [uid for slot, uid in completed if slot == job]
         position = FIRST_SLOT + job
@@ -193,9 +185,7 @@ class World:
             yield Move(f"{name}: deletes the new Job {job}", state, False, S5)
         elif pod is not None and pod.uid in uids:
             empty = self._intern_slot(slot._replace(live=None))
-            yield Move(
-                f"{name}: recreates Job {job}", (*state[:position], empty, *state[position + 1 :]), False, ""
-            )
+            yield Move(f"{name}: recreates Job {job}", (*state[:position], empty, *state[position + 1 :]), False, "")
 
     def _with_ledger(self, state: State, position: int, ledger: int) -> State:
         return (*state[:position], ledger + position - 1, *state[position + 1 :])
@@ -207,9 +197,7 @@ class World:
             kinds = self.config.kinds
             found = self._moves[key] = tuple(
                 (text, self._intern_slot(slot), kind, rule)
-                for text, slot, kind, rule in self._slot_moves.moves(
-                    self._slots[number], self._versions[versions]
-                )
+                for text, slot, kind, rule in self._slot_moves.moves(self._slots[number], self._versions[versions])
                 if not kind or kind in kinds
             )
         return found

@@ -1,0 +1,72 @@
+"""The model checker at small bounds; `python -m tests.model` is the full run."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import common.epoch.ledger
+from common.epoch.ledger import Ledger
+from common.epoch.slot import Shape
+from tests.epoch.test_ledger_properties import events, play
+from tests.model.code import planted
+from tests.model.configurations import QUICK, kinds
+from tests.model.explore import explore
+from tests.model.frozen import freeze, thaw
+from tests.model.planted import BUGS, Bug
+from tests.model.rules import S3
+from tests.model.slots import Config
+
+SHAPE = Shape({"a": (2, 2)})
+
+
+@pytest.mark.parametrize("config", QUICK, ids=str)
+def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
+    """Every state within these bounds keeps every rule, and can come together without a further fault."""
+    result = explore(config)
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.slow], ids=lambda bug: bug.name)
+def test_planted_bug_is_caught(bug: Bug) -> None:
+    """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
+    assert explore(bug.config, bug.code()).rule
+
+
+def test_a_trace_names_the_shortest_way_to_the_violation() -> None:
+    """A barrier that lifts too early needs four moves, and the trace tells them."""
+    code = planted("agent", "if epoch == view.synced:", "if epoch >= view.synced:")
+
+    result = explore(Config(1, 0, frozenset()), code)
+
+    assert result.rule == S3
+    assert result.trace == (
+        "pod 0.0: sees S=0 D=0 -> TakeConsistentView",
+        "pod 0.0: sees S=0 D=0 consistently -> Announce 1",
+        "pod 0.0: PATCH 1 is stored",
+        "pod 0.0: PATCH 1 is answered -> LiftBarrier 1",
+    )
+
+
+def test_what_is_planted_must_occur_once() -> None:
+    """A mutation that no longer matches the code is an error, not a bug that is never planted."""
+    with pytest.raises(AssertionError, match="exactly once, saw it 0 times"):
+        planted("agent", "no such line", "")
+
+
+def test_an_unfinished_exploration_says_so() -> None:
+    """A bound on states is never mistaken for a proof."""
+    assert not explore(Config(2, 1, kinds("worker")), states_max=10).complete
+
+
+@given(st.lists(events.filter(lambda event: event[0] != "reshape"), max_size=30))
+def test_a_thawed_ledger_is_the_one_that_was_frozen(history: list[tuple[str, object]]) -> None:
+    """Nothing that a ledger knows is left out of the explored state."""
+    ledger = Ledger(SHAPE)
+    for name, value in history:
+        play(ledger, name, value)
+
+    assert thaw(common.epoch.ledger, SHAPE, freeze(ledger)) == ledger
