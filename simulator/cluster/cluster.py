@@ -41,6 +41,7 @@ from simulator.cluster.pod_worker import PodWorker
 from simulator.cluster.process_runtime import ProcessRuntime
 from simulator.cluster.runtime import Runtime
 from simulator.cluster.scheduler import Scheduler
+from simulator.cluster.timeline import Timeline
 from simulator.cluster.timings import Timings, local_processes
 
 RuntimeName = Literal["process", "model"]
@@ -268,6 +269,10 @@ class Cluster:
                 if self._main is not None and self._main.done():
                     await self._main
                     raise RuntimeError("the cluster stopped while somebody waited for it")
+
+    def timeline(self, jobset: str, namespace: str = "default") -> Timeline:
+        """Begin to take note of a JobSet's start and restarts; call it BEFORE the JobSet is applied."""
+        return Timeline(self.server, self.observers, clock=self.clock, jobset=jobset, namespace=namespace)
 
     def kubeconfig(self, user: str = "admin") -> Path:
         """Write a kubeconfig file for the API server's URL and return its path."""

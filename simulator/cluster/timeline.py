@@ -1,0 +1,218 @@
+"""
+Watch a JobSet's group restarts from outside and note when each of their moments came.
+
+Moments come from two sources: what the containers did (the cluster's observers), and what was written to the API
+server (its store). The timeline changes nothing and asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from common import wire
+from common.epoch.errors import RemoteProtocolError
+from common.kube.client import KubeObject
+from common.kube.clock import Clock
+from simulator.apiserver import ApiServer
+from simulator.cluster.events import ClusterEvent, Kind, Observers
+
+RequestCounts = dict[tuple[str, str, str], int]
+MOMENTS = (
+    ("death seen in the API", "detected_s"),
+    ("epoch deprecated", "deprecated_s"),
+    ("last agent exited", "agent_exited_s"),
+    ("last agent started", "agent_started_s"),
+    ("last announcement", "announced_s"),
+    ("epoch synced", "synced_s"),
+    ("last worker started", "worker_started_s"),
+    ("last first step", "stepped_s"),
+)
+
+
+@dataclass(slots=True)
+class GroupRestart:
+    """One group restart (number 0 is the first start). Times are seconds of the cluster's clock; None is not yet.
+
+    Args:
+        began_s: the fault, or for a restart without one the first sign of it.
+        victim: the Pod whose container was killed, "" for none.
+        epoch: what the group synced at.
+        requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
+        rejected: how many of them got 429.
+        pods_recreated: Pods created since the JobSet first synced, up to the end of this restart.
+    """
+
+    number: int
+    began_s: float
+    victim: str = ""
+    epoch: int = 0
+    detected_s: float | None = None
+    deprecated_s: float | None = None
+    agent_exited_s: float | None = None
+    agent_started_s: float | None = None
+    announced_s: float | None = None
+    synced_s: float | None = None
+    worker_started_s: float | None = None
+    stepped_s: float | None = None
+    requests: RequestCounts = field(default_factory=dict)
+    rejected: int = 0
+    pods_recreated: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every worker has done its first step."""
+        return self.stepped_s is not None
+
+    def moments(self) -> list[tuple[str, float | None]]:
+        """Return each moment's name with its seconds since the beginning, in the protocol's order."""
+        found: list[tuple[str, float | None]] = []
+        for words, name in MOMENTS:
+            at_s: float | None = getattr(self, name)
+            found.append((words, None if at_s is None else at_s - self.began_s))
+        return found
+
+
+class Timeline:
+    """The start and the restarts of one JobSet, oldest first, in `restarts`; the last one may be going on.
+
+    Args:
+        agent, worker: the containers' names.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        observers: Observers,
+        *,
+        clock: Clock,
+        jobset: str,
+        namespace: str = "default",
+        agent: str = "agent",
+        worker: str = "worker",
+    ) -> None:
+        self.restarts: list[GroupRestart] = []
+        self.pods_recreated = 0
+        self._server = server
+        self._clock = clock
+        self._jobset = namespace, jobset
+        self._agent = agent
+        self._worker = worker
+        self._pods: dict[str, int] = {}  # uid -> announced epoch
+        self._running: set[str] = set()  # uids whose worker's status was seen running
+        self._stepped: set[str] = set()
+        self._synced = 0
+        self._deprecated = 0
+        self._before: Counter[tuple[str, str, str]] = Counter()
+        self._rejected_before = 0
+        self._begin("")
+        observers.add(self._observe)
+        self._unsubscribe = server.store.subscribe(self._take_write)
+
+    @property
+    def current(self) -> GroupRestart:
+        """Return the newest restart."""
+        return self.restarts[-1]
+
+    def close(self) -> None:
+        """Take note of no more writes."""
+        self._unsubscribe()
+
+    def _begin(self, victim: str) -> GroupRestart:
+        restart = GroupRestart(len(self.restarts), self._clock.monotonic_s(), victim)
+        self.restarts.append(restart)
+        self._stepped = set()
+        self._before = Counter(self._server.requests)
+        self._rejected_before = self._server.requests.rejected
+        return restart
+
+    def _observe(self, event: ClusterEvent) -> None:
+        """Take in what a container did."""
+        if event.uid not in self._pods:
+            return
+        if event.kind is Kind.FAULT and self.current.complete:
+            self._begin(event.pod)
+            return
+        restart = self.current
+        match event.kind, event.container:
+            case Kind.CONTAINER_EXITED, self._agent if restart.synced_s is None and restart.number:
+                restart.agent_exited_s = event.time_s
+            case Kind.CONTAINER_STARTED, self._agent if restart.synced_s is None:
+                restart.agent_started_s = event.time_s
+            case Kind.CONTAINER_STARTED, self._worker if restart.synced_s is not None:
+                restart.worker_started_s = event.time_s
+            case Kind.FIRST_STEP, self._worker if restart.synced_s is not None and not restart.complete:
+                self._step(restart, event)
+
+    def _step(self, restart: GroupRestart, event: ClusterEvent) -> None:
+        self._stepped.add(event.uid)
+        if self._stepped >= set(self._pods):
+            restart.stepped_s = event.time_s
+            restart.requests = dict(Counter(self._server.requests) - self._before)
+            restart.rejected = self._server.requests.rejected - self._rejected_before
+            restart.pods_recreated = self.pods_recreated
+
+    def _take_write(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
+        """Take in what was written to the API server; this runs inside the write."""
+        if plural == "pods":
+            self._take_pod(event_type, obj)
+        elif plural == "jobsets":
+            meta = obj["metadata"]
+            if (meta.get("namespace"), meta["name"]) == self._jobset and event_type != "DELETED":
+                self._take_jobset(obj)
+
+    def _take_jobset(self, jobset: KubeObject) -> None:
+        synced, deprecated = wire.epochs_of_status(jobset.get("status") or {})
+        now_s = self._clock.monotonic_s()
+        if deprecated > self._deprecated:
+            self._deprecated = deprecated
+            self._signal().deprecated_s = now_s
+        if synced > self._synced:
+            self._synced = synced
+            self.current.synced_s, self.current.epoch = now_s, synced
+
+    def _take_pod(self, event_type: str, pod: KubeObject) -> None:
+        meta = pod["metadata"]
+        labels = meta.get("labels") or {}
+        if (meta["namespace"], labels.get(wire.JOBSET_NAME)) != self._jobset:
+            return
+        uid = meta["uid"]
+        ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if event_type == "DELETED" or ended:
+            self._pods.pop(uid, None)
+            self._running.discard(uid)
+            return
+        if uid not in self._pods:
+            self._pods[uid] = 0
+            if self._synced:
+                self.pods_recreated += 1
+        self._take_announcement(uid, meta.get("annotations") or {})
+        self._take_worker(uid, pod)
+
+    def _take_announcement(self, uid: str, annotations: dict[str, str]) -> None:
+        try:
+            epoch = wire.epoch_of_pod(annotations) or 0
+        except RemoteProtocolError:
+            return
+        if epoch > self._pods[uid]:
+            self._pods[uid] = epoch
+            self._signal().announced_s = self._clock.monotonic_s()
+
+    def _take_worker(self, uid: str, pod: KubeObject) -> None:
+        """Note the edge from running to terminated: the first that the API server hears of a death."""
+        for status in pod.get("status", {}).get("containerStatuses") or ():
+            if status["name"] != self._worker:
+                continue
+            if "running" in status["state"]:
+                self._running.add(uid)
+            elif uid in self._running:
+                self._running.discard(uid)
+                if "terminated" in status["state"]:
+                    self._signal()
+
+    def _signal(self) -> GroupRestart:
+        """Return the restart that a sign belongs to, a new one if the last is complete, and note the first sign."""
+        restart = self._begin("") if self.current.complete else self.current
+        if restart.detected_s is None:
+            restart.detected_s = self._clock.monotonic_s()
+        return restart

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.cluster.manifests import read_manifests
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train.yaml"
+
+
+@pytest.fixture
+def example() -> list[dict[str, Any]]:
+    """Return the documents of examples/train.yaml."""
+    return read_manifests(EXAMPLE)

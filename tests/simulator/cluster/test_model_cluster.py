@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common.kube.clock import LoopClock
+from common.kube.resources import PODS
+from simulator.cluster import virtual_time
+from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from simulator.cluster.events import ClusterEvent, Kind
+from simulator.cluster.manifests import with_pods
+from simulator.cluster.timeline import GroupRestart, Timeline
+
+TIMEOUT_S = 120.0
+Documents = list[dict[str, Any]]
+
+
+def model_cluster(**options: Any) -> Cluster:
+    """Return a cluster of timed models under virtual time."""
+    return Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), **options)
+
+
+async def wait_for_restart(cluster: Cluster, timeline: Timeline, number: int) -> GroupRestart:
+    """Return the restart with this number once it is complete."""
+
+    def done() -> bool:
+        return len(timeline.restarts) > number and timeline.restarts[number].complete
+
+    await cluster.until(done, timeout_s=TIMEOUT_S)
+    return timeline.restarts[number]
+
+
+async def restart_once(documents: Documents, pods: int, seed: int) -> tuple[list[ClusterEvent], GroupRestart]:
+    """Start a group, kill one worker, and return all events with the restart that followed."""
+    events: list[ClusterEvent] = []
+    async with model_cluster(nodes=pods, seed=seed) as cluster:
+        cluster.observers.add(events.append)
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(documents, pods))
+        await wait_for_restart(cluster, timeline, 0)
+        cluster.kill_worker("default", cluster.pods()[pods // 2]["metadata"]["name"])
+        return events, await wait_for_restart(cluster, timeline, 1)
+
+
+def test_a_killed_worker_restarts_the_group_in_place(example: Documents) -> None:
+    """The moments come in the protocol's order, with one watch and one patch per Pod and no Pod recreated."""
+    _, restart = virtual_time.run(restart_once(example, 20, seed=1))
+    times = [at_s for _, at_s in restart.moments()]
+    assert all(at_s is not None for at_s in times)
+    assert restart.detected_s is not None
+    assert restart.deprecated_s is not None
+    assert restart.synced_s is not None
+    assert restart.stepped_s is not None
+    assert restart.began_s < restart.detected_s <= restart.deprecated_s < restart.synced_s < restart.stepped_s
+    assert restart.requests["watch", "jobsets", "inplace-agent"] == 20
+    assert restart.requests["patch", "pods", "inplace-agent"] == 20
+    assert (restart.epoch, restart.rejected, restart.pods_recreated) == (2, 0, 0)
+    assert restart.stepped_s - restart.began_s < 10
+
+
+def test_one_seed_gives_one_run(example: Documents) -> None:
+    """Two runs from one seed have the same events at the same times; another seed has others."""
+    first, _ = virtual_time.run(restart_once(example, 8, seed=1))
+    again, _ = virtual_time.run(restart_once(example, 8, seed=1))
+    other, _ = virtual_time.run(restart_once(example, 8, seed=2))
+    assert first == again
+    assert first != other
+
+
+def test_no_worker_starts_before_the_last_one_of_the_old_epoch_is_gone(example: Documents) -> None:
+    """Between the fault and the first new worker, every worker exited and every agent restarted."""
+    events, restart = virtual_time.run(restart_once(example, 12, seed=3))
+    after = [e for e in events if e.time_s >= restart.began_s]
+    exits = [e.time_s for e in after if e.kind is Kind.CONTAINER_EXITED and e.container == "worker"]
+    starts = [e.time_s for e in after if e.kind is Kind.CONTAINER_STARTED and e.container == "worker"]
+    assert (len(exits), len(starts)) == (12, 12)
+    assert max(exits) < min(starts)
+
+
+def test_a_deleted_pod_is_replaced_and_the_group_restarts(example: Documents) -> None:
+    """The replacement announces the next epoch; the other Pods stay the same objects."""
+
+    async def main() -> tuple[set[str], set[str], GroupRestart]:
+        async with model_cluster(nodes=6) as cluster:
+            timeline = cluster.timeline("train")
+            await cluster.apply(with_pods(example, 6))
+            await wait_for_restart(cluster, timeline, 0)
+            before = {pod["metadata"]["uid"] for pod in cluster.pods()}
+            await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
+            restart = await wait_for_restart(cluster, timeline, 1)
+            return before, {pod["metadata"]["uid"] for pod in cluster.pods()}, restart
+
+    before, after, restart = virtual_time.run(main())
+    assert len(before & after) == 5
+    assert len(after) == 6
+    assert restart.pods_recreated == 1
+
+
+def test_workers_that_finish_complete_the_jobset(example: Documents) -> None:
+    """Every worker exits 0, the Job completes, the JobSet completes, and no agent is left running."""
+    documents = with_pods(example, 4)
+    worker = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    for entry in worker["env"]:
+        if entry["name"] == "STEPS":
+            entry["value"] = "10"
+
+    async def main() -> tuple[str, set[str]]:
+        async with model_cluster() as cluster:
+            await cluster.apply(documents)
+
+            def done() -> bool:
+                return bool(cluster.jobset("train").get("status", {}).get("terminalState"))
+
+            await cluster.until(done, timeout_s=TIMEOUT_S)
+            status = cluster.jobset("train")["status"]
+            return status["terminalState"], {pod["status"]["phase"] for pod in cluster.pods()}
+
+    assert virtual_time.run(main()) == ("Completed", {"Succeeded"})
+
+
+def test_a_pod_that_fits_nowhere_says_so(example: Documents) -> None:
+    """Without room the Pod stays Pending with PodScheduled=False, and the others run."""
+
+    async def main() -> list[str]:
+        async with model_cluster(nodes=1, pods_per_node=3) as cluster:
+            await cluster.apply(with_pods(example, 4))
+
+            def condition(pod: dict[str, Any]) -> str:
+                conditions = pod.get("status", {}).get("conditions") or ()
+                return next(
+                    (f"{c['status']} {c.get('reason', '')}" for c in conditions if c["type"] == "PodScheduled"), ""
+                )
+
+            await cluster.until(
+                lambda: len(cluster.pods()) == 4 and all(map(condition, cluster.pods())), timeout_s=TIMEOUT_S
+            )
+            return sorted(map(condition, cluster.pods()))
+
+    assert virtual_time.run(main()) == ["False Unschedulable", "True ", "True ", "True "]
+
+
+def test_waiting_for_what_never_happens_times_out(example: Documents) -> None:
+    """`until` raises TimeoutError in virtual time."""
+
+    async def main() -> None:
+        async with model_cluster() as cluster:
+            await cluster.until(lambda: False, timeout_s=60)
+
+    with pytest.raises(TimeoutError):
+        virtual_time.run(main())
