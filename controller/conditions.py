@@ -57,9 +57,7 @@ def failed_jobs(first_failed_job: str) -> Condition:
 
 def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     """Return Failed for one restart too many."""
-    return failed(
-        "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job
-    )
+    return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
 
 
 def restarting(rule: str | None, message: str) -> Condition:
@@ -68,9 +66,7 @@ def restarting(rule: str | None, message: str) -> Condition:
     return Condition(RESTARTING, True, reason, message, warning=True)
 
 
-def set_condition(
-    conditions: list[Mapping[str, Any]], wanted: Condition, now: str
-) -> list[Mapping[str, Any]] | None:
+def set_condition(conditions: list[Mapping[str, Any]], wanted: Condition, now: str) -> list[Mapping[str, Any]] | None:
     """Return the conditions with `wanted` in them, or None when nothing changes."""
     status = "True" if wanted.status else "False"
     new = {

@@ -105,9 +105,7 @@ class Credentials:
             return
         self._read_s = now_s
         if rejected and hasattr(self._loader, "exec_plugin_expiry"):
-            del (
-                self._loader.exec_plugin_expiry
-            )  # or the plugin's old token would be kept until it says it expired
+            del self._loader.exec_plugin_expiry  # or the plugin's old token would be kept until it says it expired
         await _load(self._loader, self._configuration)
 
 

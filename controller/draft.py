@@ -85,9 +85,7 @@ class Plan:
     @property
     def is_urgent(self) -> bool:
         """Say whether the status must be written at once: something other than counters changes."""
-        return any(
-            name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items()
-        )
+        return any(name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items())
 
 
 class Draft:
@@ -130,7 +128,5 @@ class Draft:
     def finish(self) -> Plan:
         """Return the plan."""
         old = self.jobset.status
-        changes = {
-            name: value for name, value in self.status.items() if name not in old or old[name] != value
-        }
+        changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
         return Plan(changes, tuple(self._actions), tuple(self._notes), tuple(self._warnings), self.hold_s)

@@ -21,9 +21,7 @@ def decide_epochs(draft: Draft) -> bool:
         return True
     synced, deprecated = draft.jobset.epochs
     if decision.synced < synced or decision.deprecated < deprecated:
-        raise InvariantError(
-            f"S and D only grow: decided {decision!r}, status says {synced} and {deprecated}"
-        )
+        raise InvariantError(f"S and D only grow: decided {decision!r}, status says {synced} and {deprecated}")
     if (decision.synced, decision.deprecated) != (synced, deprecated):
         draft.status |= wire.status_of_epochs(decision.synced, decision.deprecated)
     if decision.synced <= decision.deprecated or decision.synced == 0:

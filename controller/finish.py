@@ -17,11 +17,7 @@ def complete(draft: Draft) -> bool:
         return not policy.targets or replicated_job in policy.targets
 
     succeeded = sum(counts(places[job.metadata.name][0]) for job in successful)
-    expected = (
-        1
-        if policy.operator == "Any"
-        else sum(counts(replicated_job) for replicated_job, _ in places.values())
-    )
+    expected = 1 if policy.operator == "Any" else sum(counts(replicated_job) for replicated_job, _ in places.values())
     if succeeded < expected:
         return False
     draft.set(conditions.ALL_JOBS_COMPLETED)

@@ -118,9 +118,7 @@ class Groups:
         except RemoteProtocolError as error:
             self._groups.pop(new["metadata"]["uid"], None)
             self.log.error("jobset unreadable, left alone until it changes", error=str(error), **_name(new))
-            self.warn(
-                new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True)
-            )
+            self.warn(new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True))
             return
         group = self._groups.get(jobset.uid)
         if group is None:

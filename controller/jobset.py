@@ -235,9 +235,7 @@ def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:
 
 
 def _success_policy(policy: Mapping[str, Any]) -> SuccessPolicy:
-    return SuccessPolicy(
-        str(policy.get("operator") or "All"), frozenset(policy.get("targetReplicatedJobs") or ())
-    )
+    return SuccessPolicy(str(policy.get("operator") or "All"), frozenset(policy.get("targetReplicatedJobs") or ()))
 
 
 def _network(network: Mapping[str, Any]) -> Network:

@@ -62,16 +62,14 @@ class LeaseOptions:
 
     @property
     def request_timeout_s(self) -> float:
-        """Return the bound of one request: two fit into the renew deadline."""
+        """Return the bound of one attempt: two fit into the renew deadline."""
         return self.renew_deadline_s / 2
 
 
 class Elector:
     """One candidate."""
 
-    def __init__(
-        self, client: KubeClient, options: LeaseOptions, *, clock: Clock, rng: Random, log: Log
-    ) -> None:
+    def __init__(self, client: KubeClient, options: LeaseOptions, *, clock: Clock, rng: Random, log: Log) -> None:
         self._client = client
         self._options = options
         self._clock = clock
@@ -82,6 +80,8 @@ class Elector:
         self._seen_s = 0.0
         self._valid_until_s = 0.0
         self._leads = False
+        self._in_doubt = False  # a write of ours was sent and not answered since the last that was
+        self._yield_until_s = 0.0
 
     @property
     def is_leader(self) -> bool:
@@ -97,7 +97,7 @@ class Elector:
         """Return once this process is the leader."""
         while True:
             try:
-                async with self._clock.timeout(self._options.renew_deadline_s):
+                async with self._clock.timeout(self._options.request_timeout_s):
                     if await self._try():
                         self._leads = True
                         self._log.info("became leader", identity=self._options.identity)
@@ -117,9 +117,10 @@ class Elector:
             while True:
                 await self._pause()
                 try:
-                    async with self._clock.timeout(max(0.0, self.left_s)):
+                    async with self._clock.timeout(min(self._options.request_timeout_s, max(0.0, self.left_s))):
                         renewed = await self._try()
                 except (ApiError, TransportError, TimeoutError) as error:
+                    self._in_doubt = self._in_doubt or isinstance(error, TimeoutError)
                     problem = str(error) or "no answer in time"
                     self._log.warning("lease not renewed", error=problem, left_s=self.left_s)
                     renewed = True  # unknown; the deadline decides
@@ -129,6 +130,10 @@ class Elector:
                     raise LeadershipLostError(f"no renewal for {self._options.renew_deadline_s:g} s")
         finally:
             self._leads = False
+            if self._in_doubt:
+                # Writes whose replies get lost keep the Lease ours and lead nobody: let the others have a turn.
+                turn_s = self._options.duration_s + 2 * self._options.retry_s * (1 + JITTER)
+                self._yield_until_s = self._clock.monotonic_s() + turn_s
 
     async def release(self) -> None:
         """Give the Lease up, so that a successor need not wait; call it AFTER the last write."""
@@ -147,11 +152,13 @@ class Elector:
     async def _try(self) -> bool:
         """Renew the Lease, or take it when it is free; say whether it is ours now."""
         ours = self._leads and self._lease is not None
-        if not ours and not await self._read():
-            return await self._create()
+        if not ours:
+            there = await self._read()
+            if self._clock.monotonic_s() < self._yield_until_s or not self._is_free():
+                return False
+            if not there:
+                return await self._create()
         assert self._lease is not None
-        if not ours and not self._is_free():
-            return False
         sent_s = self._clock.monotonic_s()
         try:
             written = await self._client.replace(
@@ -162,9 +169,10 @@ class Elector:
             )
         except (Conflict, NotFound):
             # Somebody else wrote, or our own earlier write was stored although its reply was lost: look.
-            return await self._read() and self._holder() == self._options.identity
-        except TransportError:
+            return await self._read() and self._holder() == self._options.identity and ours
+        except TransportError as error:
             self._lease = None  # it may be stored, under a resourceVersion that we do not know
+            self._in_doubt = self._in_doubt or error.sent
             raise
         self._accept(written, sent_s)
         return True
@@ -198,13 +206,16 @@ class Elector:
     def _accept(self, lease: KubeObject, sent_s: float) -> None:
         """Count our time from BEFORE the request was sent; the others count from after it was stored."""
         self._lease = lease
+        self._in_doubt = False
         self._valid_until_s = sent_s + self._options.renew_deadline_s
 
     def _is_free(self) -> bool:
-        """Say whether the Lease may be taken: ours, released, or not renewed for its whole duration."""
-        assert self._lease is not None
-        spec = self._lease.get("spec") or {}
-        if self._holder() in ("", self._options.identity):
+        """Say whether the Lease may be taken: ours, released, or not renewed for its whole duration.
+
+        One that vanished is as it was last seen: whoever held it does not know yet.
+        """
+        spec = self._seen or {}
+        if spec.get("holderIdentity") in (None, "", self._options.identity):
             return True
         duration_s = max(float(spec.get("leaseDurationSeconds") or 0), self._options.duration_s)
         return self._clock.monotonic_s() - self._seen_s >= duration_s

@@ -51,9 +51,7 @@ async def _run(options: argparse.Namespace) -> int:
         credentials = await load_credentials(options.kubeconfig, clock=clock)
         async with AiohttpTransport(credentials) as transport:
             log.info("controller starting", server=credentials.host, namespace=options.namespace or "(all)")
-            return await _run_until_signal(
-                Controller(transport, clock=clock, config=_config(options), log=log)
-            )
+            return await _run_until_signal(Controller(transport, clock=clock, config=_config(options), log=log))
     except CredentialsError as error:
         log.error("configuration unusable", error=str(error))
         return ExitCode.CONFIGURATION

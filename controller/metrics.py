@@ -80,15 +80,11 @@ class Metrics:
             buckets=RESTART_BUCKETS,
             registry=r,
         )
-        self.restarts = Counter(
-            "inplace_group_restarts", "Group restarts by outcome.", (*NAMES, "outcome"), registry=r
-        )
+        self.restarts = Counter("inplace_group_restarts", "Group restarts by outcome.", (*NAMES, "outcome"), registry=r)
         self.last_restart_seconds = Gauge(
             "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r
         )
-        self.failed = Counter(
-            "jobset_failed", "JobSets that failed.", ("jobset_name", "namespace"), registry=r
-        )
+        self.failed = Counter("jobset_failed", "JobSets that failed.", ("jobset_name", "namespace"), registry=r)
         self.completed = Counter(
             "jobset_completed", "JobSets that completed.", ("jobset_name", "namespace"), registry=r
         )
@@ -208,9 +204,7 @@ class LiveCollector(Collector):
         expected = GaugeMetricFamily("inplace_pods_expected", "Expected Pods of a group.", labels=NAMES)
         epoch = GaugeMetricFamily("inplace_epoch", "Epochs of the status.", labels=(*NAMES, "which"))
         left = GaugeMetricFamily("inplace_restart_budget_remaining", "Restarts left.", labels=NAMES)
-        restarting = GaugeMetricFamily(
-            "inplace_restart_in_progress", "1 during a group restart.", labels=NAMES
-        )
+        restarting = GaugeMetricFamily("inplace_restart_in_progress", "1 during a group restart.", labels=NAMES)
         for count in self._groups():
             names = [count.namespace, count.jobset]
             missing = max(0, count.expected - count.running - count.waiting)

@@ -49,12 +49,8 @@ class Reconciler:
     metrics: Metrics
     clock: Clock
     log: Log
-    _dirty_since_s: dict[str, float] = field(
-        default_factory=dict
-    )  # by JobSet UID: counters that wait to be written
-    _known: dict[Key, str] = field(
-        default_factory=dict
-    )  # UID by key, to clean up after a JobSet that is gone
+    _dirty_since_s: dict[str, float] = field(default_factory=dict)  # by JobSet UID: counters that wait to be written
+    _known: dict[Key, str] = field(default_factory=dict)  # UID by key, to clean up after a JobSet that is gone
 
     async def reconcile(self, key: Key) -> Result:
         """Make one JobSet agree with its spec.
@@ -109,9 +105,7 @@ class Reconciler:
             "status": planned.status,
         }
         try:
-            written = await self.client.patch(
-                JOBSETS, jobset.namespace, jobset.name, patch, subresource="status"
-            )
+            written = await self.client.patch(JOBSETS, jobset.namespace, jobset.name, patch, subresource="status")
         except Conflict:
             self.metrics.conflicts.inc()
             await self._refresh(group)

@@ -68,9 +68,7 @@ class RestartTimer:
         message = f"epoch {deprecated} is deprecated: the group restarts in place, {number}"
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
-    def _tell_end(
-        self, group: Group, synced: int, timing: _Timing | None, complete_s: float, now_s: float
-    ) -> None:
+    def _tell_end(self, group: Group, synced: int, timing: _Timing | None, complete_s: float, now_s: float) -> None:
         jobset = group.jobset
         self.metrics.restarts.labels(jobset.namespace, jobset.name, "finished").inc()
         took = "in an unknown time: the controller changed meanwhile"

@@ -187,9 +187,7 @@ class Controller:
         return done
 
     def _make_elector(self) -> Elector:
-        client = KubeClient(
-            self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER
-        )
+        client = KubeClient(self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER)
         return Elector(client, self.config.lease(), clock=self._clock, rng=self._rng, log=self._log)
 
     def _make_health(self) -> HealthServer | None:

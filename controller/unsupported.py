@@ -18,9 +18,7 @@ def warn_about_unsupported(draft: Draft) -> bool:
         return False
     fields = list(unsupported_fields(draft.jobset))
     if fields:
-        draft.warn(
-            "UnsupportedField", f"not supported by this version and without effect: {', '.join(fields)}"
-        )
+        draft.warn("UnsupportedField", f"not supported by this version and without effect: {', '.join(fields)}")
     return False
 
 

@@ -6,6 +6,7 @@ Works on any API server, so that the same scenarios run on the embedded one and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,7 +103,7 @@ class Crew:
         for pod in self.pods.values():
             await self.announce(pod, epoch)
 
-    async def annotate(self, pod: str, annotations: dict[str, str | None]) -> None:
+    async def annotate(self, pod: str, annotations: Mapping[str, str | None]) -> None:
         """Write any annotations."""
         await self.client.patch(PODS, self.namespace, pod, {"metadata": {"annotations": annotations}})
 

@@ -363,12 +363,14 @@ JOB_STATES = st.sampled_from(
 def worlds(draw: st.DrawFn) -> PlannerWorld:
     """Draw a JobSet in any state that its Jobs can bring it into."""
     strategy = draw(st.sampled_from([None, "Recreate", "BlockingRecreate", "InPlaceRestart"]))
-    names = list(draw(st.sets(st.sampled_from(["a", "b", "c"]), max_size=3)))
+    count: int = draw(st.integers(0, 3))
+    names = ["a", "b", "c"][:count]
     jobs = [replicated_job(name, replicas=draw(st.integers(0, 3))) for name in names]
     manifest = jobset(strategy=strategy, jobs=jobs, restarts_max=draw(st.integers(0, 2)))
     if draw(st.booleans()):
         manifest = changed(manifest, "spec.suspend", draw(st.booleans()))
-    if names and draw(st.integers(0, 1)):
+    targeted: bool = draw(st.booleans())
+    if names and targeted:
         policy = {"operator": draw(st.sampled_from(["All", "Any"])), "targetReplicatedJobs": names[:1]}
         manifest = changed(manifest, "spec.successPolicy", policy)
     world = PlannerWorld(manifest)
