@@ -1,0 +1,27 @@
+"""What `inplace demo` does, in small: run a group until Ctrl-C. Prints READY once every worker has stepped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+from simulator.cluster.cluster import Cluster
+from simulator.cluster.manifests import read_manifests, with_pods
+
+
+async def main() -> None:
+    """Run a group of two."""
+    async with Cluster(nodes=1) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(read_manifests(Path("examples/train.yaml")), 2))
+        await cluster.until(lambda: timeline.current.complete, timeout_s=60)
+        print("READY", cluster.folder, flush=True)
+        await cluster.until(lambda: False, timeout_s=60)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main())
+    sys.exit(130)

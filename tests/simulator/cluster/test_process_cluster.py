@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.cluster import reaper
+from simulator.cluster.cluster import Cluster
+from simulator.cluster.manifests import with_pods
+from simulator.cluster.timeline import GroupRestart
+
+REPOSITORY = Path(__file__).parents[3]
+TIMEOUT_S = 60.0
+Documents = list[dict[str, Any]]
+
+
+async def log_of(cluster: Cluster, pod: str, container: str, query: str = "") -> str:
+    """Return a container's log as `kubectl logs` gets it."""
+    path = f"/api/v1/namespaces/default/pods/{pod}/log?container={container}{query}"
+    return (await cluster.client().raw("GET", path)).body.decode()
+
+
+async def restart_once(cluster: Cluster, documents: Documents, victim: int) -> GroupRestart:
+    """Start a group, wait for a checkpoint, kill one worker, return the restart that followed."""
+    timeline = cluster.timeline("train")
+    await cluster.apply(documents)
+    await cluster.until(lambda: timeline.current.complete, timeout_s=TIMEOUT_S)
+    checkpoint = cluster.folder / "pods"
+    async with cluster.clock.timeout(TIMEOUT_S):
+        while len(list(checkpoint.glob("*/volumes/checkpoints/step-*.json"))) < len(cluster.pods()):
+            await cluster.clock.sleep(0.05)
+    cluster.kill_worker("default", sorted(pod["metadata"]["name"] for pod in cluster.pods())[victim])
+    await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=TIMEOUT_S)
+    return timeline.current
+
+
+@pytest.mark.asyncio
+async def test_real_processes_restart_in_place_and_resume(example: Documents) -> None:
+    """SIGKILL on one worker: no Pod is recreated, every worker resumes the checkpoint in the next epoch."""
+    async with Cluster(nodes=2) as cluster:
+        restart = await restart_once(cluster, with_pods(example, 3), victim=1)
+        pods = sorted(pod["metadata"]["name"] for pod in cluster.pods())
+        logs = [await log_of(cluster, pod, "worker") for pod in pods]
+        previous = await log_of(cluster, pods[0], "worker", "&previous=true")
+        last = await log_of(cluster, pods[0], "worker", "&tailLines=1")
+        agent = await log_of(cluster, pods[0], "agent", "&previous=true")
+    assert (restart.epoch, restart.pods_recreated, restart.rejected) == (2, 0, 0)
+    assert all(re.search(r"epoch=2 goes on from step [1-9]\d*", log) for log in logs)
+    assert not any("refused" in log for log in logs)
+    assert "epoch=1" in previous
+    assert last.count("\n") == 1
+    assert "restarting_in_place" in agent
+    assert not cluster.folder.exists()
+
+
+@pytest.mark.asyncio
+async def test_the_controller_may_be_a_process_too(example: Documents) -> None:
+    """The same restart with `python -m controller` and a kubeconfig."""
+    async with Cluster(nodes=1, controller="process") as cluster:
+        restart = await restart_once(cluster, with_pods(example, 2), victim=0)
+        assert restart.epoch == 2
+        log = (cluster.folder / "controller.log").read_text()
+    assert "Traceback" not in log
+
+
+def test_ctrl_c_leaves_no_process_behind() -> None:
+    """SIGINT to the parent of a running group ends every process of it and deletes its folder."""
+    command = [sys.executable, "-m", "tests.simulator.cluster.demo_like"]
+    parent = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        ready, folder = parent.stdout.readline().split()
+        assert ready == "READY"
+        cluster = _cluster_marker(Path(folder))
+        assert len(reaper.marked(cluster)) == 4
+        parent.send_signal(signal.SIGINT)
+        assert parent.wait(TIMEOUT_S) == 130
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert reaper.marked(cluster) == []
+    assert not Path(folder).exists()
+
+
+def test_a_killed_parent_leaves_no_process_behind() -> None:
+    """Even SIGKILL to the parent ends its group: the reaper notices."""
+    command = [sys.executable, "-m", "tests.simulator.cluster.demo_like"]
+    parent = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    _, folder = parent.stdout.readline().split()
+    cluster = _cluster_marker(Path(folder))
+    watcher = os.pidfd_open(reaper.marked(cluster)[0])
+    parent.kill()
+    parent.communicate()
+    assert _ended_within(watcher, TIMEOUT_S)
+    shutil.rmtree(folder)
+
+
+def _cluster_marker(folder: Path) -> str:
+    """Return the marker that every process of a cluster carries, read from one of them."""
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environ = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(str(folder).encode() in variable for variable in environ):
+            found = [v for v in environ if v.startswith(b"INPLACE_CLUSTER=")]
+            if found:
+                return found[0].decode()
+    raise AssertionError(f"expected a process of the cluster in {folder}, saw none")
+
+
+def _ended_within(pidfd: int, timeout_s: float) -> bool:
+    """Return whether a process ends in time."""
+    ready, _, _ = select.select([pidfd], [], [], timeout_s)
+    os.close(pidfd)
+    return bool(ready)
