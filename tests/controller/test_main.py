@@ -1,0 +1,132 @@
+"""The program: flags, exit codes, probes and metrics."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from common.kube.clock import LoopClock
+from controller.health import HealthServer
+from controller.main import ExitCode, main
+from controller.metrics import GroupCount, LiveCollector, Metrics
+
+
+def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing starts; the flag is named."""
+    with pytest.raises(SystemExit) as exit_:
+        main(["--leader"])
+    assert exit_.value.code == ExitCode.USAGE
+    assert "unrecognized arguments: --leader" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["--workers", "0"], "at least 1"), (["--log-level", "loud"], "loud")]
+)
+def test_a_bad_value_is_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was expected and what was seen are both said."""
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == ExitCode.USAGE
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.asyncio
+async def test_without_a_cluster_it_ends_with_a_clear_line(tmp_path: Path) -> None:
+    """No kubeconfig: one JSON line that says what to do, and an exit code of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "controller.main",
+        "--kubeconfig",
+        str(tmp_path / "none"),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == ExitCode.CONFIGURATION
+    line = json.loads(errors)
+    assert line["event"] == "configuration unusable"
+    assert "expected a kubeconfig at" in line["error"]
+
+
+@pytest.mark.asyncio
+async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) -> None:
+    """The log says that the server cannot be reached, again and again; SIGTERM ends it with 143."""
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "controller.main", "--kubeconfig", str(path), "--port", "0", "--bind-address", "127.0.0.1"),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"POD_NAMESPACE": "default"},
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        while b"lease not acquired, retrying" not in (line := await process.stderr.readline()):
+            assert line, "the controller ended early"
+    assert "cannot connect to 127.0.0.1:1" in json.loads(line)["error"]
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(30):
+        assert await process.wait() == 128 + signal.SIGTERM
+
+
+@pytest.mark.asyncio
+async def test_probes_and_metrics() -> None:
+    """/healthz always, /readyz when ready, /metrics in Prometheus' form, anything else 404."""
+    why_not: list[str | None] = ["not yet"]
+    metrics = Metrics()
+    server = HealthServer("127.0.0.1", 0, is_ready=lambda: why_not[0], metrics=metrics.text)
+    task = asyncio.create_task(server.run())
+    while server.bound_port is None:
+        await LoopClock().sleep(0.01)
+    base = f"http://127.0.0.1:{server.bound_port}"
+    async with aiohttp.ClientSession() as session:
+
+        async def get(path: str) -> tuple[int, str]:
+            async with session.get(base + path) as response:
+                return response.status, await response.text()
+
+        assert await get("/healthz") == (200, "ok")
+        assert await get("/readyz") == (503, "not yet")
+        why_not[0] = None
+        assert await get("/readyz") == (200, "ok")
+        status, text = await get("/metrics")
+        assert status == 200
+        assert "workqueue_depth" in text
+        assert (await get("/"))[0] == 404
+    task.cancel()
+
+
+def test_metrics_of_a_group_count_its_pods() -> None:
+    """Running, waiting and missing add up to the expected ones; restarts in progress are seen."""
+    metrics = Metrics()
+    count = GroupCount("ns", "js", expected=10, running=0, waiting=7, synced=2, deprecated=2, restarts_left=1)
+    metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
+    text = metrics.text().decode()
+    assert 'inplace_pods{jobset="js",namespace="ns",state="missing"} 3.0' in text
+    assert 'inplace_restart_in_progress{jobset="js",namespace="ns"} 1.0' in text
+    assert 'workqueue_unfinished_work_seconds{name="jobset"} 3.0' in text
+    assert 'inplace_watch_staleness_seconds{kind="Pod"} 3.0' in text
+
+
+def test_a_forgotten_jobset_leaves_no_series() -> None:
+    """Every series that carries its name goes, whether it was ever set or not."""
+    metrics = Metrics()
+    metrics.restarts.labels("ns", "js", "finished").inc()
+    metrics.failed.labels("js", "ns").inc()
+    metrics.forget("ns", "js")
+    metrics.forget("ns", "never-seen")
+    assert b"js" not in b"".join(line for line in metrics.text().splitlines() if line.startswith(b"inplace_group"))
+    assert b'jobset_name="js"' not in metrics.text()

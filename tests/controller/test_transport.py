@@ -1,0 +1,256 @@
+"""The aiohttp transport and its credentials over loopback: what works, and in which words it fails."""
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from aiohttp import web
+
+from common.kube.clock import LoopClock
+from common.kube.http import CertificateError, Request, TransportError, TransportTimeoutError
+from controller.credentials import REFRESH_S, CredentialsError, load_credentials
+from controller.transport import AiohttpTransport
+
+pytestmark = pytest.mark.asyncio
+
+GET = Request("GET", "/version?a=b%20c", {"accept": "application/json"})
+
+
+class Server:
+    """A small API server over TLS that records what it is asked."""
+
+    def __init__(self) -> None:
+        self.authority = trustme.CA()
+        self.seen: list[web.Request] = []
+        self.tokens = {"good"}
+        self.port = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        self.seen.append(request)
+        if request.headers.get("authorization", "").removeprefix("Bearer ") not in self.tokens:
+            return web.Response(status=401, text="Unauthorized")
+        if request.path == "/hang":
+            await asyncio.sleep(30)
+        if request.path == "/stream":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"one\n")
+            await response.write(b"two\n")
+            if request.query.get("break"):
+                assert request.transport is not None
+                request.transport.abort()
+            return response
+        return web.json_response({"path": request.path_qs, "body": await request.text()})
+
+    @asynccontextmanager
+    async def running(self, tmp_path: Path) -> AsyncIterator[None]:
+        """Serve on loopback."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.issue_cert("127.0.0.1").configure_cert(context)
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", self.answer)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        self.authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+
+def kubeconfig(tmp_path: Path, port: int, user: dict[str, Any], *, ca: str = "ca.crt") -> str:
+    """Write a kubeconfig and return its path."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {
+                "name": "c",
+                "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(tmp_path / ca)},
+            }
+        ],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+@asynccontextmanager
+async def connected(path: str, clock: LoopClock | None = None) -> AsyncIterator[AiohttpTransport]:
+    """Open a transport as a kubeconfig says."""
+    async with AiohttpTransport(await load_credentials(path, clock=clock or LoopClock())) as transport:
+        yield transport
+
+
+async def test_a_request_arrives_as_it_is(tmp_path: Path) -> None:
+    """Path, query, body and headers are not touched; the answer comes back with lower-case headers."""
+    server = Server()
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
+        request = Request("POST", "/a%2Fb?x=1%202", {"content-type": "application/json"}, b"{}")
+        response = await transport.request(request, timeout_s=5.0)
+        assert response.status == 200
+        assert response.headers["content-type"].startswith("application/json")
+        assert server.seen[0].raw_path == "/a%2Fb?x=1%202"
+        assert json.loads(response.body)["body"] == "{}"
+
+
+async def test_a_stream_arrives_as_it_comes(tmp_path: Path) -> None:
+    """Chunks are yielded, and a broken connection is an error, not an end."""
+    server = Server()
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
+        async with transport.stream(Request("GET", "/stream"), timeout_s=5.0) as stream:
+            assert stream.status == 200
+            assert b"".join([chunk async for chunk in stream.chunks()]) == b"one\ntwo\n"
+        with pytest.raises(TransportError, match="broke"):
+            async with transport.stream(Request("GET", "/stream?break=1"), timeout_s=5.0) as stream:
+                _ = [chunk async for chunk in stream.chunks()]
+
+
+async def test_a_server_that_does_not_answer_is_left_after_the_bound(tmp_path: Path) -> None:
+    """Requests and the opening of streams have bounds, and say which passed."""
+    server = Server()
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
+        with pytest.raises(TransportTimeoutError, match=r"no answer to GET /hang from 127.0.0.1:\d+ within 0.2 s"):
+            await transport.request(Request("GET", "/hang"), timeout_s=0.2)
+        with pytest.raises(TransportTimeoutError, match="no answer"):
+            async with transport.stream(Request("GET", "/hang"), timeout_s=0.2):
+                pass
+
+
+async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
+    """Nobody listens: the request was not sent, and the address is in the message."""
+    server = Server()
+    async with server.running(tmp_path):
+        path = kubeconfig(tmp_path, server.port, {"token": "good"})
+    async with connected(path) as transport:
+        with pytest.raises(TransportError, match=r"cannot connect to 127\.0\.0\.1") as error:
+            await transport.request(GET, timeout_s=5.0)
+        assert not error.value.sent
+
+
+async def test_a_wrong_certificate_is_not_an_unreachable_server(tmp_path: Path) -> None:
+    """A server that another authority signed is refused, in words that say so."""
+    server = Server()
+    async with server.running(tmp_path):
+        trustme.CA().cert_pem.write_to_path(tmp_path / "other.crt")
+        async with connected(kubeconfig(tmp_path, server.port, {"token": "good"}, ca="other.crt")) as transport:
+            with pytest.raises(CertificateError, match="not signed by the certificate authority we were given"):
+                await transport.request(GET, timeout_s=5.0)
+
+
+async def test_a_rejected_token_is_read_again(tmp_path: Path) -> None:
+    """After a 401 the token file is read again before the next request, without waiting for the minute."""
+    server = Server()
+    token = tmp_path / "token"
+    token.write_text("expired\n")
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"tokenFile": str(token)})) as t:
+        assert (await t.request(GET, timeout_s=5.0)).status == 401
+        token.write_text("good\n")
+        assert (await t.request(GET, timeout_s=5.0)).status == 200
+
+
+async def test_a_token_is_read_again_each_minute(tmp_path: Path) -> None:
+    """A renewed token is used before the old one is rejected."""
+
+    class Later(LoopClock):
+        offset_s = 0.0
+
+        def monotonic_s(self) -> float:
+            return super().monotonic_s() + self.offset_s
+
+    clock = Later()
+    server = Server()
+    server.tokens = {"good", "better"}
+    token = tmp_path / "token"
+    token.write_text("good")
+    path = kubeconfig(tmp_path, 0, {"tokenFile": str(token)})
+    async with server.running(tmp_path):
+        path = kubeconfig(tmp_path, server.port, {"tokenFile": str(token)})
+        async with connected(path, clock) as transport:
+            token.write_text("better")
+            await transport.request(GET, timeout_s=5.0)
+            clock.offset_s = REFRESH_S + 1.0
+            await transport.request(GET, timeout_s=5.0)
+    assert [request.headers["authorization"] for request in server.seen] == ["Bearer good", "Bearer better"]
+
+
+async def test_an_exec_plugin_supplies_the_token_and_is_asked_again_after_a_401(tmp_path: Path) -> None:
+    """The plugin's token is used until it is rejected, whatever expiry it claimed."""
+    server = Server()
+    calls = tmp_path / "calls"
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "import json, pathlib\n"
+        f"calls = pathlib.Path({str(calls)!r})\n"
+        "number = len(calls.read_text()) if calls.exists() else 0\n"
+        "calls.write_text('x' * (number + 1))\n"
+        "token = 'stale' if number == 0 else 'good'\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',\n"
+        "    'status': {'token': token, 'expirationTimestamp': '2099-01-01T00:00:00Z'}}))\n"
+    )
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(plugin)],
+            "interactiveMode": "Never",
+        }
+    }
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, user)) as transport:
+        assert (await transport.request(GET, timeout_s=5.0)).status == 401
+        assert (await transport.request(GET, timeout_s=5.0)).status == 200
+        assert (await transport.request(GET, timeout_s=5.0)).status == 200
+    assert calls.read_text() == "xx"
+
+
+async def test_without_any_configuration_the_message_says_what_to_do(tmp_path: Path) -> None:
+    """No kubeconfig and no cluster around us: both ways out are named."""
+    with pytest.raises(CredentialsError, match="--kubeconfig, or run in a cluster"):
+        await load_credentials(None, clock=LoopClock(), environment={"KUBECONFIG": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "current-context: c"])
+async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
+    """Whatever is wrong with the file, the message names it or what it lacks."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(CredentialsError):
+        await load_credentials(str(path), clock=LoopClock())
+
+
+async def test_a_missing_authority_is_named(tmp_path: Path) -> None:
+    """A certificate-authority that is not there is an error of configuration."""
+    with pytest.raises(CredentialsError, match=r"missing\.crt"):
+        await load_credentials(kubeconfig(tmp_path, 1, {"token": "t"}, ca="missing.crt"), clock=LoopClock())
+
+
+async def test_in_a_cluster_the_service_account_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Host, token and authority come from where kubelet puts them; the token is read again after a 401."""
+    from kubernetes_asyncio.config import incluster_config
+
+    server = Server()
+    token = tmp_path / "token"
+    token.write_text("expired")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    async with server.running(tmp_path):
+        environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+        credentials = await load_credentials(None, clock=LoopClock(), environment=environment)
+        async with AiohttpTransport(credentials) as transport:
+            assert (await transport.request(GET, timeout_s=5.0)).status == 401
+            token.write_text("good")
+            assert (await transport.request(GET, timeout_s=5.0)).status == 200
