@@ -7,37 +7,41 @@ An explicit-state model checker for the protocol: breadth first over the product
 What is checked is not a copy: `common.epoch.agent.step` moves every agent and `common.epoch.ledger.Ledger`
 decides for every controller. Only the environment is modelled here:
 
-* Agents. A PATCH is on the wire, then stored (or refused), then answered (or the answer is lost); an agent
-  may die between any two of these. A PATCH whose sender gave up may still be stored later.
+* Agents. A PATCH is on the wire, then stored (or refused), then answered (or the answer is lost); an agent may
+  die between any two of these. A PATCH whose sender gave up may still be stored later.
 * Views. A cheap view is any of the last `stale` versions of the status, in any order, any number of times. A
-  consistent view is any version since the agent's process started: the read was consistent, its delivery may
-  be late. Delivery of the current version is always enabled, so a stale cache delays a Pod and does not hold
-  it for ever.
+  consistent view is any version since the agent's process started: the read was consistent, its delivery may be
+  late. Delivery of the current version is always enabled, so a stale cache delays a Pod, not for ever.
 * kubelet. A worker that dies, an agent that dies and an agent that asks for a restart all make kubelet remove
   ALL containers of the Pod and then start them again. Until it does, the old worker runs. A new agent's
-  `previous` is the Pod's annotation at that moment.
+  `previous` is the Pod's annotation at that moment. With `supervisor` the agent kills and starts the worker
+  itself and remembers what it announced.
 * Pods. A Pod may be replaced: it turns LEAVING with agent and worker still at work, and goes some time later.
   The replacement has a new uid and no annotation. With `overlap` it may come while the old one is LEAVING
-  (podReplacementPolicy TerminatingOrFailed), without only AFTER (Failed, what the manifests ask for).
-* Controller. It sees each Pod's state with its own lag, decides from that, and writes with a resourceVersion.
-  It may crash: the next one lists everything consistently. At a handover the old leader goes on writing from
-  Pod caches that never change again, with a JobSet it re-reads at every conflict.
-* Workers may die and, with `success`, complete. With `early`, kubelet reports the container's state, with
-  lag.
+  (podReplacementPolicy TerminatingOrFailed), without only AFTER (Failed, what the manifests ask for). With
+  `ghosts` a scale-down has just removed slots whose workers still run.
+* Controller. It sees each slot's state with its own lag, decides from that, and writes with a resourceVersion.
+  It may crash: the next one lists everything consistently. At a handover the old leader goes on writing, from
+  Pod caches that never change again or (`old_watches`) that lag on their own, with a JobSet it re-reads at every
+  conflict.
+* Workers may die and, with `success`, complete. With `early`, kubelet reports the container's state, with lag.
 
 Every fault costs one of `faults`, which makes the space finite.
 
-Assumptions, without which the rules would not hold:
+Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.model.planted`):
 
-* A PATCH of an agent that is gone is stored before its Pod's containers start again, or never.
-* kubelet evaluates `previous` from a Pod at least as new as the last annotation that was stored before the
-  restart.
+* A PATCH of an agent that is gone is stored before its Pod's containers start again (a supervisor's: before its
+  next PATCH), or never. Not needed where admission refuses to lower the annotation: `admission` shows it.
+* kubelet evaluates `previous` from a Pod at least as new as the last annotation stored before the restart.
 * A Pod whose object is gone runs nothing.
-* JobSet writes with an old resourceVersion fail; a Job is deleted with its UID as precondition.
+* JobSet writes with an old resourceVersion fail.
+* A Job is deleted with its UID as precondition.
+* A controller sees the events of one slot's Pods in their order, and decides from no half of a list.
 
-Not modelled: resizes, suspend and bypass (tests/scripts and tests/epoch do), int32's end, time and backoff,
-kubelet reporting a sidecar as started too early, tampering with annotations, upstream's agents and
-controller, clocks.
+Not modelled: scale-up, suspend and bypass (tests/scripts and tests/epoch do), several slots to a Job, int32's
+end, time and backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
+agents and controller.
 
-Rules checked in EVERY state or on every write: see `tests.model.rules`.
+The rules are in `tests.model.rules`. S1 is asked in every state, S2 and S3 whenever a worker starts, the others
+at every write; L1 asks from every state whether the group can come together by moves that are no faults.
 """

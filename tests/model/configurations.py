@@ -25,7 +25,10 @@ FULL: Final = (
     Config(1, 2, KINDS, overlap=True, early=True, old_watches=True),
     Config(2, 1, KINDS, overlap=True, early=True, old_watches=True),
     Config(3, 1, KINDS, old_watches=True),
+    Config(2, 2, KINDS, supervisor=True),
+    Config(2, 3, kinds("worker agent controller"), supervisor=True, early=True),
     Config(2, 3, kinds("agent worker patch success")),
+    Config(2, 3, kinds("agent worker patch controller"), admission=True, dropped=frozenset({"late patch"})),
     Config(3, 2, kinds("worker controller"), restarts_max=1),
     Config(2, 3, kinds("agent worker"), restarts_max=2),
     Config(2, 2, KINDS, ghosts=1),
@@ -38,4 +41,6 @@ QUICK: Final = (
     Config(2, 2, kinds("worker success")),
     Config(2, 2, kinds("worker"), restarts_max=1),
     Config(2, 1, KINDS, ghosts=1),
+    Config(2, 1, KINDS, supervisor=True),
+    Config(1, 3, kinds("worker patch controller"), admission=True, dropped=frozenset({"late patch"})),
 )

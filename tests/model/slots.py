@@ -34,6 +34,8 @@ class Config:
         overlap: a replacement Pod may come while the old one is LEAVING.
         early: kubelet reports the worker's state, so that the controller may detect a death early.
         old_watches: an old leader goes on seeing Pods, with a lag of its own.
+        supervisor: the agent is the worker's parent: it restarts itself, and remembers what it announced.
+        admission: the API server refuses an epoch annotation that is lower than the one stored.
         ghosts: how many of the slots a scale-down has just removed; the group starts at work in epoch 1 then.
         restarts_max: maxRestarts.
         dropped: assumptions of ASSUMPTIONS that do not hold; for planted bugs.
@@ -46,6 +48,8 @@ class Config:
     overlap: bool = False
     early: bool = False
     old_watches: bool = False
+    supervisor: bool = False
+    admission: bool = False
     ghosts: int = 0
     restarts_max: int = 99
     dropped: frozenset[str] = frozenset()
@@ -57,7 +61,10 @@ class Config:
     def __str__(self) -> str:
         """Return the line that names a configuration in the report."""
         kinds = "all" if self.kinds == KINDS else ",".join(sorted(self.kinds))
-        options = [name for name in ("overlap", "early", "old_watches") if getattr(self, name)]
+        options = [
+            name for name in ("overlap", "early", "old_watches", "supervisor", "admission") if getattr(self, name)
+        ]
+        options += [f"without: {assumption}" for assumption in sorted(self.dropped)]
         options += [f"ghosts={self.ghosts}"] if self.ghosts else []
         limit = [f"maxRestarts={self.restarts_max}"] if self.restarts_max < 99 else []
         return " ".join([f"N={self.slots} faults={self.faults} {kinds}", *options, *limit])
@@ -163,22 +170,26 @@ class SlotMoves:
 
     def _pod_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
         if pod.orphan:
-            yield f"a late PATCH {pod.orphan} is stored", pod._replace(annotation=pod.orphan, orphan=0), ""
+            refused = self.config.admission and pod.orphan < pod.annotation
+            annotation = pod.annotation if refused else pod.orphan
+            text = f"a late PATCH {pod.orphan} is {'refused' if refused else 'stored'}"
+            yield text, pod._replace(annotation=annotation, orphan=0), ""
         if pod.life == COMPLETE:
             return
         if pod.agent is not None:
             yield from self._agent_moves(slot, pod, versions)
-        if pod.life == LIVE and (pod.agent is None or pod.worker[1] == FAILED):
-            yield (
-                "kubelet removes all containers and starts them",
-                self._restarted(slot, pod, versions[-1]),
-                "",
-            )
+        if self.config.supervisor and pod.agent is not None:
+            if pod.worker[1] == FAILED:
+                reborn = self._restarted(slot, pod, versions[-1], pod.agent.epoch)
+                yield "the supervisor sees its worker dead and starts anew", reborn, ""
+        elif pod.life == LIVE and (pod.agent is None or pod.worker[1] == FAILED):
+            dropped = "previous" in self.config.dropped
+            reborn = self._restarted(slot, pod, versions[-1], pod.annotation - dropped)
+            yield "kubelet removes all containers and starts them", reborn, ""
         yield from self._worker_moves(pod)
 
-    def _restarted(self, slot: SlotState, pod: Pod, now: Version) -> Pod:
+    def _restarted(self, slot: SlotState, pod: Pod, now: Version, previous: int) -> Pod:
         dropped = self.config.dropped
-        previous = pod.annotation - 1 if "previous" in dropped else pod.annotation
         return pod._replace(
             agent=self.agent.AgentState(previous=previous if previous > 0 else None),
             request=0,
@@ -244,6 +255,8 @@ class SlotMoves:
                     pod = pod._replace(request=action.epoch, orphan=pod.request or pod.orphan)
                 case "LiftBarrier":
                     pod = self._lifted(slot, pod, action.epoch, now)
+                case "RestartInPlace" if self.config.supervisor:
+                    pod = self._restarted(slot, pod, now, action.epoch)
                 case "RestartInPlace":
                     pod = _without_agent(pod)
         return text, pod, kind
