@@ -185,7 +185,9 @@ class Cluster:
             yield self.controller.run()
         elif self._controller_mode == "process":
             log = self.folder / "controller.log"
-            yield ControllerProcess(self.kubeconfig("inplace-controller"), log, clock=self.clock).run()
+            marker = self._runtime.marker if isinstance(self._runtime, ProcessRuntime) else {}
+            config = self.kubeconfig("inplace-controller")
+            yield ControllerProcess(config, log, clock=self.clock, marker=marker).run()
 
     # What one does with a cluster.
 

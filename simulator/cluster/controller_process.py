@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,9 +22,11 @@ class ControllerProcess:
 
     Args:
         log: the file that takes what it prints.
+        marker: variables by which the cluster's reaper finds it.
     """
 
-    def __init__(self, kubeconfig: Path, log: Path, *, clock: Clock) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *, clock: Clock, marker: Mapping[str, str]) -> None:
+        self._marker = dict(marker)
         self._kubeconfig = kubeconfig
         self._log = log
         self._clock = clock
@@ -45,7 +48,7 @@ class ControllerProcess:
             "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONPATH": str(_REPOSITORY),
             "KUBECONFIG": str(self._kubeconfig),
-        }
+        } | self._marker
         return LocalProcess(
             [sys.executable, "-m", "controller", "--no-leader-elect"],
             env,

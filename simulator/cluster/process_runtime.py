@@ -62,6 +62,11 @@ class ProcessRuntime:
         atexit.register(self._kill_all)
 
     @property
+    def marker(self) -> dict[str, str]:
+        """Return the variable that the reaper looks for; whatever process carries it dies with the cluster."""
+        return {CLUSTER_MARKER: self._marker}
+
+    @property
     def hosts_file(self) -> Path:
         """Return the file that stands in for DNS."""
         return self._folder / "hosts"
@@ -166,8 +171,7 @@ class ProcessRuntime:
             "PYTHONPATH": str(_REPOSITORY),
             "KUBECONFIG": str(folder.credentials / "kubeconfig"),
             HOSTS_FILE: str(self.hosts_file),
-            CLUSTER_MARKER: self._marker,
-        }
+        } | self.marker
 
     def _next_address(self) -> str:
         """Return an address that no Pod of this cluster had, and probably no other cluster here has."""

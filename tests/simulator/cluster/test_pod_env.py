@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.cluster.manifests import with_pods
+from simulator.cluster.pod_env import PodConfigError, container_command, container_env
+from simulator.cluster.pod_folder import PodFolder
+from simulator.cluster.quantities import parse_quantity
+from simulator.cluster.scheduler import requests_of
+
+POD: dict[str, Any] = {
+    "metadata": {"name": "p", "namespace": "ns", "uid": "u", "annotations": {"jobset.sigs.k8s.io/epoch": "4"}},
+    "spec": {
+        "nodeName": "n",
+        "containers": [],
+        "volumes": [
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "host", "hostPath": {"path": "/data"}},
+            {"name": "claim", "persistentVolumeClaim": {"claimName": "c"}},
+        ],
+    },
+}
+
+
+def field(path: str) -> dict[str, Any]:
+    """Return the source of a downward-API variable."""
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def test_the_downward_api_reads_the_pod_as_it_is_now() -> None:
+    """A changed annotation shows at the next evaluation; a missing one is empty."""
+    epoch = {"name": "EPOCH", "valueFrom": field("metadata.annotations['jobset.sigs.k8s.io/epoch']")}
+    other = {"name": "OTHER", "valueFrom": field("metadata.annotations['none']")}
+    address = {"name": "IP", "valueFrom": field("status.podIP")}
+    env = container_env({"env": [epoch, other, address]}, POD, "127.1.1.1", "127.0.0.1", {"HOME": "/"})
+    assert env == {"HOME": "/", "EPOCH": "4", "OTHER": "", "IP": "127.1.1.1"}
+
+
+def test_references_expand_in_order() -> None:
+    """$(NAME) sees earlier variables, unknown names stay, $$ is a dollar."""
+    variables = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)$$(A)"}, {"name": "C", "value": "x"}]
+    env = container_env({"env": variables}, POD, "", "", {})
+    assert env["B"] == "1$(C)$(A)"
+    assert container_command({"command": ["run", "$(A)"], "args": ["--c=$(C)"]}, env) == ["run", "1", "--c=x"]
+
+
+def test_an_unknown_source_is_refused_by_name() -> None:
+    """The message says which variable and what was seen."""
+    variable = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    with pytest.raises(PodConfigError, match=r"env A: .*secretKeyRef"):
+        container_env({"env": [variable]}, POD, "", "", {})
+
+
+def test_mount_paths_become_folders(tmp_path: Path) -> None:
+    """At the start of a value or after "=", whole path elements only, the longest mount first."""
+    folder = PodFolder(tmp_path / "pod", tmp_path / "shared")
+    folder.create(POD, token="t", kubeconfig="k")
+    mounts = [
+        {"name": "scratch", "mountPath": "/ckpt"},
+        {"name": "host", "mountPath": "/ckpt/data/"},
+        {"name": "claim", "mountPath": "/claim", "subPath": "sub"},
+    ]
+    rewrite = folder.rewriter(POD, {"volumeMounts": mounts})
+    assert rewrite("/ckpt/a") == str(tmp_path / "pod/volumes/scratch/a")
+    assert rewrite("--dir=/ckpt/data") == f"--dir={tmp_path}/shared/host/data"
+    assert rewrite("/claim") == str(tmp_path / "shared/claims/ns/c/sub")
+    assert rewrite("/ckpts /ckpt") == "/ckpts /ckpt"
+    assert (folder.credentials / "token").read_text() == "t"
+
+
+def test_resizing_a_jobset_tells_its_workers(example: list[dict[str, Any]]) -> None:
+    """The parallelism and both variables change together; a number that does not divide is refused."""
+    job = with_pods(example, 24)[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    env = {entry["name"]: entry.get("value") for entry in job["template"]["spec"]["containers"][0]["env"]}
+    assert (job["parallelism"], job["completions"], env["PODS_PER_JOB"], env["WORLD_SIZE"]) == (24, 24, "24", "24")
+    assert example[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] == 8
+    with pytest.raises(ValueError, match="share evenly"):
+        with_pods(example, 0)
+
+
+def test_requests_add_up_over_containers_and_sidecars() -> None:
+    """Plain init containers run alone and are not added."""
+    small = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    sidecar = {"restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
+    pod = {"spec": {"containers": [small, small], "initContainers": [small, sidecar]}}
+    assert requests_of(pod) == {"pods": 1.0, "cpu": 2.0, "memory": 2 * 2.0**30}
+    assert parse_quantity("250m") == 0.25
