@@ -22,7 +22,8 @@ from hypothesis.stateful import (
 from common.epoch.agent import Phase
 from common.epoch.ledger import Life
 from common.wire import epochs_of_status
-from tests.epoch.script_world import ScriptPod, ScriptWorld
+from tests.epoch.script_cluster import ScriptPod
+from tests.epoch.script_world import ScriptWorld
 
 SLOTS_MAX = 4
 ROUNDS_MAX = 12  # a group restart takes three rounds; trouble that is left may cost a second one
