@@ -27,14 +27,16 @@ def inplace() -> None:
 
 @app.command()
 def demo(
-    pods: Annotated[int, typer.Option(min=1, max=10_000, help="Pods of the training group.")] = 8,
+    pods: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Pods of the group; 8, or what --file says.")
+    ] = None,
     failures: Annotated[int, typer.Option(min=0, max=1_000, help="Workers to kill, one after the other.")] = 1,
     runtime: Annotated[
         Literal["process", "model"],
         typer.Option(help="Real local processes, or the real agents with modelled containers under virtual time."),
     ] = "process",
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A JobSet manifest instead of examples/train.yaml.")
+        Path | None, typer.Option("--file", "-f", help="A manifest with one JobSet; its workers print 'step=...'.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Chooses the workers that die; under model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,

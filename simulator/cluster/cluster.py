@@ -29,6 +29,13 @@ from common.kube.clock import Clock, LoopClock
 from common.kube.http import Request, Transport
 from controller.runtime import Controller, ControllerConfig
 from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
+from simulator.cluster.access import (
+    CONTROLLER_NAMESPACE,
+    collection_path,
+    kubeconfig_text,
+    pod_user,
+    user_name,
+)
 from simulator.cluster.controller_process import ControllerProcess
 from simulator.cluster.events import ClusterEvent, Kind, Observers
 from simulator.cluster.job_controller import JobController
@@ -36,6 +43,7 @@ from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.logs import tail
 from simulator.cluster.manifests import custom_resource_definitions
 from simulator.cluster.model_runtime import ModelRuntime, QuietLog
+from simulator.cluster.node_loss import give_up
 from simulator.cluster.nodes import HOST_IP
 from simulator.cluster.pod_worker import PodWorker
 from simulator.cluster.process_runtime import ProcessRuntime
@@ -48,13 +56,6 @@ RuntimeName = Literal["process", "model"]
 ControllerMode = Literal["none", "coroutine", "process"]
 
 VIRTUAL_EPOCH_S = 1_700_000_000.0  # the wall clock of virtual time starts here, so that one seed has one date
-CONTROLLER_NAMESPACE = "inplace-system"
-COMPONENT_USERS = {
-    "kubelet": "system:node",
-    "scheduler": "system:kube-scheduler",
-    "job-controller": "system:serviceaccount:kube-system:job-controller",
-    "inplace-controller": f"system:serviceaccount:{CONTROLLER_NAMESPACE}:inplace-controller",
-}
 
 
 class Cluster:
@@ -116,6 +117,8 @@ class Cluster:
         )
         self._changed = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._kubelet_tasks: dict[str, asyncio.Task[None]] = {}
         self.observers.add(lambda _: self._changed.set())
 
     async def __aenter__(self) -> Self:
@@ -167,8 +170,11 @@ class Cluster:
             self.url = await front.start()
         try:
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 for work in self._components():
                     group.create_task(work)
+                for name, kubelet in self._kubelets.items():
+                    self._kubelet_tasks[name] = group.create_task(kubelet.run(), name=name)
                 started.set()
         finally:
             if front is not None:
@@ -178,8 +184,6 @@ class Cluster:
         yield self.server.run()
         yield self._scheduler.run()
         yield self._jobs.run()
-        for kubelet in self._kubelets.values():
-            yield kubelet.run()
         if self._controller_mode == "coroutine":
             self.controller = self._make_controller()
             yield self.controller.run()
@@ -199,7 +203,7 @@ class Cluster:
         """Return an in-memory connection to the API server, with the latency of a request."""
         return InMemoryTransport(
             self.server,
-            user=COMPONENT_USERS.get(user, user),
+            user=user_name(user),
             user_agent=user,
             latency_s=self._latency(user),
         )
@@ -209,7 +213,7 @@ class Cluster:
         client = self.client("kubectl")
         for document in documents:
             meta = document["metadata"]
-            collection = await self._collection(client, document)
+            collection = await collection_path(client, document)
             path = f"{collection}/{meta['name']}?fieldManager=kubectl&force=true"
             body = yaml.safe_dump(document).encode()
             await client.raw("PATCH", path, body=body, content_type=APPLY_PATCH)
@@ -252,7 +256,15 @@ class Cluster:
         self.observers.tell(ClusterEvent(now_s, Kind.FAULT, namespace, pod, uid, container, name))
         worker.running[container].signal(signal_number)
 
-    async def until(self, holds: Callable[[], bool], *, timeout_s: float) -> None:
+    def lose_node(self, node: str) -> None:
+        """Stop a node with all its containers, for ever; its Pods are Failed `timings.node_lost_s` later."""
+        assert self._group is not None, "expected a started cluster"
+        self._kubelet_tasks.pop(node).cancel()
+        self._kubelets.pop(node)
+        giving_up = give_up(self.client("node-lifecycle"), self.clock, node, self.timings.node_lost_s)
+        self._group.create_task(giving_up, name=f"give up {node}")
+
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float | None) -> None:
         """Return when `holds()`; it is asked after every change.
 
         Raises:
@@ -279,7 +291,7 @@ class Cluster:
     def kubeconfig(self, user: str = "admin") -> Path:
         """Write a kubeconfig file for the API server's URL and return its path."""
         path = self.folder / f"kubeconfig-{user}"
-        path.write_text(self._kubeconfig_text(f"user:{COMPONENT_USERS.get(user, user)}"))
+        path.write_text(kubeconfig_text(self.url, f"user:{user_name(user)}"))
         return path
 
     # The wiring.
@@ -331,27 +343,14 @@ class Cluster:
         api = self.timings.api
         return InMemoryTransport(
             self.server,
-            user=_pod_user(pod),
+            user=pod_user(pod),
             user_agent="inplace-agent",
             latency_s=lambda _: api.draw(self.rng),
         )
 
     def _pod_credentials(self, pod: KubeObject) -> tuple[str, str]:
-        token = f"user:{_pod_user(pod)}"
-        return token, self._kubeconfig_text(token)
-
-    def _kubeconfig_text(self, token: str) -> str:
-        named = {"name": "inplace"}
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "inplace",
-                "clusters": [named | {"cluster": {"server": self.url}}],
-                "users": [named | {"user": {"token": token}}],
-                "contexts": [named | {"context": {"cluster": "inplace", "user": "inplace", "namespace": "default"}}],
-            }
-        )
+        token = f"user:{pod_user(pod)}"
+        return token, kubeconfig_text(self.url, token)
 
     def _dispatch(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
         """Tell the built-in components of a write; this runs inside the write."""
@@ -371,20 +370,3 @@ class Cluster:
         )
         async for piece in tail(pieces, request.tail_lines) if not request.follow else pieces:
             yield piece
-
-    async def _collection(self, client: KubeClient, document: KubeObject) -> str:
-        """Return the URL path of the collection that a document belongs to."""
-        api_version, kind = document["apiVersion"], document["kind"]
-        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        served = await client.raw("GET", root)
-        for resource in yaml.safe_load(served.body)["resources"]:
-            if resource["kind"] == kind and "/" not in resource["name"]:
-                namespace = document["metadata"].get("namespace", "default")
-                middle = f"/namespaces/{namespace}" if resource["namespaced"] else ""
-                return f"{root}{middle}/{resource['name']}"
-        raise LookupError(f"expected a kind that the API server serves, saw {api_version} {kind}")
-
-
-def _pod_user(pod: KubeObject) -> str:
-    account = pod["spec"].get("serviceAccountName") or "default"
-    return f"system:serviceaccount:{pod['metadata']['namespace']}:{account}"

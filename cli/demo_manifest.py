@@ -1,0 +1,113 @@
+"""Read what the demo applies: examples/train.yaml, or a manifest of the user's with exactly one JobSet in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+import examples
+from common import wire
+from common.kube.client import KubeObject
+from simulator.cluster.manifests import read_manifests, with_pods
+
+EXAMPLE = Path(examples.__file__).parent / "train.yaml"
+PODS_DEFAULT = 8
+
+
+class ManifestError(Exception):
+    """The manifest cannot be used; the message says what was expected and what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoManifest:
+    """What to apply, and what the demo needs to know of it.
+
+    Args:
+        documents: everything, in the order of the file.
+        namespace: of the JobSet.
+        name: of the JobSet.
+        pods: how many Pods its slots make.
+        worker: name of the worker's container: the first regular one of the first replicatedJob.
+        agent: name of the agent's container: its first sidecar.
+    """
+
+    documents: list[KubeObject]
+    namespace: str
+    name: str
+    pods: int
+    worker: str
+    agent: str
+
+
+def read_demo_manifest(file: Path | None, pods: int | None, failures: int) -> DemoManifest:
+    """Return the manifest of `file`, or the example; `pods` resizes it, None leaves a user's file as it is.
+
+    The example allows as many restarts as there are failures to come; a user's file says itself how many it allows.
+
+    Raises:
+        ManifestError: the file is at fault.
+    """
+    documents = _read(file or EXAMPLE)
+    jobset = _only_jobset(documents, file or EXAMPLE)
+    if file is None:
+        policy = jobset["spec"]["failurePolicy"]
+        policy["maxRestarts"] = max(policy["maxRestarts"], failures)
+        pods = pods or PODS_DEFAULT
+    if pods is not None:
+        try:
+            documents = with_pods(documents, pods)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ManifestError(f"--pods {pods}: {error}") from error
+        jobset = _only_jobset(documents, file or EXAMPLE)
+    return _described(documents, jobset, file or EXAMPLE)
+
+
+def _read(file: Path) -> list[KubeObject]:
+    try:
+        documents = read_manifests(file)
+    except OSError as error:
+        raise ManifestError(f"{file}: expected a readable file, saw {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{file}: expected YAML, saw {error}") from error
+    if not documents:
+        raise ManifestError(f"{file}: expected a manifest with one JobSet, saw an empty file")
+    for document in documents:
+        if not isinstance(document, dict) or not all(document.get(key) for key in ("apiVersion", "kind", "metadata")):
+            raise ManifestError(f"{file}: expected objects with apiVersion, kind and metadata, saw {document!r:.80}")
+    return documents
+
+
+def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
+    jobsets = [document for document in documents if document["kind"] == wire.KIND]
+    if len(jobsets) != 1:
+        kinds = ", ".join(str(document["kind"]) for document in documents)
+        raise ManifestError(f"{file}: expected exactly one JobSet, saw {len(jobsets)} (kinds: {kinds})")
+    return jobsets[0]
+
+
+def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> DemoManifest:
+    """Find in the JobSet what the demo needs; the API server judges the rest."""
+    try:
+        replicated = jobset["spec"]["replicatedJobs"]
+        pods = sum(int(job.get("replicas", 1)) * int(job["template"]["spec"]["parallelism"]) for job in replicated)
+        template = replicated[0]["template"]["spec"]["template"]["spec"]
+        worker = template["containers"][0]["name"]
+        sidecars = [c for c in template.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+        agent = sidecars[0]["name"]
+        name, namespace = jobset["metadata"]["name"], jobset["metadata"].get("namespace", "default")
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ManifestError(
+            f"{file}: expected spec.replicatedJobs[] with a name and a template with spec.parallelism, a container and "
+            f"the agent as a sidecar (an init container with restartPolicy: Always), saw {type(error).__name__}: {error}"
+        ) from error
+    policy = jobset["spec"].get("failurePolicy") or {}
+    if policy.get("restartStrategy") != wire.IN_PLACE_RESTART:
+        raise ManifestError(
+            f"{file}: expected spec.failurePolicy.restartStrategy: {wire.IN_PLACE_RESTART} (this is what the demo "
+            f"shows), saw {policy.get('restartStrategy')!r}"
+        )
+    if pods < 1:
+        raise ManifestError(f"{file}: expected at least one Pod, saw replicas x parallelism = {pods}")
+    return DemoManifest(documents, namespace, name, pods, worker, agent)
