@@ -49,7 +49,10 @@ class RestartTimer:
             self.metrics.restart_phase_seconds.labels("deprecate").observe(now_s - due_since_s)
             self._tell_start(group, after[1])
         if after[0] > before[0] > 0:
-            self._tell_end(group, after[0], self._timings.pop(jobset.uid, None), due_since_s, now_s)
+            timing = self._timings.pop(jobset.uid, None)
+            if timing is None and before[0] > before[1]:  # every Pod announced before S could be deprecated
+                timing = _Timing(due_since_s, due_since_s)
+            self._tell_end(group, after[0], timing, due_since_s, now_s)
 
     def exceeded(self, group: Group) -> None:
         """Take note of a group that may not restart again."""

@@ -1,0 +1,343 @@
+"""
+The real controller on a real kube-apiserver; the tests play the Job controller, kubelets and agents.
+
+What only a real server shows: its validation of what we create, its resourceVersions and conflicts, its Events, its
+admission of our status writes, and whether a controller that was killed is followed by one that continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from structlog.testing import capture_logs
+
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from common.kube.errors import AlreadyExists, Forbidden, NotFound
+from common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, Resource
+from controller.credentials import load_credentials
+from controller.runtime import Controller, ControllerConfig
+from controller.transport import AiohttpTransport
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.test_crd_real import install
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+PATIENCE_S = 20.0
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def admin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    """Give an administrator of a server that serves JobSets."""
+    async with control_plane.client() as client:
+        await install(client)
+    credentials = await load_credentials(str(control_plane.kubeconfig), clock=LoopClock())
+    async with AiohttpTransport(credentials) as transport:
+        yield KubeClient(transport, user_agent="test", field_manager="test")
+
+
+async def eventually(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    """Wait until a look returns what is wanted.
+
+    Raises:
+        AssertionError: it does not in `PATIENCE_S` seconds; the last look is in the message.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
+        seen = await look()
+        if seen == wanted:
+            return
+        if time.monotonic() > until_s:
+            raise AssertionError(f"expected {wanted!r}, still saw {seen!r} after {PATIENCE_S:g} s")
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def running(
+    control_plane: ControlPlane, namespace: str, *, kubeconfig: Path | None = None, **config: Any
+) -> AsyncIterator[Controller]:
+    """Run a controller in this process, as the administrator or as whoever a kubeconfig names."""
+    credentials = await load_credentials(str(kubeconfig or control_plane.kubeconfig), clock=LoopClock())
+    async with AiohttpTransport(credentials) as transport:
+        settings: dict[str, Any] = {
+            "namespace": namespace,
+            "lease_namespace": namespace,
+            "leader_elect": False,
+        } | config
+        controller = Controller(transport, rng=Random(1), config=ControllerConfig(**settings))
+        task = asyncio.create_task(controller.run())
+        try:
+            yield controller
+        finally:
+            controller.stop()
+            await task
+
+
+@asynccontextmanager
+async def killed_after(control_plane: ControlPlane, namespace: str) -> AsyncIterator[None]:
+    """Run the program in a process of its own and kill it at the end, without a word of warning."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "controller.main", "--kubeconfig", str(control_plane.kubeconfig)),
+        *("--namespace", namespace, "--no-leader-elect", "--bind-address", "127.0.0.1", "--port", "0"),
+        cwd=REPOSITORY,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+async def submit(admin: KubeClient, namespace: str, **options: Any) -> Crew:
+    """Create a JobSet, wait for its Jobs, and make their Pods."""
+    manifest = jobset(namespace=namespace, **options)
+    await admin.create(JOBSETS, namespace, manifest)
+    crew = Crew(admin, namespace, "train")
+    expected = {
+        f"train-{job['name']}-{index}"
+        for job in manifest["spec"]["replicatedJobs"]
+        for index in range(job.get("replicas", 1))
+    }
+
+    async def names() -> set[str]:
+        return set(await crew.jobs())
+
+    await eventually(names, expected)
+    await crew.make_pods()
+    return crew
+
+
+async def reasons(admin: KubeClient, namespace: str) -> set[str]:
+    """Return the reasons of all Events."""
+    return {event["reason"] for event in (await admin.list(EVENTS, namespace))["items"]}
+
+
+async def test_a_whole_life(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
+    """Start, early detection, restart in place, second restart, completion: no Job is replaced, every word is there."""
+    async with running(control_plane, namespace) as controller:
+        crew = await submit(admin, namespace, jobs=[replicated_job("a", replicas=2), replicated_job("b", pods=1)])
+        assert (await admin.get(SERVICES, namespace, "train"))["spec"]["clusterIP"] == "None"
+        before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        await crew.announce_all(1)
+        await eventually(crew.epochs, (1, 0))
+        first, *others = crew.pods.values()
+        for pod in crew.pods.values():
+            await crew.set_worker(pod)
+        await asyncio.sleep(0.2)
+        await crew.set_worker(first, exit_code=1)
+        await eventually(crew.epochs, (1, 1))
+        for pod in [*others, first]:
+            await crew.announce(pod, 2)
+        await eventually(crew.epochs, (2, 1))
+        await crew.announce(first, 3)
+        await eventually(crew.epochs, (2, 2))
+        await crew.announce_all(3)
+        await eventually(crew.epochs, (3, 2))
+        status = await crew.status()
+        assert (status["currentInPlaceRestartAttempt"], status["previousInPlaceRestartAttempt"]) == (2, 1)
+        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == before
+        for name in before:
+            await crew.finish_job(name, "Complete", reason="CompletionsReached")
+
+        async def terminal() -> str:
+            return str((await crew.status()).get("terminalState"))
+
+        await eventually(terminal, "Completed")
+        counts = (await crew.status())["replicatedJobsStatus"]
+        assert [(entry["name"], entry["succeeded"]) for entry in counts] == [("b", 1), ("a", 2)]
+
+        async def told() -> bool:
+            return await reasons(admin, namespace) >= {
+                "GroupRestartStarted",
+                "GroupRestartFinished",
+                "AllJobsCompleted",
+            }
+
+        await eventually(told, True)
+        assert b"inplace_group_restart_duration_seconds_count 2.0" in controller.metrics.text()
+
+
+async def test_max_restarts(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
+    """One restart more than allowed fails the JobSet and deletes its active Jobs."""
+    async with running(control_plane, namespace):
+        crew = await submit(admin, namespace, restarts_max=1)
+        one, two = crew.pods.values()
+        for epoch in (1, 2):
+            await crew.announce(one, epoch)
+            await eventually(crew.epochs, (epoch - 1, epoch - 1))
+            await crew.announce(two, epoch)
+            await eventually(crew.epochs, (epoch, epoch - 1))
+        await crew.announce_all(3)
+
+        async def reason() -> str | None:
+            return (await crew.condition("Failed") or {}).get("reason")
+
+        await eventually(reason, "ReachedMaxRestarts")
+        assert await crew.epochs() == (2, 1)
+
+        async def leaving() -> bool:
+            return all("deletionTimestamp" in job["metadata"] for job in (await crew.jobs()).values())
+
+        await eventually(leaving, True)
+
+
+async def test_a_recreation(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
+    """A failed Job is deleted and made again with the next restart-attempt."""
+    async with running(control_plane, namespace):
+        crew = await submit(admin, namespace, strategy="Recreate")
+        old = (await crew.jobs())["train-workers-0"]["metadata"]["uid"]
+        await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
+
+        async def recreated() -> str | None:
+            job = (await crew.jobs()).get("train-workers-0")
+            if job is None:
+                return None
+            if "deletionTimestamp" in job["metadata"]:  # nobody here collects garbage
+                with contextlib.suppress(NotFound):
+                    await admin.patch(JOBS, namespace, "train-workers-0", {"metadata": {"finalizers": None}})
+                return None
+            return str(job["metadata"]["labels"][wire.RESTART_ATTEMPT]) if job["metadata"]["uid"] != old else None
+
+        await eventually(recreated, "1")
+        assert {"DefaultFailurePolicy", "RestartJobSetFailurePolicyAction"} <= await reasons(admin, namespace)
+
+
+async def test_a_killed_controller_is_followed_by_one_that_continues(
+    control_plane: ControlPlane, admin: KubeClient, namespace: str
+) -> None:
+    """Killed in each state of a group; what happened while none ran is made good at once by the next."""
+    async with killed_after(control_plane, namespace):
+        crew = await submit(admin, namespace)
+    one, two = crew.pods.values()
+    steps = ((one, 1, (0, 0)), (two, 1, (1, 0)), (two, 2, (1, 1)), (one, 2, (2, 1)))
+    for pod, epoch, expected in steps:
+        await crew.announce(pod, epoch)
+        async with killed_after(control_plane, namespace):
+            await eventually(crew.epochs, expected)
+    assert (await crew.status())["restarts"] == 0
+
+
+async def test_conflicts_lose_nothing(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
+    """While somebody edits the JobSet without pause, every epoch still arrives, and in order."""
+    async with running(control_plane, namespace):
+        crew = await submit(admin, namespace, restarts_max=30)
+
+        async def edit() -> None:
+            for number in range(100_000):
+                patch = {"metadata": {"annotations": {"edited": str(number)}}}
+                await admin.patch(JOBSETS, namespace, "train", patch)
+
+        async def synced() -> int:
+            return (await crew.epochs())[0]  # D stays behind when all announcements are seen together
+
+        editing = asyncio.create_task(edit())
+        try:
+            for epoch in range(1, 11):
+                await crew.announce_all(epoch)
+                await eventually(synced, epoch)
+        finally:
+            editing.cancel()
+
+
+async def test_two_controllers_hand_over(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
+    """The leader stops; the other leads within seconds and continues the restart under way."""
+    async with (
+        running(control_plane, namespace, leader_elect=True, identity="second") as second,
+        running(control_plane, namespace, leader_elect=True, identity="first") as first,
+    ):
+
+        async def leaders() -> int:
+            return first.is_leader + second.is_leader
+
+        await eventually(leaders, 1)
+        leader, other = (first, second) if first.is_leader else (second, first)
+        crew = await submit(admin, namespace)
+        await crew.announce_all(1)
+        await eventually(crew.epochs, (1, 0))
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        await eventually(crew.epochs, (1, 1))
+        leader.stop()
+        await crew.announce_all(2)
+        await eventually(crew.epochs, (2, 1))
+        assert other.is_leader
+        lease = await admin.get(LEASES, namespace, "inplace-controller")
+        assert lease["spec"]["leaseTransitions"] >= 1
+
+
+async def test_an_api_server_that_restarts_is_waited_for(
+    control_plane: ControlPlane, admin: KubeClient, namespace: str
+) -> None:
+    """Its watches break and its cache is empty; what was announced before and after is decided on."""
+    async with running(control_plane, namespace):
+        crew = await submit(admin, namespace)
+        one, two = crew.pods.values()
+        await crew.announce(one, 1)
+        await control_plane.restart_apiserver(kill=True)
+        await crew.announce(two, 1)
+        await eventually(crew.epochs, (1, 0))
+
+
+async def test_the_shipped_permissions_are_enough_and_no_more(
+    control_plane: ControlPlane, admin: KubeClient, namespace: str
+) -> None:
+    """As the ServiceAccount of deploy/rbac it leads, works in all namespaces and writes Events; Secrets are not its."""
+    for document in yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()):
+        await apply(admin, document)
+    kubeconfig = await control_plane.service_account_kubeconfig("inplace-system", "inplace-controller")
+    settings: dict[str, Any] = {"kubeconfig": kubeconfig, "leader_elect": True, "lease_namespace": "inplace-system"}
+    with capture_logs() as logs:
+        async with running(control_plane, namespace, **settings | {"namespace": None}) as controller:
+            crew = await submit(admin, namespace, restarts_max=1)
+            await crew.announce_all(1)
+            await eventually(crew.epochs, (1, 0))
+            await crew.announce(next(iter(crew.pods.values())), 2)
+            await eventually(crew.epochs, (1, 1))
+
+            async def told() -> bool:
+                return "GroupRestartStarted" in await reasons(admin, namespace)
+
+            await eventually(told, True)
+            await crew.announce_all(3)  # ahead of everything: not believed
+            await crew.announce_all(2)
+            await eventually(crew.epochs, (2, 1))
+            await crew.announce_all(3)
+
+            async def leaving() -> bool:
+                return all("deletionTimestamp" in job["metadata"] for job in (await crew.jobs()).values())
+
+            await eventually(leaving, True)
+            assert controller.is_leader
+    assert [entry for entry in logs if "orbidden" in str(entry)] == []
+    credentials = await load_credentials(str(kubeconfig), clock=LoopClock())
+    async with AiohttpTransport(credentials) as transport:
+        client = KubeClient(transport, user_agent="test", field_manager="test")
+        with pytest.raises(Forbidden):
+            await client.list(SECRETS, namespace)
+
+
+async def apply(admin: KubeClient, document: KubeObject) -> None:
+    """Create what a manifest describes."""
+    group, _, version = document["apiVersion"].rpartition("/")
+    namespaced = "namespace" in document["metadata"]
+    kind = document["kind"]
+    resource = Resource(group, version, f"{kind.lower()}s", kind, namespaced)
+    with contextlib.suppress(AlreadyExists):
+        await admin.create(resource, document["metadata"].get("namespace"), document)
