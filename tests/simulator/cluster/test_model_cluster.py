@@ -97,6 +97,28 @@ def test_a_deleted_pod_is_replaced_and_the_group_restarts(example: Documents) ->
     assert restart.pods_recreated == 1
 
 
+def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
+    """The Pods of a dead node are Failed and replaced elsewhere; the others restart in place."""
+
+    async def main() -> tuple[GroupRestart, float]:
+        async with model_cluster(nodes=3, pods_per_node=2) as cluster:
+            timeline = cluster.timeline("train")
+            await cluster.apply(with_pods(example, 4))
+            await wait_for_restart(cluster, timeline, 0)
+            lost_s = cluster.clock.monotonic_s()
+            cluster.lose_node("node-0")
+
+            def done() -> bool:
+                return len(timeline.restarts) > 1 and timeline.current.complete
+
+            await cluster.until(done, timeout_s=1000)
+            return timeline.current, (timeline.current.stepped_s or 0.0) - lost_s
+
+    restart, took_s = virtual_time.run(main())
+    assert restart.pods_recreated == 2
+    assert 340 < took_s < 400
+
+
 def test_workers_that_finish_complete_the_jobset(example: Documents) -> None:
     """Every worker exits 0, the Job completes, the JobSet completes, and no agent is left running."""
     documents = with_pods(example, 4)

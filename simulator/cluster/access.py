@@ -1,0 +1,61 @@
+"""Who is who at the embedded API server, how to reach it, and under which path a document belongs."""
+
+from __future__ import annotations
+
+import msgspec
+import yaml
+
+from common.kube.client import KubeClient, KubeObject
+
+CONTROLLER_NAMESPACE = "inplace-system"
+_COMPONENT_USERS = {
+    "kubelet": "system:node",
+    "scheduler": "system:kube-scheduler",
+    "job-controller": "system:serviceaccount:kube-system:job-controller",
+    "node-lifecycle": "system:serviceaccount:kube-system:node-controller",
+    "inplace-controller": f"system:serviceaccount:{CONTROLLER_NAMESPACE}:inplace-controller",
+}
+
+
+def user_name(component: str) -> str:
+    """Return the user that a component is; anybody else is who they say."""
+    return _COMPONENT_USERS.get(component, component)
+
+
+def pod_user(pod: KubeObject) -> str:
+    """Return the user of a Pod's ServiceAccount."""
+    account = pod["spec"].get("serviceAccountName") or "default"
+    return f"system:serviceaccount:{pod['metadata']['namespace']}:{account}"
+
+
+def kubeconfig_text(url: str, token: str) -> str:
+    """Return a kubeconfig with one context."""
+    named = {"name": "inplace"}
+    context = {"cluster": "inplace", "user": "inplace", "namespace": "default"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "inplace",
+            "clusters": [named | {"cluster": {"server": url}}],
+            "users": [named | {"user": {"token": token}}],
+            "contexts": [named | {"context": context}],
+        }
+    )
+
+
+async def collection_path(client: KubeClient, document: KubeObject) -> str:
+    """Return the URL path of the collection that a document belongs to, found by discovery.
+
+    Raises:
+        LookupError: the API server does not serve the kind.
+    """
+    api_version, kind = document["apiVersion"], document["kind"]
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    served = msgspec.json.decode((await client.raw("GET", root)).body)
+    for resource in served["resources"]:
+        if resource["kind"] == kind and "/" not in resource["name"]:
+            namespace = document["metadata"].get("namespace", "default")
+            middle = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+            return f"{root}{middle}/{resource['name']}"
+    raise LookupError(f"expected a kind that the API server serves, saw {api_version} {kind}")

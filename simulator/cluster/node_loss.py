@@ -1,0 +1,57 @@
+"""
+Lose a node: its containers stop at once, and a while later the control plane gives up its Pods.
+
+Stands for the node lifecycle controller, taint eviction and Pod garbage collection together: their result is that
+the node is not ready and its Pods are Failed, after which a Job may replace them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient, KubeObject
+from common.kube.clock import Clock
+from common.kube.errors import NotFound
+from common.kube.resources import NODES, PODS
+from simulator.cluster.pod_status import timestamp
+
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+
+
+async def give_up(client: KubeClient, clock: Clock, node: str, after_s: float) -> None:
+    """Taint a dead node, wait `after_s` seconds, then fail its Pods."""
+    await client.patch(NODES, None, node, {"spec": {"taints": [UNREACHABLE]}})
+    await clock.sleep(after_s)
+    now = timestamp(clock.wall_s())
+    unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": now}
+    conditions = {"status": {"conditions": [unknown]}}
+    await client.patch(NODES, None, node, conditions, kind=STRATEGIC_MERGE_PATCH, subresource="status")
+    pods = await client.list(PODS, query={"fieldSelector": f"spec.nodeName={node}"})
+    for pod in pods["items"]:
+        await _fail(client, pod, node, now)
+
+
+async def _fail(client: KubeClient, pod: KubeObject, node: str, now: str) -> None:
+    meta = pod["metadata"]
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "lastTransitionTime": now,
+    }
+    status: dict[str, Any] = {
+        "phase": "Failed",
+        "reason": "NodeLost",
+        "message": f"Node {node} which was running pod {meta['name']} is unresponsive",
+        "conditions": [target],
+    }
+    patch = {"metadata": {"uid": meta["uid"]}, "status": status}
+    try:
+        await client.patch(
+            PODS, meta["namespace"], meta["name"], patch, kind=STRATEGIC_MERGE_PATCH, subresource="status"
+        )
+    except NotFound:
+        return
