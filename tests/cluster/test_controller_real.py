@@ -71,7 +71,7 @@ async def eventually(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
 
 @asynccontextmanager
 async def running(
-    control_plane: ControlPlane, namespace: str, *, kubeconfig: Path | None = None, **config: Any
+    control_plane: ControlPlane, namespace: str | None, *, kubeconfig: Path | None = None, **config: Any
 ) -> AsyncIterator[Controller]:
     """Run a controller in this process, as the administrator or as whoever a kubeconfig names."""
     credentials = await load_credentials(str(kubeconfig or control_plane.kubeconfig), clock=LoopClock())
@@ -304,7 +304,7 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
     kubeconfig = await control_plane.service_account_kubeconfig("inplace-system", "inplace-controller")
     settings: dict[str, Any] = {"kubeconfig": kubeconfig, "leader_elect": True, "lease_namespace": "inplace-system"}
     with capture_logs() as logs:
-        async with running(control_plane, namespace, **settings | {"namespace": None}) as controller:
+        async with running(control_plane, None, **settings) as controller:
             crew = await submit(admin, namespace, restarts_max=1)
             await crew.announce_all(1)
             await eventually(crew.epochs, (1, 0))
