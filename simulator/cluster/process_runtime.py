@@ -26,7 +26,9 @@ from simulator.cluster.runtime import ContainerRun, Sandbox
 CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
 FIRST_STEP_PREFIX = b"step="
-_PODS_MAX = 250 * 250
+_PODS_PER_BLOCK = 250
+_BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
+_PODS_MAX = 10_000
 _LOG_CHUNK_BYTES = 65536
 _LOG_POLL_S = 0.1
 _REPOSITORY = Path(__file__).parents[2]
@@ -58,6 +60,7 @@ class ProcessRuntime:
         self._hosts: dict[str, list[str]] = {}
         self._processes: dict[str, list[LocalProcess]] = {}
         self._pods_made = 0
+        self._first_block = int(self._marker[:8], 16) % _BLOCKS
         self._reaper: subprocess.Popen[bytes] | None = None
         atexit.register(self._kill_all)
 
@@ -176,9 +179,10 @@ class ProcessRuntime:
     def _next_address(self) -> str:
         """Return an address that no Pod of this cluster had, and probably no other cluster here has."""
         assert self._pods_made < _PODS_MAX, f"expected at most {_PODS_MAX} Pods in the life of one cluster"
-        third, fourth = divmod(self._pods_made, 250)
+        block, last = divmod(self._pods_made, _PODS_PER_BLOCK)
         self._pods_made += 1
-        return f"127.{64 + os.getpid() % 128}.{third + 1}.{fourth + 1}"
+        second, third = divmod((self._first_block + block) % _BLOCKS, 250)
+        return f"127.{64 + second}.{third + 1}.{last + 1}"
 
     def _write_hosts(self) -> None:
         lines = "".join(f"{' '.join(fields)}\n" for fields in self._hosts.values())
