@@ -17,8 +17,8 @@ Where it lies:
   Kubernetes extensions (rules that need them warn and pass), without cost limits.
 * Server-side apply. Ownership is tracked for all writes, but `metadata.managedFields` is shown only on objects that
   somebody has applied. Merge keys of built-in kinds go by field name.
-* Watch. Bookmarks come at their interval even when there is no news to mark. The cache trails the store only if told to. A slow watcher is cut off by count of events, not by time. The
-  end of a cut-off watch comes AFTER what was buffered.
+* Watch. Bookmarks come at their interval even when there is no news to mark. The cache trails the store only if told
+  to. A slow watcher is cut off by count of events, not by time, and AFTER what was buffered.
 * Priority and fairness. Off unless levels are given; one seat per request, no borrowing, no width estimation.
 * Deletion. Evictions ignore disruption budgets. `pods/binding` does not check that the node exists.
 * Protocol. JSON and YAML, no protobuf, no CBOR, no HTTP/2, no TLS, no exec/attach/port-forward/proxy, no metrics.

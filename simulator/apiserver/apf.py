@@ -27,6 +27,10 @@ RETRY_AFTER_S = 1
 """What a rejected client is told first. Source: dropped_requests_tracker.go."""
 
 
+def _everything(_user: str, _route: Route) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class PriorityLevel:
     """One level; a request belongs to the first whose `matches` accepts it.
@@ -44,11 +48,11 @@ class PriorityLevel:
     queues: int = 128
     hand_size: int = 6
     queue_length: int = 50
-    matches: Callable[[str, Route], bool] = field(default=lambda user, route: True)
-    service_s: Callable[[Route], float] = field(default=lambda route: 0.0)
+    matches: Callable[[str, Route], bool] = _everything
+    service_s: Callable[[Route], float] = field(default=lambda _: 0.0)
 
 
-def workload_low(*, seats: int = 245, service_s: Callable[[Route], float] = lambda route: 0.02) -> PriorityLevel:
+def workload_low(*, seats: int = 245, service_s: Callable[[Route], float] = lambda _: 0.02) -> PriorityLevel:
     """Return the default level for ServiceAccounts outside kube-system, with default queues."""
     return PriorityLevel("workload-low", seats, service_s=service_s)
 

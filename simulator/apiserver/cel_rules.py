@@ -31,8 +31,7 @@ class CelUnsupportedWarning(UserWarning):
 def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
     """Append a cause for each broken rule at and below `path`.
 
-    Args:
-        old: the correlated value before an update, None on create; unchanged values are not checked again.
+    `old` is the correlated value before an update, None on create; unchanged values are not checked again.
     """
     if not schema.has_rules or (old is not None and old == value):
         return

@@ -6,6 +6,8 @@ at once.
 Source: k8s.io/apiextensions-apiserver.
 """
 
+# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -20,7 +22,6 @@ from simulator.apiserver.schema_validation import validate
 from simulator.apiserver.status import Cause, bad_request, bad_value, required
 from simulator.apiserver.table import custom_columns
 
-
 _BLOCKING = frozenset(
     (
         "FieldValueNotSupported",
@@ -30,7 +31,7 @@ _BLOCKING = frozenset(
         "FieldValueTypeInvalid",
     )
 )
-"""Broken rules after which CEL is not run. Source: apiextensions-apiserver customresource/strategy.go hasBlockingErr."""
+"""Breaches after which CEL is not run. Source: apiextensions-apiserver customresource/strategy.go hasBlockingErr."""
 
 _NOT_CHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
@@ -75,9 +76,7 @@ class CustomStrategy(Strategy):
         for field, child in self._schema.properties.items():
             if field in new and field not in ("apiVersion", "kind", "metadata"):
                 validate(new[field], child, field, causes, (old or {}).get(field))
-        for field in self._schema.raw.get("required") or ():
-            if field not in new:
-                causes.append(required(field))
+        causes.extend(required(field) for field in self._schema.raw.get("required") or () if field not in new)
         if not any(cause.reason in _BLOCKING for cause in causes):
             check_rules(new, old, self._schema, "", causes)
         elif self._schema.has_rules:

@@ -9,7 +9,7 @@ Source: sigs.k8s.io/structured-merge-diff.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -38,7 +38,7 @@ class Shape(Protocol):
 class NamedShape:
     """The shape of built-in kinds, by field name."""
 
-    LIST_KEYS: dict[str, tuple[str, ...]] = {
+    LIST_KEYS: ClassVar[dict[str, tuple[str, ...]]] = {
         "containers": ("name",),
         "initContainers": ("name",),
         "ephemeralContainers": ("name",),

@@ -19,7 +19,7 @@ ANONYMOUS = "admin"
 """Who a request without a token is, unless the options require one."""
 
 _BEARER = "bearer "
-_USER_TOKEN = "user:"
+_USER_PREFIX = "user:"
 
 
 class HttpFront:
@@ -33,7 +33,10 @@ class HttpFront:
         """Listen, and return the URL; port 0 picks a free one."""
         application = web.Application(client_max_size=BODY_BYTES_MAX)
         application.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        # Cancelled when its client goes away, an idle watch frees its watcher at once and not at its next event.
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()
@@ -63,8 +66,8 @@ class HttpFront:
         token = authorization[len(_BEARER) :].strip() if authorization.lower().startswith(_BEARER) else ""
         if token in options.tokens:
             return options.tokens[token]
-        if token.startswith(_USER_TOKEN):
-            return token.removeprefix(_USER_TOKEN)
+        if token.startswith(_USER_PREFIX):
+            return token.removeprefix(_USER_PREFIX)
         if options.require_token:
             raise unauthorized()
         return ANONYMOUS

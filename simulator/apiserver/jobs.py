@@ -4,6 +4,8 @@ The rules of Jobs: what the API server fills in for the Job controller, and what
 Source: k8s.io/kubernetes/pkg/apis/batch/v1/defaults.go, /validation/validation.go, pkg/registry/batch/job/strategy.go.
 """
 
+# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -4,6 +4,8 @@ What the server can store: one `Kind` per served resource, in a registry that CR
 A kind is data; what differs between kinds (defaults, validation, what an update may change) is a `Strategy`.
 """
 
+# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

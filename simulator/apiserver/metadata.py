@@ -162,5 +162,6 @@ def update_causes(new: KubeObject, old: KubeObject) -> Iterable[Cause]:
     if before.get("deletionTimestamp"):
         added = set(meta.get("finalizers") or ()) - set(before.get("finalizers") or ())
         if added:
-            message = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}"
+            rule = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            message = f"Forbidden: {rule} {sorted(added)}"
             yield Cause("metadata.finalizers", message, "FieldValueForbidden")

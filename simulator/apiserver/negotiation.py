@@ -112,9 +112,8 @@ def encode_event(
 ) -> bytes:
     """Return a watch event's line of bytes, encoded once per format.
 
-    Args:
-        seen_as: the type for this watcher; an object that left its selection is DELETED in its last matching state.
-        with_columns: send the Table's column definitions, as with a watcher's first event.
+    `seen_as` is the type for this watcher: an object that left its selection is DELETED in its last matching state.
+    `with_columns` sends the Table's column definitions, as a watcher's first event does.
     """
     cache_key = (seen_as, answer, kind.resource.group, kind.resource.version, with_columns)
     line = event.encoded.get(cache_key)

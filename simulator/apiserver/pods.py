@@ -4,6 +4,8 @@ The rules of Pods: defaults, restart rules, what an update may change.
 Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go and /validation/validation.go (1.36).
 """
 
+# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from common.kube.client import KubeObject
+from simulator.apiserver.route import Route
 
 REVIEWS: dict[tuple[str, str], dict[str, str]] = {
     ("authorization.k8s.io", "v1"): {
@@ -25,10 +26,10 @@ REVIEWS: dict[tuple[str, str], dict[str, str]] = {
 _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 
 
-def answer_review(plural: str, body: KubeObject, user: str) -> KubeObject:
+def answer_review(route: Route, body: KubeObject, user: str) -> KubeObject:
     """Return the review with its status filled in."""
     status: dict[str, Any]
-    match plural:
+    match route.plural:
         case "selfsubjectreviews":
             status = {"userInfo": {"username": user, "groups": ["system:authenticated"]}}
         case "tokenreviews":
@@ -40,4 +41,6 @@ def answer_review(plural: str, body: KubeObject, user: str) -> KubeObject:
             status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
         case _:
             status = {"allowed": True, "reason": "the simulator allows everything"}
-    return body | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}
+    version = (route.group, route.version)
+    identity: KubeObject = {"apiVersion": "/".join(version), "kind": REVIEWS[version][route.plural]}
+    return identity | body | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}

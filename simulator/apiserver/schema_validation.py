@@ -76,9 +76,7 @@ def _validate_enum(value: Any, schema: Schema, path: str, causes: list[Cause]) -
 def _validate_object(
     value: dict[str, Any], schema: Schema, path: str, causes: list[Cause], old: dict[str, Any]
 ) -> None:
-    for key in schema.raw.get("required") or ():
-        if key not in value:
-            causes.append(required(_join(path, key)))
+    causes.extend(required(_join(path, key)) for key in schema.raw.get("required") or () if key not in value)
     for bound, word, broken in (
         ("maxProperties", "at most", len(value).__gt__),
         ("minProperties", "at least", len(value).__lt__),

@@ -100,11 +100,7 @@ class FieldSelector:
 
 @lru_cache(maxsize=_PARSED_MAX)
 def field_selector(selector: str, supported: tuple[str, ...]) -> FieldSelector:
-    """Parse a field selector.
-
-    Args:
-        supported: field labels of the kind beside metadata.name and metadata.namespace.
-    """
+    """Parse a field selector; `supported` are the kind's labels beside metadata.name and metadata.namespace."""
     name: str | None = None
     namespace: str | None = None
     tests: list[Predicate] = []

@@ -198,8 +198,8 @@ class ApiServer:
 
     async def _answer(self, request: Request, route: Route, user: str) -> Answer:
         if route.plural in REVIEWS.get((route.group, route.version), ()):
-            review = answer_review(route.plural, self._body(request), user)
-            return _json(201, review)
+            question = {} if _is_protobuf(request) else self._body(request)
+            return _json(201, answer_review(route, question, user))
         kind = self._registry.by_url(route.group, route.version, route.plural)
         if kind is None:
             built_in = any(not known.custom and known.group == route.group for known in self._registry.all())
@@ -371,6 +371,11 @@ def _options(request: Request, route: Route, user: str) -> WriteOptions:
         subresource=route.subresource,
         replacing=route.verb == "update",
     )
+
+
+def _is_protobuf(request: Request) -> bool:
+    """Return whether a body is one that this server cannot read; a review is answered without reading it."""
+    return request.headers.get("content-type", "").startswith("application/vnd.kubernetes.protobuf")
 
 
 def _content(answer: Format) -> dict[str, str]:

@@ -4,6 +4,8 @@ The rules of Services, Namespaces, Leases and claims, as far as somebody here re
 Source: k8s.io/kubernetes/pkg/registry/core/service, .../core/namespace, pkg/apis/coordination/validation.
 """
 
+# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -142,8 +142,7 @@ class Store:
     def remove(self, key: CollectionKey, obj: KubeObject) -> KubeObject:
         """Commit a deletion and return the last state with the deletion's resourceVersion.
 
-        Args:
-            obj: what watchers see; may differ from the stored state (e.g. carry a deletionTimestamp).
+        `obj` is what watchers see; it may differ from the stored state (e.g. carry a deletionTimestamp).
         """
         collection = self.collection(key)
         meta = obj["metadata"]
@@ -155,7 +154,7 @@ class Store:
         return gone
 
     def subscribe(self, callback: Observer) -> Callable[[], None]:
-        """Call `callback(plural, event type, new, old)` on every committed write, until the returned function is called.
+        """Call `callback(plural, event type, new, old)` on every committed write; return what ends that.
 
         The callback runs inside the write and must not modify the objects.
         """

@@ -78,7 +78,7 @@ def _directive(result: dict[str, Any], key: str, value: Any, patch: dict[str, An
     elif key.startswith(_ELEMENT_ORDER):
         name = key.removeprefix(_ELEMENT_ORDER)
         if name not in patch and name in result:
-            result[name] = _ordered(result[name], value, name)
+            result[name] = _ordered(result[name], value)
 
 
 def _merge_list(target: Any, patch: list[Any], name: str, order: list[Any] | None) -> list[Any]:
@@ -101,7 +101,7 @@ def _merge_list(target: Any, patch: list[Any], name: str, order: list[Any] | Non
             merged.append(strategic_merge({}, item))
         else:
             merged[at] = strategic_merge(merged[at], item)
-    return _ordered(merged, order, name) if order else merged
+    return _ordered(merged, order) if order else merged
 
 
 def _merge_key(name: str, patch: list[Any], old: list[Any]) -> str | None:
@@ -113,8 +113,8 @@ def _merge_key(name: str, patch: list[Any], old: list[Any]) -> str | None:
     return keys[0] if keys and items else None
 
 
-def _ordered(items: list[Any], order: list[Any], name: str) -> list[Any]:
-    """Return the items in the order that the patch's author wants; items it does not name keep their place at the end."""
+def _ordered(items: list[Any], order: list[Any]) -> list[Any]:
+    """Return the items in the order that the patch's author wants; items it does not name come last."""
 
     def rank(item: Any) -> int:
         for index, wanted in enumerate(order):

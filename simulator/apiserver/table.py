@@ -58,8 +58,7 @@ def table(
 ) -> KubeObject:
     """Return a Table with one row per object.
 
-    Args:
-        include_object: None drops the objects from the rows, Object keeps them whole, everything else their metadata.
+    `include_object`: None drops the objects from the rows, Object keeps them whole, all else keeps their metadata.
     """
     columns = kind.columns or DEFAULT_COLUMNS
     return {

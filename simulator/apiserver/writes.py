@@ -49,12 +49,16 @@ class Writes:
         self._store = store
         self._clock = clock
         self._rng = rng
+        self._now = (-1, "")
         self._owners: dict[tuple[CollectionKey, ObjectKey], ownership.Owners] = {}
         store.listen(lambda key, event: self._forget(key, event.type, event.key))
 
     def now(self) -> str:
         """Return the time of day as objects carry it."""
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock.wall_s()))
+        second = int(self._clock.wall_s())
+        if second != self._now[0]:  # formatting costs more than a small PATCH's merge
+            self._now = (second, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second)))
+        return self._now[1]
 
     def new_uid(self) -> str:
         """Return a fresh uid from the server's randomness."""
@@ -72,11 +76,7 @@ class Writes:
         options: WriteOptions,
         owners: ownership.Owners | None = None,
     ) -> KubeObject:
-        """Store a new object and return it.
-
-        Args:
-            owners: field owners that a server-side apply computed; None for a plain create.
-        """
+        """Store a new object and return it; `owners` are what a server-side apply computed, None for a plain create."""
         obj = self._decoded(kind, namespace, body, options)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
@@ -113,10 +113,8 @@ class Writes:
     ) -> KubeObject:
         """Store a changed object and return it; the unchanged one when nothing changed.
 
-        Args:
-            old: the stored object that the change was computed from.
-            new: the whole object as the client wants it.
-            owners: as in `create`.
+        `old` is the stored object that the change was computed from, `new` the whole object as the client wants it,
+        `owners` as in `create`.
         """
         meta, before = new["metadata"], old["metadata"]
         if meta is not before:

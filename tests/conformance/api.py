@@ -20,6 +20,9 @@ DEADLINE_S = 20.0
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
+CONSISTENT = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+"""The query of a watch that starts with every completed write."""
+
 Event = dict[str, Any]
 
 
@@ -138,10 +141,10 @@ class Api:
 
     async def gone(self, name: str = "w", resource: Resource = WIDGETS) -> None:
         """Return when an object does not exist (any more)."""
-        async with asyncio.timeout(DEADLINE_S):
-            while (await self.send("GET", self.path(resource, name))).status != 404:
-                # A poll, not a wait for luck: the deadline above ends it.
-                await asyncio.sleep(0.02)
+        async with self.watch(resource, fieldSelector=f"metadata.name={name}", query=CONSISTENT) as watch:
+            *present, _ = await watch.until_initial_events_end()
+            while present and (await watch.next_change())["type"] != "DELETED":
+                pass
 
     @asynccontextmanager
     async def watch(
@@ -159,8 +162,3 @@ class Api:
         request = Request("GET", path, {"accept": accept, "user-agent": "conformance/1.0"})
         async with self.transport.stream(request, timeout_s=DEADLINE_S) as stream:
             yield Watch(stream)
-
-
-def applied(manager: str, **options: str) -> dict[str, str]:
-    """Return the query of a server-side apply."""
-    return {"fieldManager": manager, **options}

@@ -53,7 +53,7 @@ async def test_apply_of_the_same_configuration_changes_nothing(api: Api) -> None
 
 
 async def test_apply_records_the_manager_and_its_fields(api: Api) -> None:
-    """managedFields names manager, operation and exactly the applied fields."""
+    """The managedFields name manager, operation and exactly the applied fields."""
     applied = await _apply(api, widget(size=1, parts=[{"name": "a", "value": "x"}], tags=["t"]))
     entry = _entry(applied, "one")
     assert entry["operation"] == "Apply"

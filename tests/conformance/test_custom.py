@@ -116,7 +116,7 @@ async def test_cel_rule_with_message(api: Api) -> None:
 
 
 async def test_transition_rule_keeps_a_field(api: Api) -> None:
-    """self == oldSelf forbids changing a value, but not setting it first or removing it with its parent untouched."""
+    """A rule self == oldSelf forbids changing a value, but neither setting it first nor changing its neighbours."""
     await api.widget()
     await api.patch({"spec": {"fixed": "a"}})
     await api.patch({"spec": {"size": 2}})
@@ -127,7 +127,7 @@ async def test_transition_rule_keeps_a_field(api: Api) -> None:
 
 
 async def test_transition_rule_makes_a_counter_monotone(api: Api) -> None:
-    """self >= oldSelf lets a counter grow or stay, never fall."""
+    """A rule self >= oldSelf lets a counter grow or stay, never fall."""
     await api.widget(counter=5)
     assert (await api.patch({"spec": {"counter": 6}}))["spec"]["counter"] == 6
     assert (await api.patch({"spec": {"counter": 6, "size": 3}}))["spec"]["counter"] == 6

@@ -40,6 +40,22 @@ def _owned(name: str, owner: KubeObject, *, blocks: bool = False) -> KubeObject:
     }
 
 
+async def _owner(api: Api, name: str = "owner") -> KubeObject:
+    """Create an owner: a ConfigMap, because the real collector learns of a new custom kind only within 30 s."""
+    return await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}, CONFIG_MAPS)
+
+
+async def _collector_has_seen_dependents(api: Api) -> None:
+    """Return when the garbage collector knows of every ConfigMap created so far.
+
+    The real one follows writes with a delay, and orphans or blocks by what it knows; it sees ConfigMaps in order, so
+    once it has collected a later one it knows the earlier ones.
+    """
+    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobody", "uid": "no-such-uid"}}
+    await api.create(_owned("sentinel", nobody), CONFIG_MAPS)
+    await api.gone("sentinel", CONFIG_MAPS)
+
+
 async def test_delete_answers_with_success_and_the_uid(api: Api) -> None:
     """DELETE of a custom object is a Success Status that names the object deleted; a second one is a 404."""
     created = await api.widget()
@@ -130,7 +146,7 @@ async def test_bound_pod_is_deleted_gracefully(api: Api) -> None:
 
 
 async def test_grace_period_of_the_request_wins_and_only_shrinks(api: Api) -> None:
-    """gracePeriodSeconds of a DELETE replaces the Pod's; a later DELETE may shorten it, not lengthen it."""
+    """The gracePeriodSeconds of a DELETE replaces the Pod's; a later DELETE may shorten it, not lengthen it."""
     await api.create(_pod("n1"), PODS)
     assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=20))["metadata"][
         "deletionGracePeriodSeconds"
@@ -166,59 +182,61 @@ async def test_finalizer_outlives_the_grace_period(api: Api) -> None:
 
 async def test_background_deletion_collects_dependents(api: Api) -> None:
     """The owner goes at once, its dependents soon after; what it does not own stays."""
-    owner = await api.widget()
+    owner = await _owner(api)
     await api.create(_owned("child", owner), CONFIG_MAPS)
     await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}}, CONFIG_MAPS)
-    await api.client.delete(WIDGETS, api.ns, "w", propagation="Background")
+    await api.client.delete(CONFIG_MAPS, api.ns, "owner", propagation="Background")
     with pytest.raises(NotFound):
-        await api.get()
+        await api.get("owner", CONFIG_MAPS)
     await api.gone("child", CONFIG_MAPS)
     await api.get("other", CONFIG_MAPS)
 
 
 async def test_orphaned_dependents_lose_their_owner(api: Api) -> None:
     """Orphan removes the owner and the reference, and leaves the dependents."""
-    owner = await api.widget()
+    owner = await _owner(api)
     await api.create(_owned("child", owner), CONFIG_MAPS)
-    await api.client.delete(WIDGETS, api.ns, "w", propagation="Orphan")
-    await api.gone()
+    await _collector_has_seen_dependents(api)
+    await api.client.delete(CONFIG_MAPS, api.ns, "owner", propagation="Orphan")
+    await api.gone("owner", CONFIG_MAPS)
     assert not (await api.get("child", CONFIG_MAPS))["metadata"].get("ownerReferences")
 
 
 async def test_foreground_deletion_waits_for_blocking_dependents(api: Api) -> None:
     """Foreground marks the owner with foregroundDeletion and removes it AFTER the dependents that block it."""
-    owner = await api.widget()
+    owner = await _owner(api)
     child = _owned("child", owner, blocks=True)
     child["metadata"]["finalizers"] = [HELD]
     await api.create(child, CONFIG_MAPS)
-    marked = await api.client.delete(WIDGETS, api.ns, "w", propagation="Foreground")
+    await _collector_has_seen_dependents(api)
+    marked = await api.client.delete(CONFIG_MAPS, api.ns, "owner", propagation="Foreground")
     assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
     async with api.watch(CONFIG_MAPS, fieldSelector="metadata.name=child") as watch:
         event = await watch.next_change()
         while not event["object"]["metadata"].get("deletionTimestamp"):
             event = await watch.next_change()
-    assert (await api.get())["metadata"]["deletionTimestamp"]
+    assert (await api.get("owner", CONFIG_MAPS))["metadata"]["deletionTimestamp"]
     await api.patch({"metadata": {"finalizers": None}}, "child", CONFIG_MAPS)
     await api.gone("child", CONFIG_MAPS)
-    await api.gone()
+    await api.gone("owner", CONFIG_MAPS)
 
 
 async def test_dependent_of_a_missing_owner_is_collected(api: Api) -> None:
     """An object whose only owner does not exist is garbage."""
-    owner = await api.widget()
-    await api.client.delete(WIDGETS, api.ns, "w")
+    owner = await _owner(api)
+    await api.client.delete(CONFIG_MAPS, api.ns, "owner")
     await api.create(_owned("child", owner), CONFIG_MAPS)
     await api.gone("child", CONFIG_MAPS)
 
 
 async def test_dependent_with_another_owner_stays(api: Api) -> None:
     """An object goes only when all its owners are gone; until then it loses the gone ones."""
-    first, second = await api.widget("first"), await api.widget("second")
+    first, second = await _owner(api, "first"), await _owner(api, "second")
     child = _owned("child", first)
     other = _owned("child", second)["metadata"]["ownerReferences"][0] | {"controller": False}
     child["metadata"]["ownerReferences"].append(other)
     created = await api.create(child, CONFIG_MAPS)
-    await api.client.delete(WIDGETS, api.ns, "first")
+    await api.client.delete(CONFIG_MAPS, api.ns, "first")
     version = created["metadata"]["resourceVersion"]
     async with api.watch(CONFIG_MAPS, resourceVersion=version, fieldSelector="metadata.name=child") as watch:
         event = await watch.next_change()
@@ -239,6 +257,7 @@ async def test_jobs_orphan_by_default(api: Api) -> None:
     }
     owner = await api.create(job, JOBS)
     await api.create(_owned("child", owner), CONFIG_MAPS)
+    await _collector_has_seen_dependents(api)
     answer = await api.send("DELETE", api.path(JOBS, "j"))
     assert answer.status == 200
     await api.gone("j", JOBS)

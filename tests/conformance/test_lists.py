@@ -150,7 +150,7 @@ async def test_list_of_a_future_resource_version_times_out(api: Api) -> None:
 
 
 async def test_resource_version_match_needs_a_resource_version(api: Api) -> None:
-    """resourceVersionMatch alone is a 422."""
+    """A resourceVersionMatch alone is a 422."""
     with pytest.raises(Invalid) as refused:
         await api.client.list(WIDGETS, api.ns, query={"resourceVersionMatch": "NotOlderThan"})
     assert "resourceVersionMatch is forbidden unless resourceVersion is provided" in refused.value.message

@@ -64,7 +64,7 @@ async def test_list_of_a_missing_namespace_is_empty(api: Api) -> None:
 
 
 async def test_generate_name_adds_five_characters(api: Api) -> None:
-    """generateName yields the prefix and five characters of the documented alphabet, different each time."""
+    """A generateName yields the prefix and five characters of the documented alphabet, different each time."""
     names = set()
     for _ in range(3):
         obj = widget() | {"metadata": {"generateName": "gen-"}}
@@ -267,7 +267,7 @@ async def test_namespace_has_its_name_as_label(api: Api) -> None:
 
 
 async def test_headless_service_stays_headless(api: Api) -> None:
-    """clusterIP None survives create and cannot be changed; a Service without it gets an address."""
+    """A clusterIP of None survives create and cannot be changed; a Service without it gets an address."""
     meta = {"apiVersion": "v1", "kind": "Service"}
     headless = meta | {"metadata": {"name": "h"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}}
     assert (await api.create(headless, SERVICES))["spec"]["clusterIP"] == "None"

@@ -199,6 +199,6 @@ async def test_post_without_kind_takes_it_from_the_url(api: Api) -> None:
 
 
 async def test_invalid_dry_run_is_refused(api: Api) -> None:
-    """dryRun takes the value All only."""
+    """The dryRun parameter takes the value All only."""
     answer = await api.send("POST", api.path(), widget(), dryRun="Maybe")
     assert answer.status == 422

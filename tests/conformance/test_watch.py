@@ -8,16 +8,10 @@ import pytest
 
 from common.kube.http import Request
 from common.kube.resources import CONFIG_MAPS, PODS
-from tests.conformance.api import DEADLINE_S, METADATA, Api
+from tests.conformance.api import CONSISTENT, DEADLINE_S, METADATA, Api
 from tests.conformance.widgets import WIDGETS, widget
 
 pytestmark = pytest.mark.asyncio
-
-INITIAL_EVENTS = {
-    "sendInitialEvents": "true",
-    "resourceVersionMatch": "NotOlderThan",
-    "allowWatchBookmarks": "true",
-}
 
 
 async def _version(api: Api) -> str:
@@ -32,7 +26,7 @@ async def test_watch_without_a_resource_version_starts_with_what_is_there(api: A
     await api.widget("a")
     await api.widget("b")
     # The cache that RV=0 reads may be older than the writes; a consistent watch waits until it is not.
-    async with api.watch(query=INITIAL_EVENTS) as ready:
+    async with api.watch(query=CONSISTENT) as ready:
         await ready.until_initial_events_end()
     async with api.watch(query=start) as watch:
         assert sorted(await watch.seen(2)) == [("ADDED", "a"), ("ADDED", "b")]
@@ -73,7 +67,7 @@ async def test_watch_events_carry_whole_objects(api: Api) -> None:
 
 
 async def test_watch_of_one_name_sees_nothing_else(api: Api) -> None:
-    """fieldSelector metadata.name delivers one object's events only."""
+    """A fieldSelector on metadata.name delivers one object's events only."""
     version = await _version(api)
     async with api.watch(resourceVersion=version, fieldSelector="metadata.name=mine") as watch:
         await api.widget("other")
@@ -134,10 +128,10 @@ async def test_object_that_leaves_a_field_selection_is_deleted_from_it(api: Api)
 
 
 async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
-    """sendInitialEvents with RV unset shows every completed write, then one marked bookmark, then changes."""
+    """With sendInitialEvents and RV unset every completed write comes first, then one marked bookmark, then changes."""
     await api.widget("a")
     created = await api.widget("b")
-    async with api.watch(query=INITIAL_EVENTS) as watch:
+    async with api.watch(query=CONSISTENT) as watch:
         events = await watch.until_initial_events_end()
         assert [event["type"] for event in events] == ["ADDED", "ADDED", "BOOKMARK"]
         mark = events[-1]["object"]
@@ -159,29 +153,29 @@ async def test_bookmark_ends_initial_events_that_were_not_asked_for(api: Api) ->
 
 async def test_initial_events_of_an_empty_selection(api: Api) -> None:
     """With nothing to show, the bookmark comes at once."""
-    async with api.watch(fieldSelector="metadata.name=nobody", query=INITIAL_EVENTS) as watch:
+    async with api.watch(fieldSelector="metadata.name=nobody", query=CONSISTENT) as watch:
         events = await watch.until_initial_events_end()
         assert [event["type"] for event in events] == ["BOOKMARK"]
 
 
 async def test_initial_events_not_older_than(api: Api) -> None:
-    """sendInitialEvents with RV=X shows what was written at X."""
+    """A watch with sendInitialEvents and RV=X shows what was written at X."""
     created = await api.widget("a")
     version = created["metadata"]["resourceVersion"]
-    async with api.watch(resourceVersion=version, query=INITIAL_EVENTS) as watch:
+    async with api.watch(resourceVersion=version, query=CONSISTENT) as watch:
         events = await watch.until_initial_events_end()
         assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
 
 
 async def test_send_initial_events_needs_not_older_than(api: Api) -> None:
-    """sendInitialEvents without resourceVersionMatch is a 422 before any stream."""
+    """A sendInitialEvents without resourceVersionMatch is a 422 before any stream."""
     answer = await api.send("GET", api.path(), watch="true", sendInitialEvents="true", allowWatchBookmarks="true")
     assert answer.status == 422
     assert b"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in answer.body
 
 
 async def test_resource_version_match_needs_send_initial_events(api: Api) -> None:
-    """resourceVersionMatch on a watch without sendInitialEvents is a 422."""
+    """A resourceVersionMatch on a watch without sendInitialEvents is a 422."""
     answer = await api.send("GET", api.path(), watch="true", resourceVersion="0", resourceVersionMatch="NotOlderThan")
     assert answer.status == 422
 
@@ -206,7 +200,7 @@ async def test_malformed_resource_version_is_refused(api: Api) -> None:
 
 
 async def test_timeout_seconds_ends_the_watch_cleanly(api: Api) -> None:
-    """timeoutSeconds ends the stream with a complete body and no ERROR event."""
+    """A timeoutSeconds ends the stream with a complete body and no ERROR event."""
     version = await _version(api)
     await api.widget("a")
     async with api.watch(resourceVersion=version, timeoutSeconds="1") as watch:

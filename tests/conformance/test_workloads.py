@@ -67,7 +67,7 @@ async def test_pod_tolerates_a_lost_node_for_five_minutes(api: Api) -> None:
 
 
 async def test_restart_rules_are_kept(api: Api) -> None:
-    """restartPolicyRules with RestartAllContainers survive on regular containers and on sidecars."""
+    """The restartPolicyRules with RestartAllContainers survive on regular containers and on sidecars."""
     worker = _container(restartPolicy="Never", restartPolicyRules=[RULE])
     sidecar = _container(
         "agent", restartPolicy="Always", restartPolicyRules=[RULE], startupProbe={"exec": {"command": ["x"]}}
@@ -199,7 +199,7 @@ async def test_job_defaults_and_generated_selector(api: Api) -> None:
 
 
 async def test_job_with_parallelism_alone_has_no_completions(api: Api) -> None:
-    """parallelism without completions stays a work queue; backoffLimitPerIndex lifts the default backoffLimit."""
+    """A parallelism without completions stays a work queue; backoffLimitPerIndex lifts the default backoffLimit."""
     created = await api.create(_job(parallelism=3), JOBS)
     assert "completions" not in created["spec"]
     indexed = _job("k", completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=1)
@@ -214,7 +214,7 @@ async def test_job_template_must_not_restart_always(api: Api) -> None:
 
 
 async def test_indexed_job_needs_completions(api: Api) -> None:
-    """completionMode Indexed without completions is a 422."""
+    """A completionMode of Indexed without completions is a 422."""
     assert "spec.completions" in await _causes(api, _job(completionMode="Indexed", parallelism=2))
 
 
@@ -224,7 +224,7 @@ async def test_job_counts_are_not_negative(api: Api) -> None:
 
 
 async def test_job_completions_are_immutable(api: Api) -> None:
-    """completions of a non-indexed Job never change; parallelism may."""
+    """The completions of a non-indexed Job never change; parallelism may."""
     await api.create(_job(parallelism=2, completions=2), JOBS)
     with pytest.raises(Invalid) as refused:
         await api.patch({"spec": {"completions": 3}}, "j", JOBS)
@@ -233,7 +233,7 @@ async def test_job_completions_are_immutable(api: Api) -> None:
 
 
 async def test_elastic_indexed_job_resizes_in_tandem(api: Api) -> None:
-    """completions of an Indexed Job change together with, and equal to, parallelism."""
+    """The completions of an Indexed Job change together with, and equal to, parallelism."""
     await api.create(_job(completionMode="Indexed", parallelism=2, completions=2), JOBS)
     patched = await api.patch({"spec": {"completions": 4, "parallelism": 4}}, "j", JOBS)
     assert (patched["spec"]["completions"], patched["metadata"]["generation"]) == (4, 2)
@@ -254,7 +254,7 @@ async def test_elastic_indexed_job_resizes_in_tandem(api: Api) -> None:
     ids=lambda change: next(iter(change)),
 )
 async def test_job_immutable_fields(api: Api, change: dict[str, Any]) -> None:
-    """completionMode, selector, managedBy and the template of a Job cannot change."""
+    """The completionMode, selector, managedBy and the template of a Job cannot change."""
     await api.create(_job(completions=1), JOBS)
     with pytest.raises(Invalid) as refused:
         await api.patch({"spec": change}, "j", JOBS)

@@ -35,8 +35,7 @@ async def _herd(level: PriorityLevel, users: list[str]) -> tuple[Counter[str], i
                 running -= 1
                 outcomes[f"{user} ok"] += 1
         except StatusError as error:
-            assert (error.code, error.retry_after_s) == (429, 1)
-            outcomes[f"{user} rejected"] += 1
+            outcomes[f"{user} rejected" if (error.code, error.retry_after_s) == (429, 1) else str(error)] += 1
 
     await asyncio.gather(*(one(user) for user in users))
     return outcomes, peak

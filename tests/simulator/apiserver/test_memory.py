@@ -175,7 +175,7 @@ async def test_patch_is_cheap() -> None:
 
 
 async def test_same_seed_same_world() -> None:
-    """uids and generated names come from the given randomness only."""
+    """The uids and generated names come from the given randomness only."""
 
     async def names(seed: int) -> list[str]:
         server = ApiServer(clock=LoopClock(), rng=Random(seed))

@@ -125,7 +125,7 @@ def test_field_sets_behave_like_sets_of_leaves(left: Any, right: Any) -> None:
 
 @given(OBJECTS, OBJECTS)
 def test_changed_fields_are_what_a_merge_changes(live: Any, applied: Any) -> None:
-    """After merging a configuration in, exactly fields of that configuration have changed, and merging again is idle."""
+    """Merging a configuration in changes fields of that configuration only, and merging it again nothing."""
     merged = merge(live, applied, SHAPE)
     fields = changed(live, merged, SHAPE) or {}
     assert set(leaves(difference(fields, field_set(applied, SHAPE)))) == set()
