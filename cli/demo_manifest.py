@@ -100,7 +100,8 @@ def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> D
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ManifestError(
             f"{file}: expected spec.replicatedJobs[] with a name and a template with spec.parallelism, a container and "
-            f"the agent as a sidecar (an init container with restartPolicy: Always), saw {type(error).__name__}: {error}"
+            "the agent as a sidecar (an init container with restartPolicy: Always), saw "
+            f"{type(error).__name__}: {error}"
         ) from error
     policy = jobset["spec"].get("failurePolicy") or {}
     if policy.get("restartStrategy") != wire.IN_PLACE_RESTART:

@@ -71,6 +71,8 @@ class DemoView:
     def show_result(self) -> None:
         """Print the table, the budget and, when asked for, the JSON object."""
         self._console.print(_table(self._failures()))
+        if self._runtime == "model":
+            self.say("modelled times (simulator/cluster/timings.py), not measurements")
         requests = self._agent_requests()
         self.say(f"requests per agent start: {requests['watch']:g} watch, {requests['patch']:g} patch")
         self.say(f"requests rejected: {self._cluster.server.requests.rejected}")

@@ -1,0 +1,153 @@
+"""`inplace demo` ends with what happened, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+
+MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
+
+
+def processes_with(marker: str) -> list[int]:
+    """Return the processes whose environment contains `marker`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except (FileNotFoundError, PermissionError, ProcessLookupError):
+            continue  # ended meanwhile, or not ours
+    return found
+
+
+def test_real_processes_restart_in_place() -> None:
+    """Two SIGKILLs, two restarts with every moment filled in, no Pod recreated, one watch and one patch per start."""
+    result = run("demo", "--pods", "3", "--failures", "2", "--json")
+
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (last["pods"], last["failures"], last["pods_recreated"], last["rejected"]) == (3, 2, 0, 0)
+    assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
+    assert all(restart[moment] is not None for restart in last["restarts"] for moment in MOMENTS)
+    assert last["requests"]["inplace-agent watch jobsets"] == 3 * 3
+    assert last["requests"]["inplace-agent patch pods"] == 3 * 3
+
+
+def test_a_model_run_repeats_itself_from_its_seed() -> None:
+    """The same seed prints the same JSON, and another seed another."""
+    first, again, other = (
+        run("demo", "--runtime", "model", "--pods", "20", "--json", "--seed", seed) for seed in ("5", "5", "6")
+    )
+
+    assert (first.returncode, again.returncode, other.returncode) == (0, 0, 0), first.stderr
+    assert first.stdout == again.stdout
+    assert first.stdout != other.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
+    """After Ctrl-C or SIGTERM in mid-training, no agent, worker or controller is left."""
+    marker = f"INPLACE_TEST_MARKER={tmp_path}"
+    environment = os.environ | {"TMPDIR": str(tmp_path), "INPLACE_TEST_MARKER": str(tmp_path)}
+    demo = subprocess.Popen(
+        command("demo", "--pods", "2", "--failures", "0", "--keep"),
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert demo.stdout is not None
+    try:
+        while "stays up" not in (line := demo.stdout.readline()):
+            assert line, "the demo ended before it was up"
+        demo.send_signal(number)
+        _, stderr = demo.communicate(timeout=RUN_S_MAX)
+    finally:
+        demo.kill()
+
+    assert demo.returncode == 128 + number, stderr
+    assert processes_with(marker) == []
+    assert processes_with(str(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def manifest(tmp_path: Path, text: str) -> str:
+    """Write a manifest and return its path."""
+    path = tmp_path / "manifest.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def example() -> list[dict[str, object]]:
+    """Return the documents of examples/train.yaml."""
+    return list(yaml.safe_load_all((REPOSITORY / "examples" / "train.yaml").read_text()))
+
+
+def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
+    """--file takes the number of Pods from the manifest."""
+    text = yaml.safe_dump_all(example())
+
+    result = run("demo", "--runtime", "model", "--json", "--file", manifest(tmp_path, text))
+
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[-1])["pods"] == 8
+
+
+def breaking(**changes: object) -> str:
+    """Return the example with fields of its Job template's spec changed."""
+    documents = example()
+    jobset = documents[-1]
+    assert jobset["kind"] == "JobSet"
+    jobset["spec"]["replicatedJobs"][0]["template"]["spec"] |= changes  # type: ignore[index]
+    return yaml.safe_dump_all(documents)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "saw an empty file"),
+        ("{", "expected YAML"),
+        ("- 1\n", "expected objects with apiVersion, kind and metadata"),
+        ("kind: Pod\napiVersion: v1\nmetadata: {name: x}\n", "expected exactly one JobSet, saw 0 (kinds: Pod)"),
+        (yaml.safe_dump_all([*example(), example()[-1]]), "expected exactly one JobSet, saw 2"),
+        ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\nmetadata: {name: x}\n", "expected spec.replicatedJobs"),
+        (breaking(backoffLimit=3), "backoffLimit"),
+        (breaking(podReplacementPolicy="TerminatingOrFailed"), "podReplacementPolicy"),
+        (breaking(completions=4), "completions"),
+    ],
+)
+def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected: str) -> None:
+    """Whatever is wrong with a manifest, the demo says what it expected, without a traceback."""
+    result = run("demo", "--runtime", "model", "--file", manifest(tmp_path, text))
+
+    assert result.returncode == 1
+    assert expected in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--file", "/nowhere.yaml"], "expected a readable file"),
+        (["--pods", "0"], "--pods"),
+        (["--pods", "eight"], "valid integer"),
+        (["--runtime", "docker"], "'process', 'model'"),
+        (["--failure", "1"], "--failures"),
+    ],
+)
+def test_a_bad_option_is_refused_in_words(arguments: list[str], expected: str) -> None:
+    """Unknown or impossible options say what is allowed."""
+    result = run("demo", *arguments)
+
+    assert result.returncode in (1, 2)
+    assert expected in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.stderr
