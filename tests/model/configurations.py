@@ -26,7 +26,7 @@ FULL: Final = (
     Config(2, 1, KINDS, overlap=True, early=True, old_watches=True),
     Config(3, 1, KINDS, old_watches=True),
     Config(2, 2, KINDS, supervisor=True),
-    Config(2, 3, kinds("worker agent controller"), supervisor=True, early=True),
+    Config(2, 3, kinds("worker agent"), supervisor=True, early=True),
     Config(2, 3, kinds("agent worker patch success")),
     Config(2, 3, kinds("agent worker patch controller"), admission=True, dropped=frozenset({"late patch"})),
     Config(3, 2, kinds("worker controller"), restarts_max=1),

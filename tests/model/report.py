@@ -17,13 +17,13 @@ PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
 
 def run_configurations(configs: Sequence[Config]) -> list[Result]:
     """Explore every configuration and print a line for each, as they finish."""
-    print(f"{'configuration':64} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
+    print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
     for result in _in_parallel(explore, configs):
         results.append(result)
         print(_line(result), flush=True)
     states, transitions = sum(each.states for each in results), sum(each.transitions for each in results)
-    print(f"{'total':64} {states:9,} {transitions:11,} {'':5} {time.perf_counter() - began:7.1f}")
+    print(f"{'total':74} {states:9,} {transitions:11,} {'':5} {time.perf_counter() - began:7.1f}")
     return results
 
 
@@ -50,7 +50,7 @@ def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Ite
 
 
 def _line(result: Result) -> str:
-    line = f"{result.name:64} {result.states:9,} {result.transitions:11,} {result.depth:5} {result.seconds:7.1f}"
+    line = f"{result.name:74} {result.states:9,} {result.transitions:11,} {result.depth:5} {result.seconds:7.1f}"
     if not result.rule:
         return line
     moves = [f"  {number:3}  {text}" for number, text in enumerate(result.trace, 1)]
