@@ -84,7 +84,7 @@ class Executor:
             case CreateService(manifest):
                 await self._create_service(namespace, manifest)
             case DeleteJob(name, uid, why):
-                self.log.info("job deleted", namespace=namespace, jobset=jobset.name, job=name, why=why)
+                self.log.info("deleting job", namespace=namespace, jobset=jobset.name, job=name, why=why)
                 await self._delete_job(namespace, name, uid)
             case SuspendJob(name, uid, suspend):
                 patch = {"metadata": {"uid": uid}, "spec": {"suspend": suspend}}

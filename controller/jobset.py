@@ -18,6 +18,7 @@ from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape
 from common.kube.client import KubeObject
 
+JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
 COMPLETED = "Completed"
 FAILED = "Failed"
 
@@ -198,7 +199,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
     """
     try:
         spec = raw.get("spec") or {}
-        return JobSet(
+        jobset = JobSet(
             raw=raw,
             replicated_jobs=tuple(_replicated_job(entry) for entry in spec.get("replicatedJobs") or ()),
             failure_policy=_failure_policy(spec.get("failurePolicy")),
@@ -210,6 +211,10 @@ def parse_jobset(raw: KubeObject) -> JobSet:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw {error!r}") from error
+    jobs = sum(job.replicas for job in jobset.replicated_jobs)
+    if jobs > JOBS_MAX:
+        raise RemoteProtocolError(f"expected replicas of at most {JOBS_MAX} in all replicatedJobs, saw {jobs}")
+    return jobset
 
 
 def _replicated_job(entry: Mapping[str, Any]) -> ReplicatedJob:

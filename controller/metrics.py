@@ -136,30 +136,23 @@ class QueueMetrics:
     """client-go's workqueue metrics of one queue."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def labels(metric: type[Counter] | type[Gauge], name: str, text: str) -> Counter | Gauge:
-            return metric(f"workqueue_{name}", text, ("name",), registry=registry).labels(CONTROLLER)
+        def histogram(name: str, text: str) -> Histogram:
+            buckets = QUEUE_BUCKETS
+            return Histogram(f"workqueue_{name}", text, ("name",), buckets=buckets, registry=registry).labels(
+                CONTROLLER
+            )
 
-        self._depth = labels(Gauge, "depth", "Keys that wait.")
-        self._adds = labels(Counter, "adds", "Keys that entered the queue.")
-        self._retries = labels(Counter, "retries", "Keys that came back by backoff.")
-        self._wait = Histogram(
-            "workqueue_queue_duration_seconds",
-            "How long keys wait.",
-            ("name",),
-            buckets=QUEUE_BUCKETS,
-            registry=registry,
-        ).labels(CONTROLLER)
-        self._work = Histogram(
-            "workqueue_work_duration_seconds",
-            "How long keys are processed.",
-            ("name",),
-            buckets=QUEUE_BUCKETS,
-            registry=registry,
-        ).labels(CONTROLLER)
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"workqueue_{name}", text, ("name",), registry=registry).labels(CONTROLLER)
+
+        self._depth = Gauge("workqueue_depth", "Keys that wait.", ("name",), registry=registry).labels(CONTROLLER)
+        self._adds = counter("adds", "Keys that entered the queue.")
+        self._retries = counter("retries", "Keys that came back by backoff.")
+        self._wait = histogram("queue_duration_seconds", "How long keys wait.")
+        self._work = histogram("work_duration_seconds", "How long keys are processed.")
 
     def depth(self, keys: int) -> None:
         """Note how many keys wait."""
-        assert isinstance(self._depth, Gauge)
         self._depth.set(keys)
 
     def adds(self) -> None:

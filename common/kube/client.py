@@ -105,7 +105,9 @@ class KubeClient:
             options["gracePeriodSeconds"] = grace_period_s
         return self._decode(await self._call("DELETE", resource.path(namespace, name), body=options))
 
-    async def raw(self, method: str, path: str, *, body: Any = None, content_type: str = "application/json") -> Response:
+    async def raw(
+        self, method: str, path: str, *, body: Any = None, content_type: str = "application/json"
+    ) -> Response:
         """Send any request; an error status raises like everywhere else."""
         return await self._call(method, path, body=body, content_type=content_type)
 

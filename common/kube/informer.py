@@ -140,9 +140,7 @@ class Informer(Generic[T]):
         self._on_ending = on_ending
         self._handlers: list[Handler[T]] = []
         self._objects: dict[tuple[str, str], T] = {}
-        self._since: str | None = (
-            None  # the collection's resourceVersion that the cache shows; None: list first
-        )
+        self._since: str | None = None  # the collection's resourceVersion that the cache shows; None: list first
         self._page_limit = page_size
         self._synced = asyncio.Event()
         self._backoff = Backoff(BACKOFF_BASE_S, BACKOFF_CAP_S, rng)
@@ -223,12 +221,8 @@ class Informer(Generic[T]):
                 case Unauthenticated(error):  # the transport reads its credentials again after a 401
                     self._log.error("credentials refused, reading them again", error=str(error), **keys)
                     await self._clock.sleep(self._backoff.next_s())
-                case Denied(
-                    error
-                ):  # RBAC, or the kind is not installed: waiting may cure it, hurrying will not
-                    self._log.error(
-                        "watch denied, retrying slowly", error=str(error), path=self._path({}), **keys
-                    )
+                case Denied(error):  # RBAC, or the kind is not installed: waiting may cure it, hurrying will not
+                    self._log.error("watch denied, retrying slowly", error=str(error), path=self._path({}), **keys)
                     await self._clock.sleep(self._denied.next_s(BACKOFF_CAP_S))
                 case _:
                     assert_never(ending)
@@ -240,7 +234,7 @@ class Informer(Generic[T]):
                 self._replace_all(*await self._list())
             request = Request("GET", self._path(self._watch_query()), self._client.headers)
             lines = watch_lines(self._client.transport, request, clock=self._clock)
-            async with aclosing(lines):  # type: ignore[type-var]
+            async with aclosing(lines):
                 async for line in lines:
                     self._take(line)
         except (ApiError, TransportError) as error:
@@ -274,9 +268,7 @@ class Informer(Generic[T]):
         try:
             obj = self._codec.decode(raw)
         except (msgspec.MsgspecError, KeyError) as error:
-            self._log.error(
-                "object skipped", kind=self.resource.kind, error=str(error), start=bytes(raw)[:80]
-            )
+            self._log.error("object skipped", kind=self.resource.kind, error=str(error), start=bytes(raw)[:80])
             return
         if self._keep is None or self._keep(obj):
             items.append(obj)

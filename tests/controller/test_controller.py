@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from random import Random
 from typing import Any
 
 import msgspec
@@ -666,5 +667,53 @@ def test_two_controllers_take_turns() -> None:
         task.cancel()
         await rig.settle(0.1)
         rig.fault = lambda _: None
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
+    """With each kind's watch trailing by its own lag and callbacks in any order: no Job twice, no epoch lost."""
+    rng = Random(seed)
+    lags = {plural: rng.choice([0.0, 0.05, 0.5]) for plural in ("jobsets", "jobs", "pods", "services")}
+
+    async def scenario() -> None:
+        rig = Rig(watch_cache_lag_s=lambda plural: lags.get(plural, 0.0))
+        async with rig.running():
+            crew = await rig.submit(TWO_BY_TWO)
+            await rig.settle(2.0)
+            await crew.make_pods()
+            pods = list(crew.pods.values())
+            for epoch in (1, 2, 3):
+                rng.shuffle(pods)
+                for pod in pods:
+                    await crew.announce(pod, epoch)
+                    await rig.settle(rng.choice([0.0, 0.01, 0.7]))
+                await rig.settle(3.0)
+                synced, _ = await crew.epochs()
+                assert synced == epoch
+            assert rig.writes("/jobs", "POST") == 2
+            assert rig.writes("/services", "POST") == 1
+            assert rig.writes("/jobsets/train/status") <= 1 + 2 * 3 + 4
+
+    run(scenario(), shuffle_seed=seed)
+
+
+def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
+    """History is compacted and all watches end while Pods announce: the caches are made right from lists."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(TWO_BY_TWO)
+            first, *rest = crew.pods.values()
+            await crew.announce(first, 2)
+            for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
+                rig.server.drop_watches(group, plural)
+            for pod in rest:
+                await crew.announce(pod, 2)
+            rig.server.compact()
+            await rig.settle(5.0)
+            assert await crew.epochs() in [(2, 0), (2, 1)]
 
     run(scenario())

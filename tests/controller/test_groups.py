@@ -223,6 +223,19 @@ def test_an_unreadable_status_is_reported_and_left_alone() -> None:
     in_virtual_time(play)
 
 
+def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
+    """What would take all memory is reported, and its size never allocated."""
+
+    def play() -> None:
+        world = World()
+        huge = make_jobset()
+        huge["spec"]["replicatedJobs"][0]["replicas"] = 10**9
+        world.groups.jobset_changed(None, huge)
+        assert "at most 100000" in world.warnings[0].message
+
+    in_virtual_time(play)
+
+
 def test_a_broken_pod_is_reported_once() -> None:
     """The Warning comes with the broken annotation, not with every later event of the Pod."""
 

@@ -64,9 +64,7 @@ CREATES: Final = (
     Create("without_replicated_jobs", jobset(jobs=[])),
     Create("without_replicated_jobs_at_all", changed(jobset(strategy=None), "spec.replicatedJobs", None)),
     Create("other_strategies_need_nothing", NO_POLICY),
-    Create(
-        "unknown_fields_of_templates", changed(jobset(), f"{POD}.spec.schedulingGroup", {"podGroupName": "g"})
-    ),
+    Create("unknown_fields_of_templates", changed(jobset(), f"{POD}.spec.schedulingGroup", {"podGroupName": "g"})),
     Create(
         "backoff_limit_wrong",
         changed(jobset(), f"{SPEC}.backoffLimit", 6),
@@ -101,12 +99,8 @@ CREATES: Final = (
         changed(jobset(), f"{SPEC}.completions", 5),
         ("completions and parallelism must be set and equal to each other",),
     ),
-    Create(
-        "completions_absent", changed(jobset(), f"{SPEC}.completions", None), ("completions and parallelism",)
-    ),
-    Create(
-        "parallelism_absent", changed(jobset(), f"{SPEC}.parallelism", None), ("completions and parallelism",)
-    ),
+    Create("completions_absent", changed(jobset(), f"{SPEC}.completions", None), ("completions and parallelism",)),
+    Create("parallelism_absent", changed(jobset(), f"{SPEC}.parallelism", None), ("completions and parallelism",)),
     Create(
         "non_indexed",
         changed(jobset(), f"{SPEC}.completionMode", "NonIndexed"),
@@ -129,6 +123,11 @@ CREATES: Final = (
         "too_many_pods",
         changed(NO_POLICY, "spec.replicatedJobs.0", replicated_job(replicas=2, pods=2**30 + 1)),
         ("product of replicas and parallelism",),
+    ),
+    Create(
+        "too_many_jobs",
+        changed(NO_POLICY, "spec.replicatedJobs.0", replicated_job(replicas=100_001)),
+        ("spec.replicatedJobs[0].replicas", "less than or equal to 100000"),
     ),
     Create("duplicate_names", jobset(jobs=[replicated_job("a"), replicated_job("a")]), ("Duplicate value",)),
     Create(
@@ -164,23 +163,17 @@ UPDATES: Final = (
         NO_POLICY,
     ),
     Update("network_added", "spec.network", {"subdomain": "net"}, ("spec.network", "immutable")),
-    Update(
-        "success_policy_added", "spec.successPolicy", {"operator": "Any"}, ("spec.successPolicy", "immutable")
-    ),
+    Update("success_policy_added", "spec.successPolicy", {"operator": "Any"}, ("spec.successPolicy", "immutable")),
     Update("managed_by_added", "spec.managedBy", "example.com/other", ("spec.managedBy", "immutable")),
     Update("replicas", "spec.replicatedJobs.0.replicas", 2, ("spec.replicatedJobs", "immutable")),
     Update("parallelism", f"{SPEC}.parallelism", 3, ("spec.replicatedJobs", "immutable")),
     Update("added_job", "spec.replicatedJobs", [replicated_job("a"), replicated_job("b")], ("immutable",)),
-    Update(
-        "image", f"{POD}.spec.containers", [{"name": "worker", "image": "worker:2"}], ("immutable", "suspend")
-    ),
+    Update("image", f"{POD}.spec.containers", [{"name": "worker", "image": "worker:2"}], ("immutable", "suspend")),
     Update("pod_labels", f"{POD}.metadata", {"labels": {"a": "b"}}, ("spec.replicatedJobs", "immutable")),
     Update("pod_labels_while_suspended", f"{POD}.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
     Update("node_selector_while_suspended", f"{POD}.spec.nodeSelector", {"zone": "a"}, (), SUSPENDED),
     Update("replicas_while_suspended", "spec.replicatedJobs.0.replicas", 2, ("immutable",), SUSPENDED),
-    Update(
-        "parallelism_while_suspended", f"{SPEC}.parallelism", 3, ("completions and parallelism",), SUSPENDED
-    ),
+    Update("parallelism_while_suspended", f"{SPEC}.parallelism", 3, ("completions and parallelism",), SUSPENDED),
 )
 
 STATUSES: Final = (

@@ -73,9 +73,7 @@ def test_status(case: StatusChange) -> None:
             stored = await api.replace(JOBSETS, "default", "train", stored, subresource="status")
         error = None
         try:
-            await api.replace(
-                JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status"
-            )
+            await api.replace(JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status")
         except ApiError as refused:
             error = refused
         assert words_missing(case.words, error) == []
