@@ -50,7 +50,7 @@ from simulator.cluster.process_runtime import ProcessRuntime
 from simulator.cluster.runtime import Runtime
 from simulator.cluster.scheduler import Scheduler
 from simulator.cluster.timeline import Timeline
-from simulator.cluster.timings import Timings, local_processes
+from simulator.cluster.timings import ZERO, Timings, local_processes
 
 RuntimeName = Literal["process", "model"]
 ControllerMode = Literal["none", "coroutine", "process"]
@@ -95,6 +95,8 @@ class Cluster:
         self.rng = Random(seed)
         self.timings = timings or (local_processes() if runtime == "process" else Timings())
         options = replace(options or ApiServerOptions(), log_source=self._read_log)
+        if options.watch_cache_lag_s is None and self.timings.watch != ZERO:
+            options = replace(options, watch_cache_lag_s=self._watch_lag())
         self.server = ApiServer(clock=self.clock, rng=self._random("apiserver"), options=options)
         self.observers = Observers()
         self.url = ""
@@ -268,7 +270,7 @@ class Cluster:
         """Return when `holds()`; it is asked after every change.
 
         Raises:
-            TimeoutError: it did not within `timeout_s` seconds.
+            TimeoutError: it did not within `timeout_s` seconds; None waits for ever.
             ExceptionGroup: a component failed.
         """
         async with self.clock.timeout(timeout_s):
@@ -299,6 +301,10 @@ class Cluster:
     def _random(self, name: str) -> Random:
         """Return a source of randomness of one component's own, so that they do not disturb each other."""
         return Random(f"{self.rng.random()}/{name}")
+
+    def _watch_lag(self) -> Callable[[str], float]:
+        rng, watch = self._random("watch"), self.timings.watch
+        return lambda _: watch.draw(rng)
 
     def _latency(self, user: str) -> Callable[[Request], float]:
         rng, api = self._random(f"latency/{user}"), self.timings.api

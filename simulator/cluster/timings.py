@@ -43,6 +43,8 @@ class Timings:
         worker_first_step: exec of a worker to its first training step. No measurement: a model's own choice.
         barrier_answer: how long a probe's HTTP exchange takes.
         api: one way of a request to the API server.
+        watch: a write to its event at the watchers, through the server's watch cache (which orders events, so one
+            late event delays those behind it). A model's own choice.
         bind: one Pod's turn in the scheduler (some hundred Pods a second).
         job_sync_batch_s: how long the Job controller gathers Pod events (job_controller.go
             syncJobBatchPeriod).
@@ -60,6 +62,7 @@ class Timings:
     worker_first_step: Latency = Latency(0.5, 1.0)
     barrier_answer: Latency = Latency(0.001, 0.003)
     api: Latency = Latency(0.001, 0.005)
+    watch: Latency = Latency(0.001, 0.01)
     bind: Latency = Latency(0.002, 0.01)
     job_sync_batch_s: float = 1.0
     job_failure_backoff_s: float = 10.0
@@ -76,6 +79,7 @@ PROMPT = Timings(
     worker_first_step=ZERO,
     barrier_answer=ZERO,
     api=ZERO,
+    watch=ZERO,
     bind=ZERO,
     job_sync_batch_s=0.0,
     job_failure_backoff_s=0.0,
@@ -85,4 +89,4 @@ PROMPT = Timings(
 
 def local_processes() -> Timings:
     """Return the timings for containers that are local processes: what they do themselves takes real time."""
-    return Timings(sandbox=ZERO, container_start=ZERO, api=ZERO, bind=ZERO)
+    return Timings(sandbox=ZERO, container_start=ZERO, api=ZERO, watch=ZERO, bind=ZERO)
