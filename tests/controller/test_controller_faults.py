@@ -1,0 +1,277 @@
+"""What servers, networks and leaders do: nothing is lost, nothing is done twice."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from common.kube.http import Request, Response
+from common.kube.resources import JOBS, LEASES, SERVICES
+from simulator.cluster.virtual_time import run
+from tests.controller.crew import exists
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig, refusal
+
+TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
+
+
+def test_a_controller_that_starts_anew_continues_in_every_state() -> None:
+    """Killed before the first sync, while running, while deprecated, when all announced: the next one goes on."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running(rig.controller(leader_elect=False)):
+            crew = await rig.submit(jobset())
+            await crew.make_pods()
+        one, two = crew.pods.values()
+        steps: tuple[tuple[str, int, tuple[int, int]], ...] = (
+            (one, 1, (0, 0)),
+            (two, 1, (1, 0)),
+            (two, 2, (1, 1)),
+            (one, 2, (2, 1)),
+        )
+        for pod, epoch, expected in steps:
+            await crew.announce(pod, epoch)  # while nobody watches
+            async with rig.running(rig.controller(leader_elect=False)):
+                assert await crew.epochs() == expected
+
+    run(scenario())
+
+
+def test_an_own_job_that_exists_counts_as_created() -> None:
+    """A lost reply to a creation costs one look, not an error."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        lost = [True]
+
+        async def create_behind_our_back(request: Request) -> None:
+            await rig.server.handle(request, user="admin")
+
+        def fault(request: Request) -> Response | None:
+            if request.method == "POST" and "/jobs" in request.path and lost:
+                lost.clear()
+                task = asyncio.ensure_future(create_behind_our_back(request))
+                tasks.append(task)
+                return refusal(500, "InternalError")
+            return None
+
+        tasks: list[Any] = []
+        rig.fault = fault
+        async with rig.running():
+            crew = await rig.submit(jobset())
+            await rig.settle(5.0)
+            assert set(await crew.jobs()) == {"train-workers-0"}
+
+    run(scenario())
+
+
+def test_a_conflict_is_decided_again_on_fresh_state() -> None:
+    """Somebody writes between our look and our write: the next try works on what they wrote, and nothing is lost."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.submit(jobset())
+            await crew.make_pods()
+            conflicts = [True, True]
+
+            def fault(request: Request) -> Response | None:
+                if request.method == "PATCH" and "/status" in request.path and conflicts:
+                    conflicts.pop()
+                    return refusal(409, "Conflict")
+                return None
+
+            rig.fault = fault
+            with capture_logs() as logs:
+                await crew.announce_all(1)
+                await rig.settle(0.5)
+            assert await crew.epochs() == (1, 0)
+            assert not [entry for entry in logs if entry["log_level"] in ("error", "warning")]
+        assert b"inplace_api_conflicts_total 2.0" in rig.controllers[0].metrics.text()
+
+    run(scenario())
+
+
+def test_a_status_write_that_fails_is_tried_again() -> None:
+    """A server error or a throttled write delays the epoch, and does not lose it."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.submit(jobset())
+            await crew.make_pods()
+            answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests")]
+
+            def fault(request: Request) -> Response | None:
+                return answers.pop() if request.path.split("?")[0].endswith("/status") and answers else None
+
+            rig.fault = fault
+            await crew.announce_all(1)
+            await rig.settle(1.0)
+            assert await crew.epochs() == (1, 0)
+
+    run(scenario())
+
+
+def test_a_deleted_service_comes_back() -> None:
+    """The headless Service is restored when somebody deletes it."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            await rig.submit(jobset())
+            await rig.admin.delete(SERVICES, "default", "train")
+            await rig.settle(1.0)
+            assert await exists(rig.admin, SERVICES, "default", "train")
+
+    run(scenario())
+
+
+def test_a_job_deleted_by_hand_comes_back() -> None:
+    """A place whose Job vanished is filled again; the group waits for the new Pods."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(TWO_BY_TWO)
+            await rig.admin.delete(JOBS, "default", "train-workers-0")
+            await rig.settle(5.0)
+            assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
+            crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] == "train-workers-1"}
+            await crew.make_pods()
+            await crew.announce(crew.pods["train-workers-0", 0], 2)
+            await rig.settle()
+            assert await crew.epochs() == (1, 1)
+            await crew.announce_all(2)
+            await rig.settle()
+            assert await crew.epochs() == (2, 1)
+
+    run(scenario())
+
+
+def test_an_unreachable_server_is_waited_for() -> None:
+    """At start the server refuses everything: clear lines in the log, and work begins when it is back."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
+        with capture_logs() as logs:
+            async with rig.running():
+                await rig.settle(60.0)
+                assert any(entry["event"] == "lease not acquired, retrying" for entry in logs)
+                rig.fault = lambda _: None
+                await rig.settle(30.0)
+                crew = await rig.started(jobset())
+                assert await crew.epochs() == (1, 0)
+
+    run(scenario())
+
+
+def test_stopping_finishes_and_releases_the_lease() -> None:
+    """After `stop` the run ends at once, the Lease has no holder, and a successor leads without waiting."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        first, second = rig.controller(), rig.controller()
+        async with asyncio.TaskGroup() as group:
+            server = group.create_task(rig.server.run())
+            running = group.create_task(first.run())
+            await rig.settle()
+            crew = await rig.submit(jobset())
+            await crew.make_pods()
+            stopped_s = rig.clock.monotonic_s()
+            first.stop()
+            await running
+            assert rig.clock.monotonic_s() - stopped_s < 0.1
+            lease = await rig.admin.get(LEASES, "default", "inplace-controller")
+            assert lease["spec"]["holderIdentity"] == ""
+            successor = group.create_task(second.run())
+            await crew.announce_all(1)
+            await rig.settle(0.5)
+            assert await crew.epochs() == (1, 0)
+            successor.cancel()
+            server.cancel()
+
+    run(scenario())
+
+
+def test_two_controllers_take_turns() -> None:
+    """Of two, one leads; when it is gone without a word the other continues the very restart that was under way."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        first, second = rig.controller(), rig.controller()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in (rig.server.run(), first.run(), second.run())]
+            await rig.settle()
+            assert (first.is_leader, second.is_leader) == (True, False)
+            crew = await rig.started(jobset())
+            await crew.announce(next(iter(crew.pods.values())), 2)
+            await rig.settle(0.1)
+            assert await crew.epochs() == (1, 1)
+            await _vanish(rig, tasks[1])
+            await crew.announce_all(2)
+            await rig.settle(30.0)
+            assert second.is_leader
+            assert await crew.epochs() == (2, 1)
+            for task in tasks:
+                task.cancel()
+
+    async def _vanish(rig: Rig, task: asyncio.Task[None]) -> None:
+        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
+        task.cancel()
+        await rig.settle(0.1)
+        rig.fault = lambda _: None
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
+    """With each kind's watch trailing by its own lag and callbacks in any order: no Job twice, no epoch lost."""
+    rng = Random(seed)
+    lags = {plural: rng.choice([0.0, 0.05, 0.5]) for plural in ("jobsets", "jobs", "pods", "services")}
+
+    async def scenario() -> None:
+        rig = Rig(watch_cache_lag_s=lambda plural: lags.get(plural, 0.0))
+        async with rig.running():
+            crew = await rig.submit(TWO_BY_TWO)
+            await rig.settle(2.0)
+            await crew.make_pods()
+            pods = list(crew.pods.values())
+            for epoch in (1, 2, 3):
+                rng.shuffle(pods)
+                for pod in pods:
+                    await crew.announce(pod, epoch)
+                    await rig.settle(rng.choice([0.0, 0.01, 0.7]))
+                await rig.settle(3.0)
+                synced, _ = await crew.epochs()
+                assert synced == epoch
+            assert rig.writes("/jobs", "POST") == 2
+            assert rig.writes("/services", "POST") == 1
+            assert rig.writes("/jobsets/train/status") <= 1 + 2 * 3 + 4
+
+    run(scenario(), shuffle_seed=seed)
+
+
+def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
+    """History is compacted and all watches end while Pods announce: the caches are made right from lists."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(TWO_BY_TWO)
+            first, *rest = crew.pods.values()
+            await crew.announce(first, 2)
+            for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
+                rig.server.drop_watches(group, plural)
+            for pod in rest:
+                await crew.announce(pod, 2)
+            rig.server.compact()
+            await rig.settle(5.0)
+            assert await crew.epochs() in [(2, 0), (2, 1)]
+
+    run(scenario())
