@@ -12,8 +12,7 @@ import errno
 import json
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH, AgentConfig
 from common.kube.clock import Clock
@@ -33,8 +32,7 @@ _REASONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What the agent is doing, for whoever asks the barrier.
 
     Args:

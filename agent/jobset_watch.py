@@ -102,7 +102,7 @@ class JobSetWatch:
                 jitter=self._rng.random(),
             )
             lines = watch_lines(self._transport, request, clock=self._clock)
-            async with aclosing(lines):  # type: ignore[type-var]
+            async with aclosing(lines):
                 async for line in lines:
                     self._count_answered()
                     self._take(events.read_line(line))

@@ -12,6 +12,7 @@ from typing import Any
 from common.kube.http import Response
 
 _TEXT_MAX = 256  # characters of an answer that is not a Status; enough to recognise a proxy's error page
+RETRY_AFTER_S_MAX = 120.0  # the API server asks for at most 32 s; a proxy's hour would be an outage of our own
 
 
 class ApiError(Exception):
@@ -90,14 +91,17 @@ _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expire
 
 
 def error_from_status(status: dict[str, Any], code: int = 0, after_s: float = 0.0) -> ApiError:
-    """Build the error that a metav1.Status names (an ERROR watch event carries one)."""
-    code = int(status.get("code") or code or 500)
+    """Build the error that a metav1.Status names (an ERROR watch event carries one), whatever else it holds."""
+    said = status.get("code")
+    code = said if isinstance(said, int) and said > 0 else code or 500
     reason = str(status.get("reason") or "")
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
     error = kind(code, reason, str(status.get("message") or "no message"), status)
     if isinstance(error, Throttled | ServerError):
-        details = status.get("details") or {}
-        error.after_s = max(after_s, float(details.get("retryAfterSeconds") or 0))
+        details = status.get("details")
+        retry_s = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+        error.after_s = max(after_s, float(retry_s) if isinstance(retry_s, int) else 0.0)
+        error.after_s = min(error.after_s, RETRY_AFTER_S_MAX)
     return error
 
 

@@ -9,9 +9,8 @@ before an event loop exists, and hand the same object over to asyncio streams in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import h11
 
@@ -20,8 +19,7 @@ from common.kube.http import Request, TransportError
 HEAD_BYTES_MAX: Final = 64 * 1024  # of one answer's head; the API server's are some 500 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The first part of an answer; header names in lower case."""
 
     status: int

@@ -26,6 +26,7 @@ from common.kube.errors import (
 from common.kube.http import Request, Response, Transport, TransportError, TransportTimeoutError
 
 LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
+ERROR_BYTES_MAX = 64 * 1024  # of a refusal's body
 HEADERS_TIMEOUT_S = 30.0  # a consistent watch may wait 3 s for the cache, and APF may queue it for 15 s
 INACTIVITY_S = 150.0  # bookmarks come about once a minute; two and a half without a byte is a dead connection
 
@@ -106,21 +107,30 @@ async def watch_lines(
     async with transport.stream(request, timeout_s=HEADERS_TIMEOUT_S) as stream:
         chunks = stream.chunks()
         if stream.status >= 400:
-            body = b"".join([chunk async for chunk in chunks])
+            body = await _error_body(chunks, clock)
             raise error_from_response(Response(stream.status, stream.headers, body))
-        rest = b""
-        while True:
-            chunk = await _next(chunks, clock, inactivity_s)
-            if chunk is None:
-                break
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line.strip():
-                    yield line
+        rest = bytearray()  # of a line whose end has not arrived; appended to, so that a long line costs no copies
+        while (chunk := await _next(chunks, clock, inactivity_s)) is not None:
+            head, newline, tail = chunk.rpartition(b"\n")
+            if newline:
+                lines = bytes(rest + head).split(b"\n")
+                rest.clear()
+                for line in lines:
+                    if line.strip():
+                        yield line
+            rest += tail
             if len(rest) > LINE_BYTES_MAX:
                 raise GarbledError(f"a watch line passed {LINE_BYTES_MAX} bytes without an end")
         if rest.strip():
-            raise GarbledError(f"the watch ended inside a line: {rest[:80]!r}")
+            raise GarbledError(f"the watch ended inside a line: {bytes(rest[:80])!r}")
+
+
+async def _error_body(chunks: AsyncIterator[bytes], clock: Clock) -> bytes:
+    """Return the body of a refusal, cut off where no Status is longer."""
+    body = bytearray()
+    while len(body) < ERROR_BYTES_MAX and (chunk := await _next(chunks, clock, HEADERS_TIMEOUT_S)) is not None:
+        body += chunk
+    return bytes(body[:ERROR_BYTES_MAX])
 
 
 async def _next(chunks: AsyncIterator[bytes], clock: Clock, inactivity_s: float) -> bytes | None:
