@@ -70,9 +70,7 @@ class Exchange:
         """Send a chunk of a streaming answer, the head first."""
         if not self.started:
             self.started = True
-            await self.raw(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-            )
+            await self.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
         await self.raw(b"%x\r\n%s\r\n" % (len(data), data))
 
     async def end(self) -> None:

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.asyncio
 
 
 @asynccontextmanager
-async def listening(
-    address: str = "127.0.0.1", port: int = 0, **config: object
-) -> AsyncIterator[HttpBarrier]:
+async def listening(address: str = "127.0.0.1", port: int = 0, **config: object) -> AsyncIterator[HttpBarrier]:
     """Run a barrier on a port the system chooses."""
     settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)  # type: ignore[arg-type]
     barrier = HttpBarrier(settings, clock=LoopClock(), render_metrics=lambda: render(AgentMetrics(epoch=3)))
@@ -149,8 +147,7 @@ async def test_too_many_connections_are_closed() -> None:
     """Beyond the bound a connection is closed unanswered; within it probes are answered."""
     async with listening() as barrier:
         open_ones = [
-            await asyncio.open_connection("127.0.0.1", barrier.port)
-            for _ in range(barrier_module.CONNECTIONS_MAX)
+            await asyncio.open_connection("127.0.0.1", barrier.port) for _ in range(barrier_module.CONNECTIONS_MAX)
         ]
         assert (await ask(barrier, get("/healthz")))[0] == 0
         for _, writer in open_ones:

@@ -38,9 +38,7 @@ def test_lines_come_out_in_order_with_the_time_they_were_written() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("level", "events"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")]
-)
+@pytest.mark.parametrize(("level", "events"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")])
 def test_the_level_is_a_floor(level: str, events: str) -> None:
     """Lines below LOG_LEVEL are not written, early or late."""
     log, stream = make(level)

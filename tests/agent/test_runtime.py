@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
+from agent.config import AgentConfig
 from agent.exit_code import ExitCode
-from tests.agent.rig import CONFIG, Rig
+from common.epoch.errors import InvariantError
+from tests.agent.rig import CONFIG, NotedBarrier, Rig
 from tests.agent.scripted_server import (
     Exchange,
     ScriptedServer,
+    Step,
     accept_patch,
     bookmark,
     ends,
     jobset,
+    line,
+    plain,
     refuses,
+    sends,
     table,
     until_patched,
 )
@@ -186,4 +193,42 @@ async def test_cancelling_an_agent_closes_all_it_opened() -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+    assert not rig.barrier.running
+
+
+async def test_an_upstream_controller_is_followed(tmp_path: Path) -> None:
+    """Upstream's manifest, CRD and status fields: attempts count from 0, and it is still one watch and one patch."""
+    (tmp_path / "namespace").write_text("ns")
+    env = {"JOBSET_NAME": "train", "POD_NAME": "train-w-0-0", "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path)}
+
+    def shows(**status: int) -> Step:
+        return sends(line("MODIFIED", plain(None, None) | {"status": status}))
+
+    script = [
+        shows(),
+        until_patched(),
+        shows(currentInPlaceRestartAttempt=0),
+        shows(currentInPlaceRestartAttempt=0, previousInPlaceRestartAttempt=0),
+    ]
+    rig = Rig(AgentConfig.from_env(env))
+    async with ScriptedServer(watches=[script]) as server:
+        assert await rig.run(server) == 1
+    assert [request.method for request in server.received] == ["GET", "PATCH"]
+    assert server.watched[0].headers["accept"] == "application/json"
+    assert b'"jobset.sigs.k8s.io/in-place-restart-attempt":"0"' in server.requests("PATCH")[0].body
+    assert rig.barrier.lifts == [1]
+
+
+async def test_a_bug_is_never_swallowed() -> None:
+    """An exception that is nobody's API error ends the agent, with the barrier stopped."""
+
+    class Buggy(NotedBarrier):
+        def lift(self, epoch: int | None) -> None:
+            raise InvariantError("planted")
+
+    rig = Rig(barrier=Buggy())
+    async with ScriptedServer(watches=[[jobset(strategy="Recreate")]]) as server:
+        with pytest.raises(ExceptionGroup) as raised:
+            await rig.run(server)
+    assert raised.group_contains(InvariantError, match="planted")
     assert not rig.barrier.running

@@ -248,9 +248,7 @@ async def test_a_malformed_status_is_ignored() -> None:
 async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> None:
     """Upstream's CRD lacks the columns: the watch is opened again for whole objects, from then on."""
     upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
-    rig, server = await run(
-        (sends(line("ADDED", upstream)),), (jobset(0), until_patched(), ends), SYNC_THEN_RESTART
-    )
+    rig, server = await run((sends(line("ADDED", upstream)),), (jobset(0), until_patched(), ends), SYNC_THEN_RESTART)
     assert ["as=Table" in watch.headers["accept"] for watch in server.watched] == [True, False, False]
     assert "includeObject" not in server.watched[1].query
     assert rig.clock.slept_s == []
@@ -259,8 +257,7 @@ async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> Non
 async def test_a_server_that_ignores_the_table_is_read_all_the_same() -> None:
     """Whole objects where rows were asked for are read as whole objects."""
     whole = [
-        sends(line("MODIFIED", plain(synced, deprecated, rv=40)))
-        for synced, deprecated in ((0, 0), (1, 0), (1, 1))
+        sends(line("MODIFIED", plain(synced, deprecated, rv=40))) for synced, deprecated in ((0, 0), (1, 0), (1, 1))
     ]
     await run((whole[0], until_patched(), *whole[1:]))
 
