@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from common.kube.http import Request, Response
-from common.kube.resources import JOBS, LEASES, SERVICES
+from common.kube.resources import JOBS, JOBSETS, LEASES, SERVICES
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
@@ -275,3 +275,51 @@ def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> No
             assert await crew.epochs() in [(2, 0), (2, 1)]
 
     run(scenario())
+
+
+def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
+    """The JobSet is read again after a conflict: a watch that trails by half a minute costs no epoch that long."""
+
+    async def scenario() -> None:
+        rig = Rig(watch_cache_lag_s=lambda plural: 30.0 if plural == "jobsets" else 0.0)
+        async with rig.running():
+            crew = await rig.submit(jobset())
+            await rig.settle(40.0)
+            await crew.make_pods()
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": "yes"}}})
+            await crew.announce_all(1)
+            await rig.settle(0.5)
+            assert await crew.epochs() == (1, 0)
+
+    run(scenario())
+
+
+def test_pods_are_listed_after_jobs_and_jobs_after_jobsets() -> None:
+    """A status is never newer than the Pods it is judged by: each list waits for the one before it."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        refused = {"jobsets"}
+
+        def fault(request: Request) -> Response | None:
+            return refusal(503, "ServiceUnavailable") if _listed(request) in refused else None
+
+        rig.fault = fault
+        async with rig.running():
+            for now, then in (("jobsets", "jobs"), ("jobs", "services"), ("services", "pods"), ("pods", "nothing")):
+                await rig.settle(20.0)
+                kinds = {_listed(request) for request in rig.requests}
+                assert now in kinds
+                assert then not in kinds
+                refused.clear()
+                refused.add(then)
+            await rig.settle(20.0)
+            assert rig.controllers[0].has_synced
+
+    run(scenario())
+
+
+def _listed(request: Request) -> str:
+    """Return the plural of the kind that a request lists."""
+    path, _, query = request.path.partition("?")
+    return "" if "watch=" in query or request.method != "GET" else path.rpartition("/")[2]

@@ -161,7 +161,10 @@ def test_a_job_of_an_earlier_restart_does_not_count() -> None:
 
     def play() -> None:
         world = filled()
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        assert world.decided() == (1, 1)
         world.groups.jobset_changed(None, make_jobset(version=3, syncedEpoch=1, restarts=1))
+        assert world.decided() == (1, 0)
         for index in range(2):
             world.groups.pod_changed(make_pod(index, 1), make_pod(index, 2))
         assert world.decided() == (1, 0)
