@@ -73,6 +73,7 @@ class AgentConfig:
     barrier_port: int = OUR_PORT
     barrier_address: str = ""
     previous_epoch: int | None = None
+    epoch_file: str = ""
     pod_uid: str = ""
     jobset_uid: str = ""
     start_jitter_s: float = 0.0
@@ -118,6 +119,7 @@ class AgentConfig:
             ),
             barrier_address=_address(read),
             previous_epoch=previous_epoch,
+            epoch_file=read.file("EPOCH_FILE"),
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
             start_jitter_s=read.seconds("START_JITTER_S", START_JITTER_S_MAX),
@@ -166,6 +168,4 @@ def _previous_epoch(text: str) -> tuple[int | None, tuple[str, ...]]:
         return None, ()
     if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= INT32_MAX:
         return int(text), ()
-    return None, (
-        f"PREVIOUS_EPOCH: expected an integer from 1 to {INT32_MAX}, saw {text[:80]!r}; taken as unknown",
-    )
+    return None, (f"PREVIOUS_EPOCH: expected an integer from 1 to {INT32_MAX}, saw {text[:80]!r}; taken as unknown",)

@@ -63,6 +63,13 @@ class Environment:
             self.refuse(name, "an absolute path without blanks, query or fragment")
         return None
 
+    def file(self, name: str) -> str:
+        """Return an absolute path of a file, "" when unset."""
+        text = self.get(name)
+        if text and (not text.startswith("/") or text.endswith("/")):
+            self.refuse(name, "the absolute path of a file")
+        return text
+
     def uid(self, name: str) -> str:
         """Return an object's uid, "" when unset."""
         text = self.get(name)
@@ -102,8 +109,5 @@ class Environment:
 def is_object_name(text: str, length_max: int) -> bool:
     """Say whether `text` can name an object; such a name needs no percent-encoding in a URL."""
     return (
-        0 < len(text) <= length_max
-        and set(text) <= _NAME_CHARACTERS
-        and text[0] not in "-."
-        and text[-1] not in "-."
+        0 < len(text) <= length_max and set(text) <= _NAME_CHARACTERS and text[0] not in "-." and text[-1] not in "-."
     )

@@ -42,6 +42,4 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
-UPSTREAM_RESTART_IN_PLACE: Final = (
-    1  # X when upstream's names are in use: cmd/in-place-restart-agent's default
-)
+UPSTREAM_RESTART_IN_PLACE: Final = 1  # X when upstream's names are in use: cmd/in-place-restart-agent's default

@@ -87,9 +87,7 @@ class JobSetEvents:
                 raise GarbledError(f"expected a watch event, saw type {str(kind)[:40]!r}")
             (seen,) = self._objects(obj)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise GarbledError(
-                f"expected a watch event of one JobSet, saw {line[:80]!r} ({error!r})"
-            ) from error
+            raise GarbledError(f"expected a watch event of one JobSet, saw {line[:80]!r} ({error!r})") from error
         return Deleted(seen.name, seen.uid, seen.resource_version) if kind == "DELETED" else seen
 
     def read_list(self, body: bytes) -> tuple[list[Seen], str]:
@@ -141,9 +139,7 @@ def _plain(obj: dict[str, Any]) -> Seen:
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         status=obj.get("status") or {},
-        in_place=_in_place(
-            policy.get("restartStrategy"), (metadata.get("annotations") or {}).get(wire.DISABLE)
-        ),
+        in_place=_in_place(policy.get("restartStrategy"), (metadata.get("annotations") or {}).get(wire.DISABLE)),
     )
 
 
@@ -157,7 +153,5 @@ def _bookmark(obj: dict[str, Any]) -> Bookmark:
     rows = [row.get("object") or {} for row in obj.get("rows") or []]
     metadatas = [carrier.get("metadata") or {} for carrier in (obj, *rows)]
     versions = [version for metadata in metadatas if (version := metadata.get("resourceVersion"))]
-    ended = any(
-        (metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true" for metadata in metadatas
-    )
+    ended = any((metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true" for metadata in metadatas)
     return Bookmark(versions[0] if versions else "", ended)

@@ -65,9 +65,7 @@ class JobSetWatch:
         self._patience = Patience(rng)
         self._uid = config.jobset_uid
         self._version = ""  # resume from here; "" begins anew
-        self._consistent = (
-            config.previous_epoch is None
-        )  # the stream began, or is to begin, with a consistent read
+        self._consistent = config.previous_epoch is None  # the stream begins, or began, with a consistent read
         self._as_table = config.prefer_table
         self._sends_initial_events = True  # the server knows sendInitialEvents
         self._answered = False  # the current stream delivered a line
@@ -124,9 +122,7 @@ class JobSetWatch:
             return _Reopen()
         began_consistent = self._consistent and not self._version
         if isinstance(error, BadRequest | Invalid) and began_consistent and self._sends_initial_events:
-            self._log.info(
-                "send_initial_events_refused", message=str(error), then="listing before each watch"
-            )
+            self._log.info("send_initial_events_refused", message=str(error), then="listing before each watch")
             self._sends_initial_events = False
             return _Reopen()
         return None
@@ -158,9 +154,7 @@ class JobSetWatch:
                 pass
             case Deleted():
                 if self._is_ours(event.name, event.uid):
-                    self._log.warning(
-                        "jobset_deleted", uid=event.uid, then="waiting; this Pod should be deleted too"
-                    )
+                    self._log.warning("jobset_deleted", uid=event.uid, then="waiting; this Pod should be deleted too")
             case Seen():
                 self._show(event)
 

@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final, Protocol, TextIO
 
-BUFFERED_LINES_MAX: Final = (
-    1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
-)
+BUFFERED_LINES_MAX: Final = 1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -79,6 +77,8 @@ class LazyLog:
         """Import structlog and write every line that waited, in order; idempotent."""
         if self._write != self._keep:
             return
+        # structlog.dev imports rich where it is installed: 5 MB for tracebacks that this log never renders.
+        sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
         import structlog
 
         def write(level: str, event: str, fields: dict[str, Any]) -> None:

@@ -50,19 +50,13 @@ class AgentMetrics:
             requests.add_metric([verb, outcome], count)
         yield requests
         yield CounterMetricFamily("inplace_agent_retries", "Waits before trying again.", value=self.retries)
-        endings = CounterMetricFamily(
-            "inplace_agent_watch_endings", "Watches that ended, by cause.", labels=["cause"]
-        )
+        endings = CounterMetricFamily("inplace_agent_watch_endings", "Watches that ended, by cause.", labels=["cause"])
         for cause, count in sorted(self.watch_endings.items()):
             endings.add_metric([cause], count)
         yield endings
         yield GaugeMetricFamily("inplace_agent_epoch", "The announced epoch; 0 before.", value=self.epoch)
-        yield GaugeMetricFamily(
-            "inplace_agent_synced_epoch", "The newest synced epoch seen.", value=self.synced
-        )
-        yield GaugeMetricFamily(
-            "inplace_agent_barrier_lifted", "1 once the worker may start.", value=int(self.lifted)
-        )
+        yield GaugeMetricFamily("inplace_agent_synced_epoch", "The newest synced epoch seen.", value=self.synced)
+        yield GaugeMetricFamily("inplace_agent_barrier_lifted", "1 once the worker may start.", value=int(self.lifted))
         if self.barrier_wait_s is not None:
             yield GaugeMetricFamily(
                 "inplace_agent_barrier_wait_seconds",

@@ -12,11 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from agent.barrier import HttpBarrier
 from agent.config import AgentConfig, ConfigError
+from agent.epoch_file import EpochFile
 from agent.exit_code import ExitCode
 from agent.log import LazyLog
 from agent.metrics import AgentMetrics, render
@@ -40,12 +42,11 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
         log = LazyLog(config.log_format, config.log_level)
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
+        config = _with_kept_epoch(config, log)
         return asyncio.run(_run(config, credentials, log))
     except ConfigError as error:
         for problem in error.problems:
-            log.error(
-                "setting_refused", message=problem, then=f"exit {ExitCode.CONFIG.value}; nothing was sent"
-            )
+            log.error("setting_refused", message=problem, then=f"exit {ExitCode.CONFIG.value}; nothing was sent")
         return ExitCode.CONFIG
     except Exception as error:  # noqa: BLE001 - the process's boundary: kubelet wants a code
         import traceback
@@ -64,9 +65,7 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentCo
     """
     problems: list[str] = []
     if arguments:
-        problems.append(
-            f"arguments: expected none (settings are environment variables), saw {list(arguments)!r}"
-        )
+        problems.append(f"arguments: expected none (settings are environment variables), saw {list(arguments)!r}")
     try:
         config = AgentConfig.from_env(env)
     except ConfigError as error:
@@ -80,9 +79,32 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentCo
     return config, credentials
 
 
+def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
+    """Let the epoch in EPOCH_FILE correct an older PREVIOUS_EPOCH; a garbled file makes it unknown."""
+    if not config.epoch_file:
+        return config
+    kept, problem = EpochFile(config.epoch_file).recall()
+    if problem is not None:
+        log.warning("epoch_not_recalled", message=problem, then="a consistent view is taken")
+        return replace(config, previous_epoch=None)
+    known = [epoch for epoch in (config.previous_epoch, kept) if epoch is not None]
+    return replace(config, previous_epoch=max(known, default=None))
+
+
 async def _run(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
     """Run one agent in this loop, until it ends or a signal ends it."""
     received = _stop_on_signals()
+    try:
+        return await _run_agent(config, credentials, log)
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        log.info("signalled", signal=received[0].name, then=f"exit {128 + received[0]}")
+        return 128 + received[0]
+
+
+async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
+    """Build the parts and run them until the agent ends; return its exit code."""
     loop = asyncio.get_running_loop()
 
     def on_sent(request: Request) -> None:
@@ -96,20 +118,14 @@ async def _run(config: AgentConfig, credentials: Credentials, log: LazyLog) -> i
     except CredentialsError as error:
         raise ConfigError((str(error),)) from error
     barrier = HttpBarrier(config, clock=clock, render_metrics=lambda: render(metrics))
-    agent = Agent(
-        config, transport=transport, clock=clock, rng=Random(), barrier=barrier, log=log, metrics=metrics
-    )
+    agent = Agent(config, transport=transport, clock=clock, rng=Random(), barrier=barrier, log=log, metrics=metrics)
     try:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(agent.run())
-            warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
-            running.add_done_callback(lambda _: warming.cancel())
+            if not config.start_jitter_s:  # the jitter is there to spread handshakes too
+                warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
+                running.add_done_callback(lambda _: warming.cancel())
         return running.result()
-    except asyncio.CancelledError:
-        if not received:
-            raise
-        log.info("signalled", signal=received[0].name, then=f"exit {128 + received[0]}")
-        return 128 + received[0]
     finally:
         await transport.close()
 
@@ -123,9 +139,8 @@ def _stop_on_signals() -> list[signal.Signals]:
     def stop(number: signal.Signals) -> None:
         received.append(number)
         task.cancel()
-        loop.call_later(
-            STOP_S_MAX, _leave, 128 + number
-        )  # whatever hangs (a name look-up in a thread) may not hold us
+        # Whatever hangs (a name look-up in a thread) may not hold us.
+        loop.call_later(STOP_S_MAX, _leave, 128 + number)
 
     for number in SIGNALS:
         loop.add_signal_handler(number, stop, number)

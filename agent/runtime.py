@@ -17,6 +17,7 @@ from random import Random
 from agent.announcer import Announcer
 from agent.barrier import Barrier, BarrierError, Report
 from agent.config import AgentConfig
+from agent.epoch_file import EpochMemory, NoMemory
 from agent.exit_code import ExitCode
 from agent.jobset_watch import JobSetWatch
 from agent.log import Log
@@ -47,6 +48,7 @@ class Agent:
         barrier: what holds the worker back; started and stopped by `run`.
         log: where events go.
         metrics: counted into when given.
+        memory: keeps each epoch BEFORE it is announced; None keeps it nowhere but in the annotation.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Agent:
         barrier: Barrier,
         log: Log,
         metrics: AgentMetrics | None = None,
+        memory: EpochMemory | None = None,
     ) -> None:
         self._config = config
+        self._memory = memory or NoMemory()
         self._clock = clock
         self._barrier = barrier
         self._log = log
@@ -143,6 +147,7 @@ class Agent:
                 self._log.info("consistent_view_wanted", previous=self._state.previous)
                 self._watch.take_consistent_view()
             case Announce(epoch):
+                self._remember(epoch)
                 self._announcing = self._tasks.create_task(self._announce(epoch))
             case LiftBarrier(epoch):
                 self._lift(epoch)
@@ -153,6 +158,12 @@ class Agent:
             case GiveUp(synced):
                 self._log.error("epochs_exhausted", synced=synced, cure="recreate the JobSet")
                 self._exit.set_result(ExitCode.EPOCHS_EXHAUSTED)
+
+    def _remember(self, epoch: int) -> None:
+        """Keep the epoch BEFORE the server can know it. A full disk costs the second safety, not the start."""
+        problem = self._memory.remember(epoch)
+        if problem is not None:
+            self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then="PREVIOUS_EPOCH has to do")
 
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""

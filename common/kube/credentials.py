@@ -73,9 +73,7 @@ class Credentials:
             with open(self.token_file, encoding="ascii") as file:  # noqa: PTH123 - start path
                 return file.read().strip()
         except (OSError, ValueError) as error:
-            raise TransportError(
-                f"cannot read the token from {self.token_file}: {error}", sent=False
-            ) from error
+            raise TransportError(f"cannot read the token from {self.token_file}: {error}", sent=False) from error
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Build the TLS settings, None for plain HTTP.
@@ -93,9 +91,7 @@ class Credentials:
             context.verify_mode = ssl.CERT_NONE
         try:
             if self.ca_file or self.ca_pem:
-                context.load_verify_locations(
-                    cafile=None if self.ca_pem else self.ca_file, cadata=self.ca_pem or None
-                )
+                context.load_verify_locations(cafile=None if self.ca_pem else self.ca_file, cadata=self.ca_pem or None)
             elif not self.insecure:
                 context.load_default_certs()
         except (OSError, ValueError) as error:
@@ -111,9 +107,7 @@ class Credentials:
         import tempfile
 
         try:
-            with (
-                tempfile.TemporaryDirectory() as folder
-            ):  # OpenSSL reads a key from nothing but a file; mode 0700
+            with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads a key from nothing but a file; mode 0700
                 if self.certificate_pem:
                     certificate = _written(folder, "tls.crt", self.certificate_pem)
                 if self.key_pem:
@@ -121,9 +115,7 @@ class Credentials:
                 context.load_cert_chain(certificate, key or None)
         except (OSError, ValueError) as error:
             where = self.certificate_file or "client-certificate-data"
-            raise CredentialsError(
-                f"{where}: expected a certificate and its key in PEM, saw {error}"
-            ) from error
+            raise CredentialsError(f"{where}: expected a certificate and its key in PEM, saw {error}") from error
 
 
 def service_account_dir(env: Mapping[str, str]) -> str:
@@ -163,9 +155,7 @@ def in_cluster(env: Mapping[str, str]) -> Credentials:
                 f"{folder}/{name}: expected the mounted service account, saw no readable file "
                 "(is automountServiceAccountToken off?)"
             )
-    return Credentials(
-        host=host.strip("[]"), port=int(port), ca_file=f"{folder}/ca.crt", token_file=f"{folder}/token"
-    )
+    return Credentials(host=host.strip("[]"), port=int(port), ca_file=f"{folder}/ca.crt", token_file=f"{folder}/token")
 
 
 def _written(folder: str, name: str, text: str) -> str:

@@ -30,9 +30,7 @@ from common.kube.http1_wire import Head, Http1Wire, Poll
 READ_BYTES: Final = 64 * 1024
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024  # of one whole answer; a watch is a stream and has its own bound
 IDLE_CONNECTIONS_MAX: Final = 2
-IDLE_S_MAX: Final = (
-    60.0  # the API server closes idle connections after 90 s; reusing one just then loses a request
-)
+IDLE_S_MAX: Final = 60.0  # the API server closes idle connections after 90 s; reusing one just then loses a request
 
 
 class _Connection:
@@ -212,9 +210,7 @@ class Http1Transport:
                 to.host, to.port, ssl=self._ssl, server_hostname=server_name, limit=READ_BYTES
             )
         except ssl.SSLCertVerificationError as error:
-            raise CertificateError(
-                f"cannot trust {to.authority}: {error.verify_message}", sent=False
-            ) from error
+            raise CertificateError(f"cannot trust {to.authority}: {error.verify_message}", sent=False) from error
         except OSError as error:
             raise TransportError(f"cannot connect to {to.authority}: {error}", sent=False) from error
         return _Connection(reader, writer, to)

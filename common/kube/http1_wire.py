@@ -67,9 +67,7 @@ class Http1Wire:
             body = (connection.send(h11.Data(data=request.body)) or b"") if request.body else b""
             return head + body + (connection.send(h11.EndOfMessage()) or b"")
         except h11.LocalProtocolError as error:
-            raise TransportError(
-                f"cannot send {request.method} {request.path}: {error}", sent=False
-            ) from error
+            raise TransportError(f"cannot send {request.method} {request.path}: {error}", sent=False) from error
 
     def receive(self, received: bytes) -> None:
         """Take bytes from the socket, b"" at its end."""
@@ -93,9 +91,7 @@ class Http1Wire:
                 case h11.NEED_DATA:
                     return Poll.NEED_BYTES
                 case h11.Response(status_code=status, headers=headers):
-                    return Head(
-                        status, {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-                    )
+                    return Head(status, {name.decode("latin-1"): value.decode("latin-1") for name, value in headers})
                 case h11.Data(data=part):
                     return bytes(part)
                 case h11.EndOfMessage():

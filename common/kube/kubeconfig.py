@@ -47,9 +47,7 @@ class _Kubeconfig:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise CredentialsError(
-                f"KUBECONFIG: expected one readable file, saw {path!r}: {error}"
-            ) from error
+            raise CredentialsError(f"KUBECONFIG: expected one readable file, saw {path!r}: {error}") from error
         self._root = self._parse(text)
 
     def credentials(self) -> Credentials:
@@ -64,9 +62,7 @@ class _Kubeconfig:
         for section, cannot in ((cluster, _CANNOT_CLUSTER), (user, _CANNOT_USER)):
             for name in cannot:
                 if section.get(name):
-                    raise self._error(
-                        name, "a token or a client certificate, directly", "a field we cannot follow"
-                    )
+                    raise self._error(name, "a token or a client certificate, directly", "a field we cannot follow")
         scheme, host, port, prefix = self._server(self._text(cluster, "server", "the cluster"))
         return Credentials(
             host=host,

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.barrier import Report
 from agent.config import AgentConfig
+from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
@@ -107,6 +108,7 @@ class Rig:
     barrier: NotedBarrier = field(default_factory=NotedBarrier)
     log: NotedLog = field(default_factory=NotedLog)
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
+    memory: EpochMemory = field(default_factory=NoMemory)
 
     async def run(self, server: ScriptedServer, credentials: Credentials | None = None, **config: Any) -> int:
         """Run the agent against the server until it exits; return its exit code."""
@@ -121,6 +123,7 @@ class Rig:
             barrier=self.barrier,
             log=self.log,
             metrics=self.metrics,
+            memory=self.memory,
         )
         try:
             async with asyncio.timeout(RUN_S_MAX):

@@ -124,6 +124,8 @@ def test_everything_wrong_is_said_at_once() -> None:
         ("POD_NAME", "a/b", "Kubernetes name"),
         ("POD_NAME", "a" * 254, "253"),
         ("POD_UID", "a b", "uid"),
+        ("EPOCH_FILE", "epoch", "absolute path of a file"),
+        ("EPOCH_FILE", "/var/run/", "absolute path of a file"),
         ("START_JITTER_S", "-1", "0 to 300"),
         ("START_JITTER_S", "nan", "0 to 300"),
         ("START_JITTER_S", "soon", "0 to 300"),

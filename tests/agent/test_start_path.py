@@ -38,7 +38,7 @@ FORBIDDEN = frozenset(
         "yaml",
     }
 )
-MODULES_MAX = 200
+MODULES_MAX = 215  # 195 on CPython 3.11.7, of which asyncio, ssl and h11 bring 160
 
 # Runs the agent and prints sys.modules when the PATCH is handed to TLS.
 DRIVER = """
