@@ -118,7 +118,16 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
     except CredentialsError as error:
         raise ConfigError((str(error),)) from error
     barrier = HttpBarrier(config, clock=clock, render_metrics=lambda: render(metrics))
-    agent = Agent(config, transport=transport, clock=clock, rng=Random(), barrier=barrier, log=log, metrics=metrics)
+    agent = Agent(
+        config,
+        transport=transport,
+        clock=clock,
+        rng=Random(),
+        barrier=barrier,
+        log=log,
+        metrics=metrics,
+        memory=EpochFile(config.epoch_file) if config.epoch_file else None,
+    )
     try:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(agent.run())
