@@ -1,8 +1,8 @@
 """
 Remember the last announced epoch where a container restart does not reach: a file on an emptyDir.
 
-Why, beside PREVIOUS_EPOCH: kubelet evaluates that variable from its own view of the Pod, which may lag. If the lag meets
-a stale watch cache, a restarted worker could rejoin the running epoch (tests/model: "kubelet passes an old
+Why, beside PREVIOUS_EPOCH: kubelet evaluates that variable from its own view of the Pod, which may lag. If the lag
+meets a stale watch cache, a restarted worker could rejoin the running epoch (tests/model: "kubelet passes an old
 annotation"). A local file does not lag. Not fsynced: it has to survive the container, not the node.
 """
 
