@@ -89,7 +89,7 @@ class HttpBarrier:
         self._clock = clock
         self._render_metrics = render_metrics
         self._server: asyncio.Server | None = None
-        self._exchanges: set[asyncio.Task[None]] = set()
+        self._exchanges: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._lifted = False
         self._report: Report | None = None
 
@@ -106,7 +106,7 @@ class HttpBarrier:
             where = f"{self._address or 'every address'} port {self._port}"
             raise BarrierError(f"cannot listen on {where}: {error.strerror or error}") from error
         self._port = listener.getsockname()[1]
-        self._server = await asyncio.start_server(self._exchange, sock=listener, limit=REQUEST_BYTES_MAX)
+        self._server = await asyncio.start_server(self._accept, sock=listener, limit=REQUEST_BYTES_MAX)
 
     def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
         """Answer 200 from now on."""
@@ -120,32 +120,43 @@ class HttpBarrier:
         """Close the listener and every exchange."""
         if self._server is None:
             return
-        self._server.close()
-        exchanges = tuple(self._exchanges)
-        for exchange in exchanges:
-            exchange.cancel()
-        await asyncio.gather(*exchanges, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
+        server, self._server = self._server, None
+        server.close()
+        # Aborted and not cancelled: each exchange sees its peer gone and ends like any other.
+        for writer in self._exchanges.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._exchanges, return_exceptions=True)
+        await server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Begin an exchange, unless there are too many or no more are wanted."""
+        if self._server is None or len(self._exchanges) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        exchange = asyncio.get_running_loop().create_task(self._exchange(reader, writer))
+        self._exchanges[exchange] = writer
+        exchange.add_done_callback(self._ended)
+
+    def _ended(self, exchange: asyncio.Task[None]) -> None:
+        """Forget an exchange; what it could not expect is a bug, and told."""
+        del self._exchanges[exchange]
+        if not exchange.cancelled() and (error := exchange.exception()) is not None:
+            context = {"message": "bug in the barrier's answer", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request and close; every failure is the peer's and ends here."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._exchanges.add(task)
         try:
-            if len(self._exchanges) <= CONNECTIONS_MAX:
-                async with self._clock.timeout(REQUEST_TIMEOUT_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answer(head))
-                    await writer.drain()
-                    writer.close()
-                    await writer.wait_closed()
+            async with self._clock.timeout(REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # slow, oversized, gone: the prober asks again
         finally:
             writer.transport.abort()
-            self._exchanges.discard(task)
 
     def _answer(self, head: bytes) -> bytes:
         """Return the whole answer to a request's head."""

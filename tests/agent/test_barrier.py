@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -183,7 +184,9 @@ async def test_every_address_is_the_default() -> None:
 
 
 async def test_stop_cuts_open_exchanges_and_may_be_repeated() -> None:
-    """Stopping leaves no task and no socket behind."""
+    """Stopping leaves no task and no socket behind, and the loop has nothing to complain about."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     async with listening() as barrier:
         reader, writer = await asyncio.open_connection("127.0.0.1", barrier.port)
         writer.write(b"GET ")
@@ -193,3 +196,5 @@ async def test_stop_cuts_open_exchanges_and_may_be_repeated() -> None:
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.transport.abort()
+    await asyncio.sleep(0)
+    assert complaints == []
