@@ -99,7 +99,7 @@ def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:
-    """Return the status fields, both encodings, for (synced, deprecated); a field whose epoch is 0 is absent upstream."""
+    """Return the status fields for (synced, deprecated) in both encodings; upstream's are absent for an epoch of 0."""
     status = {SYNCED_EPOCH: synced, DEPRECATED_EPOCH: deprecated}
     if synced > 0:
         status[CURRENT_ATTEMPT] = synced - 1

@@ -1,0 +1,1 @@
+"""An embedded Kubernetes: `apiserver` keeps the objects, `cluster` runs them."""

@@ -2,8 +2,9 @@
 The agent's machine: which epoch a Pod announces, when its barrier lifts, when it must restart.
 
 The whole protocol of one Pod is `TRANSITIONS`: phase x verdict -> phase. A verdict is what a view of the JobSet means
-for this Pod; `judge` states which verdict wins when several hold. `step` is pure: the shell performs the returned actions
-in order and reports each announcement's outcome back as an event; an announcement is not made before its outcome says so.
+for this Pod; `judge` states which verdict wins when several hold. `step` is pure: the shell performs the returned
+actions in order and reports each announcement's outcome back as an event; an announcement is not made before its
+outcome says so.
 
 Safety rests on three lines: a Pod never announces from a view that may be older than its own last announcement
 (`is_fresh`), never lifts before the server accepted its announcement (ANNOUNCING has no way to LIFTED but through

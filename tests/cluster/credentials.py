@@ -75,9 +75,7 @@ class Credentials:
             )
         )
         self.service_account_public_key.write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
+            key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         )
 
     def _write_kubeconfig(self, server_url: str, user: str, credential: dict[str, str]) -> Path:
@@ -85,9 +83,7 @@ class Credentials:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {"name": "kubelab", "cluster": {"server": server_url, "certificate-authority": str(self.ca)}}
-            ],
+            "clusters": [{"name": "kubelab", "cluster": {"server": server_url, "certificate-authority": str(self.ca)}}],
             "users": [{"name": user, "user": credential}],
             "contexts": [{"name": "kubelab", "context": {"cluster": "kubelab", "user": user}}],
             "current-context": "kubelab",

@@ -27,9 +27,7 @@ def free_ports(count: int) -> list[int]:
         if len(free) < count and _is_free(port):
             free.append(port)
     if len(free) < count:
-        raise OSError(
-            f"expected {count} free ports on {LOOPBACK}, found {len(free)} among {ATTEMPTS_MAX} tried"
-        )
+        raise OSError(f"expected {count} free ports on {LOOPBACK}, found {len(free)} among {ATTEMPTS_MAX} tried")
     return free
 
 

@@ -18,9 +18,7 @@ PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 """For one probe. A server that accepts the connection but hangs is asked again until READY_TIMEOUT_S."""
 
 
-async def wait_until_healthy(
-    component: Component, url: str, ca: Path, needs: Sequence[Component] = ()
-) -> None:
+async def wait_until_healthy(component: Component, url: str, ca: Path, needs: Sequence[Component] = ()) -> None:
     """Return when `component` answers 200 at `url`.
 
     Raises:
@@ -47,9 +45,7 @@ async def wait_until_healthy(
     raise component.failure(f"expected {url} to say ok within {READY_TIMEOUT_S:.0f} s, last saw {seen}")
 
 
-async def wait_for_default_service_account(
-    controller_manager: Component, api: ApiClient, namespace: str
-) -> None:
+async def wait_for_default_service_account(controller_manager: Component, api: ApiClient, namespace: str) -> None:
     """Return when the ServiceAccount exists without which the admission plugin refuses every Pod.
 
     Raises:
@@ -67,6 +63,4 @@ async def wait_for_default_service_account(
         else:
             return
         await asyncio.sleep(POLL_S)
-    raise controller_manager.failure(
-        f"expected it to create {path} within {READY_TIMEOUT_S:.0f} s, saw a 404"
-    )
+    raise controller_manager.failure(f"expected it to create {path} within {READY_TIMEOUT_S:.0f} s, saw a 404")

@@ -41,9 +41,7 @@ async def test_keeps_the_restart_all_containers_rule(control_plane: ControlPlane
     assert stored["spec"]["containers"][0]["restartPolicyRules"] == [RESTART_RULE]
 
 
-async def test_service_account_is_known_and_has_no_rights(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+async def test_service_account_is_known_and_has_no_rights(control_plane: ControlPlane, namespace: str) -> None:
     """A ServiceAccount's kubeconfig authenticates as that account, and RBAC refuses what nobody granted."""
     kubeconfig = await control_plane.service_account_kubeconfig(namespace, "agent")
     async with control_plane.client(kubeconfig) as api:
@@ -54,9 +52,7 @@ async def test_service_account_is_known_and_has_no_rights(
     assert refusal.value.status == 403
 
 
-async def test_restarted_apiserver_keeps_address_and_data(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+async def test_restarted_apiserver_keeps_address_and_data(control_plane: ControlPlane, namespace: str) -> None:
     """After a crash of the API server an old kubeconfig reaches the new process, which still has the data."""
     kubeconfig = await control_plane.service_account_kubeconfig(namespace, "survivor")
     before = control_plane.apiserver_cpu_seconds()

@@ -102,20 +102,14 @@ async def test_status(api: ApiClient, namespace: str, case: StatusChange) -> Non
     check(case.words, await refusal(api.text("PUT", path, body=stored | {"status": case.after})))
 
 
-async def test_the_agents_table_has_its_cells(
-    control_plane: ControlPlane, api: ApiClient, namespace: str
-) -> None:
+async def test_the_agents_table_has_its_cells(control_plane: ControlPlane, api: ApiClient, namespace: str) -> None:
     """A Table of the JobSet carries the epochs, the strategy and the disable annotation."""
     manifest = merged(jobset(), namespace)
     manifest["metadata"]["annotations"] = {"jobset.sigs.k8s.io/disable-in-place-restart": "yes"}
     stored = await api.post(jobsets(namespace), manifest)
-    await api.patch(
-        f"{jobsets(namespace)}/train/status", {"status": {"syncedEpoch": 2, "deprecatedEpoch": 1}}
-    )
+    await api.patch(f"{jobsets(namespace)}/train/status", {"status": {"syncedEpoch": 2, "deprecatedEpoch": 1}})
     clock = LoopClock()
-    async with AiohttpTransport(
-        await load_credentials(str(control_plane.kubeconfig), clock=clock)
-    ) as transport:
+    async with AiohttpTransport(await load_credentials(str(control_plane.kubeconfig), clock=clock)) as transport:
         request = Request("GET", f"{jobsets(namespace)}/train?includeObject=None", {"accept": TABLE})
         table = json.loads((await transport.request(request, timeout_s=10.0)).body)
     titles = [column["name"] for column in table["columnDefinitions"]]

@@ -19,7 +19,7 @@ def exposed_names() -> set[str]:
     """Return the names of all samples that controller and agent expose."""
     metrics = Metrics()
     count = GroupCount("ns", "train", 8, 8, 0, 1, 0, 3)
-    metrics.registry.register(LiveCollector(lambda: [count], lambda: [], lambda: [("pods", 0.0)]))
+    metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
     metrics.restarts.labels("ns", "train", "finished").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)

@@ -36,9 +36,7 @@ class Rig:
         self.clock = LoopClock(0.0)
         self.fault: Callable[[Request], Response | None] = lambda _: None
         self.requests: list[Request] = []
-        self.server = ApiServer(
-            clock=self.clock, rng=Random(1), options=ApiServerOptions(interceptor=self._intercept)
-        )
+        self.server = ApiServer(clock=self.clock, rng=Random(1), options=ApiServerOptions(interceptor=self._intercept))
         self.server.load([])
         self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
         self.changes: list[Change] = []
@@ -478,9 +476,7 @@ def test_an_unexpected_object_is_left_out_and_the_others_are_shown() -> None:
         server = ApiServer(clock=clock, rng=Random(1))
         server.load([config_map("good"), config_map("odd", key="text")])
         client = KubeClient(InMemoryTransport(server), user_agent="t", field_manager="t")
-        informer = Informer(
-            client, CONFIG_MAPS, slim(Strict), clock=clock, rng=Random(1), log=structlog.get_logger()
-        )
+        informer = Informer(client, CONFIG_MAPS, slim(Strict), clock=clock, rng=Random(1), log=structlog.get_logger())
         with capture_logs() as logs:
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(informer.run())

@@ -58,9 +58,7 @@ class BuildFailed(Exception):
 
 def kubernetes_version() -> str:
     """Return the version go.mod pins, such as v1.36.3: what a server built here reports."""
-    found = re.search(
-        r"k8s\.io/kubernetes (v\d+\.\d+\.\d+)$", (SOURCE_DIR / "go.mod").read_text(), re.MULTILINE
-    )
+    found = re.search(r"k8s\.io/kubernetes (v\d+\.\d+\.\d+)$", (SOURCE_DIR / "go.mod").read_text(), re.MULTILINE)
     assert found is not None, "go.mod names no k8s.io/kubernetes"
     return found[1]
 
@@ -103,9 +101,7 @@ def _go_version() -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise MissingComponent(
-            f"expected the Go compiler `go` on PATH, found none. {HOW_TO_GET_GO}"
-        ) from error
+        raise MissingComponent(f"expected the Go compiler `go` on PATH, found none. {HOW_TO_GET_GO}") from error
     found = re.search(r"\bgo(\d+)\.(\d+)", said.stdout)
     if said.returncode != 0 or found is None or (int(found[1]), int(found[2])) < GO_MINIMUM:
         raise MissingComponent(
@@ -119,9 +115,7 @@ def _build_flags() -> tuple[str, ...]:
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    linker = " ".join(
-        ("-s", "-w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in settings.items()))
-    )
+    linker = " ".join(("-s", "-w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in settings.items())))
     return ("-trimpath", "-mod=readonly", f"-ldflags={linker}")
 
 
