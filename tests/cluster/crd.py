@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from pathlib import Path
 
 import yaml
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from common.kube.client import KubeClient
 from common.kube.errors import AlreadyExists, NotFound, Throttled
@@ -21,10 +21,10 @@ async def install_crd(client: KubeClient) -> None:
     """Create the CRD, if it is not there, and return when JobSets can be listed."""
     with suppress(AlreadyExists):
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, yaml.safe_load(CRD.read_text()))
-    async with asyncio.timeout(SERVED_S_MAX):
-        while True:
-            try:
-                await client.list(JOBSETS)
-                return
-            except (NotFound, Throttled):  # 404 until it is established, 429 while its storage starts
-                await asyncio.sleep(POLL_S)
+    served = AsyncRetrying(
+        retry=retry_if_exception_type((NotFound, Throttled)),  # 404 until established, 429 while its storage starts
+        stop=stop_after_delay(SERVED_S_MAX),
+        wait=wait_fixed(POLL_S),
+        reraise=True,
+    )
+    await served(client.list, JOBSETS)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from common import wire
 from common.kube.client import KubeClient, KubeObject
@@ -148,12 +149,13 @@ class Group:
 
     async def _patiently(self, call: Callable[[], Awaitable[KubeObject]]) -> KubeObject:
         """Call until the API server answers: a kubelet outlives it. NotFound is an answer."""
-        async with asyncio.timeout(SETTLED_S_MAX):
-            while True:
-                try:
-                    return await call()
-                except (TransportError, ServerError, Throttled):
-                    await asyncio.sleep(POLL_S)
+        answered = AsyncRetrying(
+            retry=retry_if_exception_type((TransportError, ServerError, Throttled)),
+            stop=stop_after_delay(SETTLED_S_MAX),
+            wait=wait_fixed(POLL_S),
+            reraise=True,
+        )
+        return await answered(call)
 
     @staticmethod
     def _stop(pod: PlayedPod) -> None:
