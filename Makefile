@@ -64,9 +64,10 @@ bench: $(STAMP)  ## print the numbers the README states
 demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place
 	$(BIN)/inplace demo
 
-image: ## build both images; BASE=IMAGE chooses the base
-	buildah build $(if $(BASE),--build-arg BASE=$(BASE)) --target agent -t inplace-agent .
-	buildah build $(if $(BASE),--build-arg BASE=$(BASE)) --target controller -t inplace-controller .
+image:  ## build both images with buildah; BASE=IMAGE chooses the base, BUILD_FLAGS go to buildah
+	for target in agent controller; do \
+		buildah $(BUILDAH_FLAGS) build $(BUILD_FLAGS) $(if $(BASE),--build-arg BASE=$(BASE)) --target $$target -t inplace-$$target . || exit 1; \
+	done
 
 rewrite: $(STAMP)  ## regenerate script outputs and docs/protocol.md; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite
