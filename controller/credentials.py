@@ -14,6 +14,8 @@ import ssl
 from pathlib import Path
 from typing import Any, Protocol
 
+import yaml
+
 from common.kube.clock import Clock
 
 REFRESH_S = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough
@@ -133,6 +135,7 @@ async def load_credentials(
                 f"expected a kubeconfig at {path}, found no file, and {IN_CLUSTER_VARIABLE} is not set: "
                 "name one with --kubeconfig, or run in a cluster with a service account"
             )
+        _check_files(path)
         try:
             merger = kube_config.KubeConfigMerger(path)
             loader = kube_config.KubeConfigLoader(config_dict=merger.config, config_base_path=None)
@@ -146,6 +149,27 @@ async def load_credentials(
 def _is_there(path: str) -> bool:
     """Say whether a file of a list of files, as in $KUBECONFIG, exists."""
     return any(Path(part).expanduser().is_file() for part in path.split(os.pathsep) if part)
+
+
+def _check_files(path: str) -> None:
+    """Refuse what the loader would stumble over in words that nobody understands.
+
+    Raises:
+        CredentialsError: a file is not a mapping in YAML.
+    """
+    for part in filter(None, path.split(os.pathsep)):
+        file = Path(part).expanduser()
+        if not file.is_file():
+            continue  # as kubectl does with a list of files
+        try:
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise CredentialsError(f"cannot read the kubeconfig {file}: expected YAML, saw {error}") from error
+        if not isinstance(content, dict):
+            seen = "an empty file" if content is None else f"{content!r:.40}"
+            raise CredentialsError(
+                f"cannot use the kubeconfig {file}: expected a mapping with clusters, contexts and users, saw {seen}"
+            )
 
 
 async def _load(loader: Loader, configuration: Any) -> None:

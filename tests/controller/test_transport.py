@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -254,3 +255,16 @@ async def test_in_a_cluster_the_service_account_is_used(monkeypatch: pytest.Monk
             assert (await transport.request(GET, timeout_s=5.0)).status == 401
             token.write_text("good")
             assert (await transport.request(GET, timeout_s=5.0)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [("", "an empty file"), ("[]", "saw []"), ("word", "saw 'word'"), ("{", "expected YAML"), ("\x00", "expected YAML")],
+)
+async def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path: Path, text: str, seen: str) -> None:
+    """Whatever the file holds, the message says what was expected and what was seen."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(CredentialsError, match=re.escape(seen)) as caught:
+        await load_credentials(str(path), clock=LoopClock())
+    assert str(path) in str(caught.value)
