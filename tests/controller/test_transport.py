@@ -259,7 +259,13 @@ async def test_in_a_cluster_the_service_account_is_used(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("text", "seen"),
-    [("", "an empty file"), ("[]", "saw []"), ("word", "saw 'word'"), ("{", "expected YAML"), ("\x00", "expected YAML")],
+    [
+        ("", "an empty file"),
+        ("[]", "saw []"),
+        ("word", "saw 'word'"),
+        ("{", "expected YAML"),
+        ("\x00", "expected YAML"),
+    ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path: Path, text: str, seen: str) -> None:
     """Whatever the file holds, the message says what was expected and what was seen."""
