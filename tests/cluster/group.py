@@ -155,7 +155,11 @@ class Group:
             wait=wait_fixed(POLL_S),
             reraise=True,
         )
-        return await answered(call)
+
+        async def answer() -> KubeObject:  # tenacity awaits coroutine functions only, and a lambda is none
+            return await call()
+
+        return await answered(answer)
 
     @staticmethod
     def _stop(pod: PlayedPod) -> None:
