@@ -49,18 +49,6 @@ class AgentConfig:
 
     Args:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding
-        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding
-        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding
-        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding
-        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding
-        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding
-        prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
             and finding that out would cost each start a third request.
         warnings: what is odd but no reason to stop.
     """
