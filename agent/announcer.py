@@ -8,6 +8,7 @@ it still wants to announce.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -20,7 +21,7 @@ from agent.metrics import AgentMetrics
 from common.epoch.agent import Accepted, NotAccepted
 from common.kube.clock import Clock
 from common.kube.errors import ApiError, error_from_response
-from common.kube.http import Transport, TransportError
+from common.kube.http import Request, Response, Transport, TransportError
 from common.kube.watch import ending_of
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
@@ -51,12 +52,17 @@ class Announcer:
         self._metrics = metrics
         self._on_problem = on_problem
         self._patience = Patience(rng)
+        self._answered = asyncio.Event()
+
+    async def until_answered(self) -> None:
+        """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
+        await self._answered.wait()
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
         request = announcement_request(self._config, epoch)
         try:
-            response = await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
+            response = await self._send(request)
             if response.status >= 400:
                 raise error_from_response(response)
         except (ApiError, TransportError) as error:
@@ -66,6 +72,13 @@ class Announcer:
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch)
         return Accepted(epoch)
+
+    async def _send(self, request: Request) -> Response:
+        self._answered.clear()
+        try:
+            return await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
+        finally:
+            self._answered.set()
 
     async def _after(self, epoch: int, error: ApiError | TransportError) -> None:
         """Report a failure, and wait."""

@@ -84,6 +84,7 @@ class Agent:
             metrics=metrics,
             on_view=self._take,
             on_problem=lambda problem: self._note_problem("watch", problem),
+            before_watch=self._until_announced,
         )
         self._announcer = Announcer(
             config,
@@ -168,6 +169,11 @@ class Agent:
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""
         self._take(await self._announcer.announce(epoch))
+
+    async def _until_announced(self) -> None:
+        """Let the announcement go first on the one connection; until its answer no view but a bypass matters."""
+        if self._announcing is not None:
+            await self._announcer.until_answered()
 
     def _lift(self, epoch: int | None) -> None:
         self._barrier.lift(epoch)

@@ -1,10 +1,9 @@
 """
 HTTP/1.1 over asyncio streams, with TLS: the agent's transport.
 
-An exchange has a connection for itself. One that ended in good order is kept for the next request, so an
-agent holds two: the watch occupies the first, the announcement takes the second, which `warm` opens while the
-first is still waiting. Nothing is sent twice behind the caller's back: a lost answer is a TransportError, and
-the caller decides.
+An exchange has a connection for itself. One that ended in good order is kept for the next request, so an agent
+that lists, announces and then watches needs only one. Nothing is sent twice behind the caller's back: a lost
+answer is a TransportError, and the caller decides.
 """
 
 from __future__ import annotations
@@ -142,26 +141,11 @@ class Http1Transport:
         self._on_sent = on_sent
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
-        self._warm: asyncio.Event | None = None
         self._closed = False
-
-    async def warm(self, *, timeout_s: float) -> None:
-        """Open the connection that the next `request` will take; that request finds out about a failure."""
-        self._warm = asyncio.Event()
-        try:
-            async with self._clock.timeout(timeout_s):
-                self._keep(await self._connect())
-        except (TransportError, TimeoutError):
-            pass
-        finally:
-            self._warm.set()
-            self._warm = None
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
         """Send a request and return its whole answer, see Transport."""
         async with self._bound(request, timeout_s):
-            if self._warm is not None and not self._idle:
-                await self._warm.wait()
             connection, head = await self._open(request)
             try:
                 return Response(head.status, head.headers, await connection.body())
