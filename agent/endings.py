@@ -12,13 +12,12 @@ from typing import Final
 
 from common.kube.backoff import Backoff
 from common.kube.errors import Forbidden, NotFound
-from common.kube.http import CertificateError, TransportTimeoutError
+from common.kube.http import CertificateError, GarbledError, TransportTimeoutError
 from common.kube.watch import (
     Broken,
     Busy,
     Closed,
     Denied,
-    GarbledError,
     Gone,
     Unauthenticated,
     WatchEnding,

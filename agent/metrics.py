@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent.version import VERSION
+
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
@@ -65,9 +67,6 @@ class AgentMetrics:
             )
         build = {"version": VERSION, "python": platform.python_version()}
         yield InfoMetricFamily("inplace_agent_build", "What runs here.", value=build)
-
-
-VERSION = "0.1.0"  # pyproject.toml's; reading package metadata would cost 20 ms
 
 
 def render(metrics: AgentMetrics) -> bytes:

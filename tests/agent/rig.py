@@ -11,6 +11,7 @@ from agent.barrier import Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
+from agent.prelude import head_start
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
@@ -110,11 +111,22 @@ class Rig:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     memory: EpochMemory = field(default_factory=NoMemory)
 
-    async def run(self, server: ScriptedServer, credentials: Credentials | None = None, **config: Any) -> int:
+    async def run(
+        self,
+        server: ScriptedServer,
+        credentials: Credentials | None = None,
+        *,
+        with_head_start: bool = False,
+        **config: Any,
+    ) -> int:
         """Run the agent against the server until it exits; return its exit code."""
         self.config = replace(self.config, **config)
         credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
-        transport = Http1Transport(credentials, clock=self.clock)
+        context = credentials.ssl_context()
+        ahead = None
+        if with_head_start:  # in a thread, because the server needs this one
+            ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory)
+        transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
         agent = Agent(
             self.config,
             transport=transport,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from agent.metrics import VERSION, AgentMetrics, render
+from agent.metrics import AgentMetrics, render
+from agent.version import VERSION
 
 
 def test_every_number_is_rendered() -> None:
