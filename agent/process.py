@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import FrameType
 from typing import Final
 
@@ -21,6 +20,7 @@ from agent.listener import BarrierError, listen
 from agent.log import LazyLog
 from agent.prelude import head_start
 from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
+from common.record import replace
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -17,6 +17,7 @@ from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
 from common.kube.watch import INACTIVITY_S
+from common.record import replace
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from common.epoch.errors import InvariantError
+from common.record import replace
 from tests.model.code import Code
 from tests.model.rules import INVARIANT, S2, S3, Version
 
