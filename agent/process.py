@@ -131,7 +131,7 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
     try:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(agent.run())
-            if not config.start_jitter_s:  # the jitter is there to spread handshakes too
+            if not config.start_slot_s:  # the slot is there to spread handshakes too
                 warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
                 running.add_done_callback(lambda _: warming.cancel())
         return running.result()
