@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 from agent.config import AgentConfig
-from agent.endings import Patience, cause_of, cure_of, words_of
+from agent.endings import cause_of, cure_of, words_of
 from agent.jobset_requests import announcement_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import Accepted, NotAccepted
 from common.kube.clock import Clock
 from common.kube.errors import ApiError, error_from_response
@@ -31,6 +31,7 @@ class Announcer:
     """Announce epochs on one Pod.
 
     Args:
+        budget: shared with the watch.
         on_problem: called with the words of what is wrong, None when it works again.
     """
 
@@ -40,7 +41,7 @@ class Announcer:
         *,
         transport: Transport,
         clock: Clock,
-        rng: Random,
+        budget: RetryBudget,
         log: Log,
         metrics: AgentMetrics,
         on_problem: Callable[[str | None], None],
@@ -51,7 +52,7 @@ class Announcer:
         self._log = log
         self._metrics = metrics
         self._on_problem = on_problem
-        self._patience = Patience(rng)
+        self._budget = budget
         self._answered = asyncio.Event()
 
     async def until_answered(self) -> None:
@@ -69,6 +70,7 @@ class Announcer:
             await self._after(epoch, error)
             return NotAccepted(epoch)
         self._metrics.requests["patch", "ok"] += 1
+        self._budget.note_success(self._clock.monotonic_s())
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch)
         return Accepted(epoch)
@@ -84,7 +86,7 @@ class Announcer:
         """Report a failure, and wait."""
         ending = ending_of(error)
         cause = cause_of(ending)
-        wait_s = self._patience.wait_s(ending)
+        wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
         self._metrics.requests["patch", cause] += 1
         self._metrics.retries += 1
         self._on_problem(f"patch pods: {cause}: {words_of(ending)}")

@@ -16,11 +16,12 @@ from random import Random
 from typing import Final, NoReturn
 
 from agent.config import AgentConfig
-from agent.endings import Patience, cause_of, cure_of, words_of
+from agent.endings import cause_of, cure_of, words_of
 from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen
 from agent.jobset_requests import begins_consistent, list_request, watch_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import View
 from common.epoch.errors import RemoteProtocolError
 from common.kube.clock import Clock
@@ -40,6 +41,7 @@ class JobSetWatch:
     """Watch one JobSet.
 
     Args:
+        budget: shared with the announcement.
         on_view: called with each view, in order.
         on_problem: called with the words of what is wrong, None when it works again.
         before_watch: awaited before each watch; returns when nobody else wants the connection.
@@ -52,6 +54,7 @@ class JobSetWatch:
         transport: Transport,
         clock: Clock,
         rng: Random,
+        budget: RetryBudget,
         log: Log,
         metrics: AgentMetrics,
         on_view: Callable[[View], None],
@@ -67,7 +70,7 @@ class JobSetWatch:
         self._on_view = on_view
         self._on_problem = on_problem
         self._before_watch = before_watch
-        self._patience = Patience(rng)
+        self._budget = budget
         self._uid = config.jobset_uid
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
@@ -82,13 +85,12 @@ class JobSetWatch:
 
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
-        if self._config.start_jitter_s > 0:
-            await self._clock.sleep(self._rng.uniform(0.0, self._config.start_jitter_s))
+        if self._config.start_slot_s > 0:
+            await self._clock.sleep(self._config.start_slot_s)
         while True:
-            opened_s = self._clock.monotonic_s()
             ending = await self._once()
             if not isinstance(ending, _Reopen):
-                await self._after(ending, self._clock.monotonic_s() - opened_s)
+                await self._after(ending)
 
     async def _once(self) -> WatchEnding | _Reopen:
         """Read the list unless there is a version to resume from, and hold one watch until it ends."""
@@ -142,6 +144,7 @@ class JobSetWatch:
         """Count a request that the server took; what was wrong is over."""
         self._answered = True
         self._metrics.requests[self._verb, "ok"] += 1
+        self._budget.note_success(self._clock.monotonic_s())
         self._on_problem(None)
 
     def _take(self, event: JobSetEvent) -> None:
@@ -181,7 +184,7 @@ class JobSetWatch:
         )
         return False
 
-    async def _after(self, ending: WatchEnding, lived_s: float) -> None:
+    async def _after(self, ending: WatchEnding) -> None:
         """Report an ending, prepare the next beginning, and wait as long as it takes."""
         cause = cause_of(ending)
         self._metrics.watch_endings[cause] += 1
@@ -189,7 +192,7 @@ class JobSetWatch:
             self._metrics.requests[self._verb, cause] += 1
         if isinstance(ending, Gone):
             self._version, self._consistent = "", True
-        wait_s = self._patience.wait_s(ending, lived_s)
+        wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
         cure = cure_of(ending, self._verb, "jobsets", self._config.namespace)
         fields = {"cause": cause, "message": words_of(ending), "retry_in_s": round(wait_s, 3)}
         match ending:

@@ -22,6 +22,7 @@ from agent.exit_code import ExitCode
 from agent.jobset_watch import JobSetWatch
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import (
     Action,
     AgentState,
@@ -75,11 +76,13 @@ class Agent:
         self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
+        budget = RetryBudget(rng, config.retry_base_s)
         self._watch = JobSetWatch(
             config,
             transport=transport,
             clock=clock,
             rng=rng,
+            budget=budget,
             log=log,
             metrics=metrics,
             on_view=self._take,
@@ -90,7 +93,7 @@ class Agent:
             config,
             transport=transport,
             clock=clock,
-            rng=rng,
+            budget=budget,
             log=log,
             metrics=metrics,
             on_problem=lambda problem: self._note_problem("patch", problem),

@@ -180,13 +180,12 @@ async def test_reports_say_what_the_barrier_waits_for() -> None:
     assert rig.metrics.requests == {("list", "ok"): 1, ("watch", "ok"): 1, ("patch", "ok"): 1}
 
 
-async def test_the_start_jitter_comes_before_the_first_request() -> None:
-    """START_JITTER_S bounds a random wait in front of the first request."""
+async def test_the_slot_comes_before_the_first_request() -> None:
+    """An agent with a slot sends nothing before it."""
     rig = Rig()
     async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
-        await rig.run(server, start_jitter_s=9.0)
-    (slept_s,) = rig.clock.slept_s
-    assert 0 < slept_s < 9.0
+        await rig.run(server, start_slot_s=9.0)
+    assert rig.clock.slept_s == [9.0]
 
 
 async def test_cancelling_an_agent_closes_all_it_opened() -> None:
