@@ -17,9 +17,10 @@ from agent.endings import Patience, cause_of, cure_of, words_of
 from agent.jobset_requests import announcement_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases
 from common.epoch.agent import Accepted, NotAccepted
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, error_from_response
+from common.kube.errors import ApiError, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
 from common.kube.watch import ending_of
 
@@ -42,6 +43,7 @@ class Announcer:
         rng: Random,
         log: Log,
         metrics: AgentMetrics,
+        phases: RestartPhases,
         on_problem: Callable[[str | None], None],
     ) -> None:
         self._config = config
@@ -49,12 +51,13 @@ class Announcer:
         self._clock = clock
         self._log = log
         self._metrics = metrics
+        self._phases = phases
         self._on_problem = on_problem
         self._patience = Patience(rng)
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
-        request = announcement_request(self._config, epoch)
+        request = announcement_request(self._config, epoch, self._phases.announcing(epoch))
         try:
             response = await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
             if response.status >= 400:
@@ -63,6 +66,7 @@ class Announcer:
             await self._after(epoch, error)
             return NotAccepted(epoch)
         self._metrics.requests["patch", "ok"] += 1
+        self._phases.accepted()
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch)
         return Accepted(epoch)
@@ -73,7 +77,7 @@ class Announcer:
         cause = cause_of(ending)
         wait_s = self._patience.wait_s(ending)
         self._metrics.requests["patch", cause] += 1
-        self._metrics.retries += 1
+        self._metrics.wait("patch", cause, wait_s, throttled=isinstance(error, Throttled))
         self._on_problem(f"patch pods: {cause}: {words_of(ending)}")
         cure = cure_of(ending, "patch", "pods", self._config.namespace)
         self._log.warning(

@@ -50,6 +50,7 @@ class AgentConfig:
     Args:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
             and finding that out would cost each start a third request.
+        phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
 
@@ -66,6 +67,7 @@ class AgentConfig:
     jobset_uid: str = ""
     start_jitter_s: float = 0.0
     prefer_table: bool = True
+    phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
     warnings: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ class AgentConfig:
             jobset_uid=read.uid("JOBSET_UID"),
             start_jitter_s=read.seconds("START_JITTER_S", START_JITTER_S_MAX),
             prefer_table=not upstream,
+            phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
             warnings=warnings,

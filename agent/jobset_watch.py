@@ -22,9 +22,9 @@ from agent.metrics import AgentMetrics
 from common.epoch.agent import View
 from common.epoch.errors import RemoteProtocolError
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, BadRequest, Invalid, error_from_response
+from common.kube.errors import ApiError, BadRequest, Invalid, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
-from common.kube.watch import HEADERS_TIMEOUT_S, Closed, Gone, WatchEnding, ending_of, watch_lines
+from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 from common.wire import epochs_of_status
 
 _NOT_ACCEPTABLE: Final = 406
@@ -146,6 +146,7 @@ class JobSetWatch:
     def _take(self, event: JobSetEvent) -> None:
         """Note how far the stream is, and hand over what it shows."""
         self._version = event.resource_version or self._version
+        self._metrics.heard_s = self._clock.monotonic_s()
         self._on_problem(None)
         match event:
             case Bookmark(initial_end=True):
@@ -201,5 +202,6 @@ class JobSetWatch:
                 self._on_problem(f"watch jobsets: {cause}: {words_of(ending)}")
                 self._log.warning("watch_failed", **fields, **({"cure": cure} if cure else {}))
         if wait_s > 0:
-            self._metrics.retries += 1
+            throttled = isinstance(ending, Busy) and isinstance(ending.error, Throttled)
+            self._metrics.wait("watch", cause, wait_s, throttled=throttled)
             await self._clock.sleep(wait_s)

@@ -30,7 +30,7 @@ def restart_latency() -> Json:
             [_duration_quantiles(), _duration_heatmap(), _duration_by_phase()],
             [_last_restart(), _restarts(), _budget()],
             [_pods_by_state(), _epochs(), _pods_restarting()],
-            [_agent_barrier_wait(), _agent_retries(), _agent_watch_endings()],
+            [_agent_phases(), _agent_retries(), _agent_watch_endings()],
             [_queue(), _requests(), _leader()],
         ],
     )
@@ -124,13 +124,13 @@ def _pods_restarting() -> Json:
     )
 
 
-def _agent_barrier_wait() -> Json:
+def _agent_phases() -> Json:
+    name = "inplace_agent_restart_phase_duration_seconds"
     return timeseries(
-        "Agents: barrier wait",
-        "From an agent's start to its lift. Agents are scraped only where a PodMonitor says so.",
+        "Agents: mean duration by phase",
+        "What the agents measured since they started. Agents are scraped only where a PodMonitor says so.",
         "s",
-        target("max(inplace_agent_barrier_wait_seconds)", "longest"),
-        target("quantile(0.5, inplace_agent_barrier_wait_seconds)", "median"),
+        target(f"sum by (phase) ({name}_sum) / sum by (phase) ({name}_count)", "{{phase}}"),
     )
 
 
