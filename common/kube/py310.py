@@ -54,7 +54,7 @@ class TaskGroup:
         while self._children:
             try:
                 await asyncio.wait(self._children)
-            except asyncio.CancelledError as cancelled:
+            except asyncio.CancelledError as cancelled:  # noqa: PERF203 - what is interrupted goes on
                 error = error or cancelled
                 self._cancel_children()
         if self._error is not None:
