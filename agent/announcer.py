@@ -57,7 +57,8 @@ class Announcer:
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
-        request = announcement_request(self._config, epoch, self._phases.announcing(epoch))
+        phases = self._phases.announcing(epoch)
+        request = announcement_request(self._config, epoch, phases)
         try:
             response = await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
             if response.status >= 400:
@@ -68,7 +69,7 @@ class Announcer:
         self._metrics.requests["patch", "ok"] += 1
         self._phases.accepted()
         self._on_problem(None)
-        self._log.info("announcement_accepted", epoch=epoch)
+        self._log.info("announcement_accepted", epoch=epoch, phases=phases)
         return Accepted(epoch)
 
     async def _after(self, epoch: int, error: ApiError | TransportError) -> None:

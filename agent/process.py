@@ -21,7 +21,7 @@ from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile
 from agent.exit_code import ExitCode
 from agent.log import LazyLog
-from agent.metrics import AgentMetrics, render
+from agent.metrics import VERSION, AgentMetrics, render
 from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
@@ -44,6 +44,7 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
         config = _with_kept_epoch(config, log)
+        log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch)
         return asyncio.run(_run(config, credentials, log))
     except ConfigError as error:
         for problem in error.problems:

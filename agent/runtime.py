@@ -157,8 +157,9 @@ class Agent:
             case LiftBarrier(epoch):
                 self._lift(epoch)
             case RestartInPlace(epoch, verdict):
-                code = self._config.restart_exit_code
-                self._log.warning("restarting_in_place", epoch=epoch, verdict=verdict.value, exit_code=code)
+                code, view = self._config.restart_exit_code, self._state.view
+                seen = {"synced": view.synced, "deprecated": view.deprecated} if view else {}
+                self._log.warning("restarting_in_place", epoch=epoch, verdict=verdict.value, **seen, exit_code=code)
                 self._exit.set_result(code)
             case GiveUp(synced):
                 self._log.error("epochs_exhausted", synced=synced, cure="recreate the JobSet")

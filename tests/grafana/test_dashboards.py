@@ -23,6 +23,7 @@ def exposed_names() -> set[str]:
     metrics.last_restart_seconds.labels("ns", "train").set(1)
     metrics.restarts.labels("ns", "train", "finished").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
+    metrics.pod_phase_seconds.labels("view").observe(0.1)
     metrics.requests.labels("200", "GET", "server").inc()
     metrics.is_leader.labels("x").set(1)
     agent = AgentMetrics()
