@@ -25,9 +25,9 @@ from agent.retry_budget import RetryBudget
 from common.epoch.agent import View
 from common.epoch.errors import RemoteProtocolError
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, error_from_response
+from common.kube.errors import ApiError, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
-from common.kube.watch import HEADERS_TIMEOUT_S, Closed, Gone, WatchEnding, ending_of, watch_lines
+from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 from common.wire import epochs_of_status
 
 _NOT_ACCEPTABLE: Final = 406
@@ -144,12 +144,14 @@ class JobSetWatch:
         """Count a request that the server took; what was wrong is over."""
         self._answered = True
         self._metrics.requests[self._verb, "ok"] += 1
-        self._budget.note_success(self._clock.monotonic_s())
+        self._metrics.heard_s = self._clock.monotonic_s()
+        self._budget.note_success(self._metrics.heard_s)
         self._on_problem(None)
 
     def _take(self, event: JobSetEvent) -> None:
         """Note how far the stream is, and hand over what it shows."""
         self._version = event.resource_version or self._version
+        self._metrics.heard_s = self._clock.monotonic_s()
         match event:
             case Bookmark():
                 pass
@@ -202,5 +204,6 @@ class JobSetWatch:
                 self._on_problem(f"{self._verb} jobsets: {cause}: {words_of(ending)}")
                 self._log.warning("watch_failed", **fields, **({"cure": cure} if cure else {}))
         if wait_s > 0:
-            self._metrics.retries += 1
+            throttled = isinstance(ending, Busy) and isinstance(ending.error, Throttled)
+            self._metrics.wait(self._verb, cause, wait_s, throttled=throttled)
             await self._clock.sleep(wait_s)

@@ -44,6 +44,9 @@ EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
 ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
 DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"  # upstream; on the JobSet, value ignored
 
+# Annotation of ours, beside the protocol: no decision reads it. Its grammar is common/phases.py's.
+PHASES: Final = "inplace.dev/phases"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"

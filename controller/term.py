@@ -27,6 +27,7 @@ from controller.execute import ActionsFailedError, Executor
 from controller.groups import Groups, Key
 from controller.kinds import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Job, Pod, Service
 from controller.metrics import CONTROLLER, LiveCollector, Metrics
+from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.restarts import RestartTimer
 
@@ -65,6 +66,7 @@ class Term:
         self.jobs.add_handler(self.groups.job_changed)
         self.services.add_handler(self.groups.service_changed)
         self.pods.add_handler(self.groups.pod_changed)
+        self.pods.add_handler(PhaseReader(metrics).pod_changed)
         self._reconciler = Reconciler(
             client=client,
             groups=self.groups,

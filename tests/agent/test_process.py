@@ -28,6 +28,7 @@ async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> 
     assert server.connections == 1
     assert [line["event"] for line in lines] == [
         "setting_ignored",
+        "agent_started",
         "announcement_accepted",
         "barrier_lifted",
         "restarting_in_place",
@@ -69,7 +70,7 @@ async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> 
                 code, lines = await finished(child)
             assert server.received == []
     assert code == 3
-    assert f"127.0.0.1 port {port}" in str(lines[0]["message"])
+    assert f"127.0.0.1 port {port}" in str(lines[-1]["message"])
 
 
 async def hold(exchange: Exchange) -> None:
