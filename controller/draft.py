@@ -73,7 +73,7 @@ class Plan:
         status: the fields of the status that should change, whole new values; empty when it says all that it
         should. actions: to perform AFTER the status was written (a conflict there means that they were
         decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
-        once. hold_s: how long a change of counters alone may wait for company.
+        once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait.
     """
 
     status: Mapping[str, Any]
@@ -81,11 +81,14 @@ class Plan:
     notes: tuple[Note, ...] = ()
     warnings: tuple[Note, ...] = ()
     hold_s: float = 0.0
+    urgent: bool = False
 
     @property
     def is_urgent(self) -> bool:
         """Say whether the status must be written at once: something other than counters changes."""
-        return any(name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items())
+        return self.urgent or any(
+            name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items()
+        )
 
 
 class Draft:
@@ -97,6 +100,7 @@ class Draft:
         self.buckets = Buckets.of(observed)
         self.status: dict[str, Any] = dict(observed.jobset.status)
         self.hold_s = COUNTERS_HOLD_S
+        self.is_urgent = False
         self._actions: list[Action] = []
         self._notes: list[Note] = []
         self._warnings: list[Note] = []
@@ -112,7 +116,8 @@ class Draft:
 
     def set(self, condition: Condition) -> None:
         """Set a condition, with an Event about the change."""
-        changed = set_condition(list(self.status.get("conditions") or ()), condition, self.observed.now)
+        old = list(self.status.get("conditions") or ())
+        changed = set_condition(old, condition, self.observed.now, self.jobset.generation)
         if changed is not None:
             self.status["conditions"] = changed
             self.note(condition.reason, condition.message, warning=condition.warning)
@@ -129,4 +134,6 @@ class Draft:
         """Return the plan."""
         old = self.jobset.status
         changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
-        return Plan(changes, tuple(self._actions), tuple(self._notes), tuple(self._warnings), self.hold_s)
+        return Plan(
+            changes, tuple(self._actions), tuple(self._notes), tuple(self._warnings), self.hold_s, self.is_urgent
+        )

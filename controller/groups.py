@@ -179,7 +179,7 @@ class Groups:
         if group.ledger is not None:
             group.ledger.learn(synced, deprecated)
             group.ledger.reshape(jobset.shape)
-        if old.restarts != jobset.restarts:
+        if (old.restarts, old.job_restarts) != (jobset.restarts, jobset.job_restarts):
             self._read_all_pods(group)
         self._note_due(group)
 

@@ -77,6 +77,7 @@ def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
         # Upstream's comments say SHA-256; its code, and so every label in the field, is SHA-1.
         wire.JOB_KEY: hashlib.sha1(f"{jobset.namespace}/{name}".encode(), usedforsecurity=False).hexdigest(),
         wire.RESTART_ATTEMPT: str(jobset.restarts),
+        wire.JOB_RESTART_ATTEMPT: str(jobset.job_restarts_of(job.name, index)),
         wire.GROUP_NAME: job.group_name,
         wire.GROUP_REPLICAS: str(
             sum(other.replicas for other in jobset.replicated_jobs if other.group_name == job.group_name)

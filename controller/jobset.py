@@ -8,7 +8,7 @@ which concerns this JobSet alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -121,6 +121,12 @@ class JobSet:
         return str(self.metadata["resourceVersion"])
 
     @property
+    def generation(self) -> int | None:
+        """Return the generation: which version of the spec this is; None where nobody counts them."""
+        value = self.metadata.get("generation")
+        return int(value) if value is not None else None
+
+    @property
     def is_leaving(self) -> bool:
         """Say whether the JobSet is being deleted; the garbage collector does the rest."""
         return "deletionTimestamp" in self.metadata
@@ -162,10 +168,38 @@ class JobSet:
         """
         return wire.epochs_of_status(self.status)
 
+    @cached_property
+    def job_restarts(self) -> Mapping[str, Sequence[int]]:
+        """Return by replicatedJob how often each of its Jobs alone was recreated; absent for never."""
+        return self._job_counters("jobRestarts")
+
+    @cached_property
+    def job_restarts_counted(self) -> Mapping[str, Sequence[int]]:
+        """Return the same for those that count towards maxRestarts."""
+        return self._job_counters("jobRestartsCountTowardsMax")
+
+    @property
+    def recreations_counted(self) -> int:
+        """Return how many recreations, of all Jobs or of one, count towards maxRestarts."""
+        return self.restarts_counted + sum(sum(counters) for counters in self.job_restarts_counted.values())
+
+    @property
+    def exempt_epochs(self) -> int:
+        """Return how many epochs did not use up maxRestarts by themselves; see controller/budget.py."""
+        value = self.status.get(wire.EXEMPT_EPOCHS)
+        if value is None:
+            return self.restarts + sum(sum(counters) for counters in self.job_restarts.values())
+        return int(value)
+
+    @property
+    def last_exempt_epoch(self) -> int:
+        """Return the newest exempt epoch; 0 for none."""
+        return int(self.status.get(wire.LAST_EXEMPT_EPOCH) or 0)
+
     @property
     def uncounted_epochs(self) -> int:
-        """Return how many epochs were not counted restarts: recreations that a rule told us not to count."""
-        return self.restarts - self.restarts_counted
+        """Return what the ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
+        return self.exempt_epochs - self.recreations_counted
 
     @cached_property
     def shape(self) -> Shape:
@@ -185,6 +219,15 @@ class JobSet:
     def subdomain(self) -> str:
         """Return the name of the headless Service."""
         return self.network.subdomain or self.name
+
+    def _job_counters(self, name: str) -> Mapping[str, Sequence[int]]:
+        entries = self.status.get("replicatedJobsStatus") or ()
+        return {str(entry.get("name")): tuple(entry.get(name) or ()) for entry in entries}
+
+    def job_restarts_of(self, replicated_job: str, index: int) -> int:
+        """Return how often one Job alone was recreated."""
+        counters = self.job_restarts.get(replicated_job, ())
+        return int(counters[index]) if index < len(counters) else 0
 
     def job_name(self, replicated_job: str, index: int) -> str:
         """Return the name of one Job."""

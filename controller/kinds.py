@@ -28,10 +28,16 @@ class Condition(msgspec.Struct, rename="camel", frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
-class JobKeys(msgspec.Struct, frozen=True, gc=False, rename={"attempt": wire.RESTART_ATTEMPT}):
+class JobKeys(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"attempt": wire.RESTART_ATTEMPT, "job_attempt": wire.JOB_RESTART_ATTEMPT},
+):
     """The labels (and, with the same value, annotations) of a Job that are read back."""
 
     attempt: str | None = None
+    job_attempt: str | None = None
 
 
 class JobMeta(SlimMeta, rename="camel", frozen=True, gc=False):

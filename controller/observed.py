@@ -59,7 +59,7 @@ class Buckets:
         for name in sorted(observed.jobs, key=_spec_order(observed.jobset)):
             job = observed.jobs[name]
             sorted_jobs[bucket_of(observed.jobset, job)].append(job)
-            if attempt_of(job) is None:
+            if attempt_of(job) is None or job_attempt_of(job) is None:
                 unreadable.append(job)
         return cls(
             previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
@@ -79,13 +79,17 @@ def bucket_of(jobset: JobSet, job: Job) -> Bucket:
     """Say where one Job stands.
 
     A Job whose restart-attempt nobody can read, neither as label nor as annotation, counts as previous: it is
-    ours by UID, so it is deleted and created anew, which cures it.
+    ours by UID, so it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is
+    missing is 0, because controllers that cannot restart single Jobs do not write it.
     """
-    attempt = attempt_of(job)
-    if attempt is None or attempt < jobset.restarts:
+    attempt, job_attempt = attempt_of(job), job_attempt_of(job)
+    if attempt is None or job_attempt is None or attempt < jobset.restarts:
         return Bucket.PREVIOUS
-    if job.metadata.name not in jobset.places:
+    place = jobset.places.get(job.metadata.name)
+    if place is None:
         return Bucket.STRAY
+    if job_attempt < jobset.job_restarts_of(*place):
+        return Bucket.PREVIOUS
     if job.condition("Failed") is not None:
         return Bucket.FAILED
     if job.condition("Complete") is not None:
@@ -101,6 +105,17 @@ def attempt_of(job: Job) -> int | None:
         except RemoteProtocolError:
             continue
     return None
+
+
+def job_attempt_of(job: Job) -> int | None:
+    """Read a Job's job-restart-attempt, as `attempt_of` does; 0 when there is none."""
+    texts = [keys.job_attempt for keys in (job.metadata.labels, job.metadata.annotations) if keys is not None]
+    for text in texts:
+        try:
+            return wire.parse_int32(text, wire.JOB_RESTART_ATTEMPT, least=0)
+        except RemoteProtocolError:
+            continue
+    return 0 if all(text is None for text in texts) else None
 
 
 def is_current(jobset: JobSet, job: Job) -> bool:

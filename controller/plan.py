@@ -17,6 +17,7 @@ from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
 from controller.layout import create_missing_jobs, ensure_service, follow_suspend
 from controller.observed import Observed
+from controller.problems import report_problems
 from controller.progress import count_jobs, note_jobs_ready
 from controller.unsupported import warn_about_unsupported
 
@@ -43,8 +44,8 @@ def delete_previous(draft: Draft) -> bool:
     for job in draft.buckets.unreadable:
         draft.warn(
             "UnreadableJob",
-            f"job {job.metadata.name} has no readable restart-attempt, neither as label nor as annotation: "
-            "it is deleted and created anew",
+            f"job {job.metadata.name} has no readable restart-attempt or job-restart-attempt, neither as label nor as "
+            "annotation: it is deleted and created anew",
         )
     for job in draft.buckets.previous:
         draft.delete(job, DeleteJob.PREVIOUS)
@@ -55,6 +56,7 @@ STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
     count_jobs,
     delete_active_when_finished,
+    report_problems,
     warn_about_unsupported,
     delete_previous,
     note_jobs_ready,

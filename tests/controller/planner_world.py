@@ -83,7 +83,14 @@ class PlannerWorld:
         raise AssertionError(f"not settled after {passes_max} passes: {self.plan()!r}")
 
     def set_job(
-        self, name: str, condition: str | None = None, *, reason: str = "", at: str = NOW, **status: Any
+        self,
+        name: str,
+        condition: str | None = None,
+        *,
+        reason: str = "",
+        message: str = "",
+        at: str = NOW,
+        **status: Any,
     ) -> None:
         """Set a Job's status, with a True condition if named."""
         self.jobs[name]["status"] = dict(status)
@@ -93,7 +100,7 @@ class PlannerWorld:
                 "status": "True",
                 "reason": reason,
                 "lastTransitionTime": at,
-                "message": "",
+                "message": message,
             }
             self.jobs[name]["status"]["conditions"] = [entry]
 
