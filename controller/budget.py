@@ -30,6 +30,14 @@ def exempt_next_epoch(draft: Draft) -> None:
     draft.status[wire.LAST_EXEMPT_EPOCH] = synced + 1 if is_restart else jobset.last_exempt_epoch
 
 
+def exempt_unless_restarting(draft: Draft) -> None:
+    """Note that a group restart which we bring about is not counted; one that is under way counts as it did."""
+    if draft.jobset.is_in_place:
+        synced, deprecated = draft.jobset.epochs
+        if deprecated < synced:
+            exempt_next_epoch(draft)
+
+
 def restarts_so_far(jobset: JobSet) -> int:
     """Return how many restarts used up maxRestarts so far; one that is under way in place is not over yet."""
     recreations = jobset.recreations_counted

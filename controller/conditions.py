@@ -16,6 +16,8 @@ COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
 SUSPENDED: Final = "Suspended"
 RESTARTING: Final = "RestartingJobSet"
+STARTUP_IN_PROGRESS: Final = "StartupPolicyInProgress"
+STARTUP_COMPLETED: Final = "StartupPolicyCompleted"
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
 MESSAGE_CHARS_MAX: Final = 32768  # of a condition; the API refuses a longer one
@@ -45,6 +47,12 @@ RESTART_JOBS_READY: Final = Condition(RESTARTING, False, "JobsReady", "all jobs 
 RESTART_FAILED: Final = Condition(RESTARTING, False, "JobSetFailed", "jobset failed")
 RESTART_COMPLETED: Final = Condition(RESTARTING, False, "JobSetCompleted", "jobset completed successfully")
 RESTART_SUSPENDED: Final = Condition(RESTARTING, False, "JobSetSuspended", "jobset is suspended")
+IN_ORDER_IN_PROGRESS: Final = Condition(
+    STARTUP_IN_PROGRESS, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress"
+)
+IN_ORDER_COMPLETED: Final = Condition(
+    STARTUP_COMPLETED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed"
+)
 
 
 def failed(reason: str, message: str, first_failed_job: str | None = None) -> Condition:

@@ -11,6 +11,7 @@ from controller.conditions import Condition, set_condition
 from controller.jobset import JobSet
 from controller.kinds import Job
 from controller.observed import Buckets, Observed
+from controller.order import order_of
 
 COUNTERS = "replicatedJobsStatus"
 COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
@@ -73,7 +74,8 @@ class Plan:
         status: the fields of the status that should change, whole new values; empty when it says all that it
         should. actions: to perform AFTER the status was written (a conflict there means that they were
         decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
-        once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait.
+        once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
+        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed.
     """
 
     status: Mapping[str, Any]
@@ -82,6 +84,7 @@ class Plan:
     warnings: tuple[Note, ...] = ()
     hold_s: float = 0.0
     urgent: bool = False
+    expected: frozenset[str] = frozenset()
 
     @property
     def is_urgent(self) -> bool:
@@ -98,6 +101,7 @@ class Draft:
         self.observed = observed
         self.jobset: JobSet = observed.jobset
         self.buckets = Buckets.of(observed)
+        self.order = order_of(self.jobset, self.buckets)
         self.status: dict[str, Any] = dict(observed.jobset.status)
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
@@ -122,6 +126,15 @@ class Draft:
             self.status["conditions"] = changed
             self.note(condition.reason, condition.message, warning=condition.warning)
 
+    def turn_false(self, kind: str) -> None:
+        """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough."""
+        self.status["conditions"] = [
+            dict(old) | {"status": "False", "lastTransitionTime": self.observed.now}
+            if (old.get("type"), old.get("status")) == (kind, "True")
+            else old
+            for old in self.status.get("conditions") or ()
+        ]
+
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Emit an Event once the status is written."""
         self._notes.append(Note(reason, message, warning))
@@ -135,5 +148,11 @@ class Draft:
         old = self.jobset.status
         changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
         return Plan(
-            changes, tuple(self._actions), tuple(self._notes), tuple(self._warnings), self.hold_s, self.is_urgent
+            status=changes,
+            actions=tuple(self._actions),
+            notes=tuple(self._notes),
+            warnings=tuple(self._warnings),
+            hold_s=self.hold_s,
+            urgent=self.is_urgent,
+            expected=self.order.expected,
         )

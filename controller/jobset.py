@@ -21,6 +21,7 @@ from common.kube.client import KubeObject
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
 COMPLETED = "Completed"
 FAILED = "Failed"
+STARTUP_COMPLETED = "StartupPolicyCompleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class JobSet:
     success_policy: SuccessPolicy = SuccessPolicy()
     network: Network = Network()
     suspended: bool = False
+    starts_in_order: bool = False
     managed_by: str | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
 
@@ -142,10 +144,24 @@ class JobSet:
         return self.failure_policy is not None and self.failure_policy.strategy == wire.IN_PLACE_RESTART
 
     @property
+    def has_order(self) -> bool:
+        """Say whether some replicatedJob starts after another."""
+        return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
+
+    @property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
+        return self.is_true(COMPLETED) or self.is_true(FAILED)
+
+    @property
+    def startup_completed(self) -> bool:
+        """Say whether the startup policy was carried out."""
+        return self.is_true(STARTUP_COMPLETED)
+
+    def is_true(self, kind: str) -> bool:
+        """Say whether a condition of the status is True."""
         return any(
-            condition.get("type") in (COMPLETED, FAILED) and condition.get("status") == "True"
+            condition.get("type") == kind and condition.get("status") == "True"
             for condition in self.status.get("conditions") or ()
         )
 
@@ -249,6 +265,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             success_policy=_success_policy(spec.get("successPolicy") or {}),
             network=_network(spec.get("network") or {}),
             suspended=bool(spec.get("suspend")),
+            starts_in_order=(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder",
             managed_by=spec.get("managedBy"),
             status=raw.get("status") or {},
         )

@@ -123,6 +123,13 @@ def is_current(jobset: JobSet, job: Job) -> bool:
     return not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
 
 
+def is_ready(job: Job) -> bool:
+    """Say whether every Pod of an active Job is ready or done."""
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    wanted = parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
+    return (job.status.succeeded or 0) + (job.status.ready or 0) >= wanted
+
+
 class _spec_order:  # noqa: N801 - a key function
     """Orders Job names as the spec does; names of no expected place come last."""
 

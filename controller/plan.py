@@ -15,10 +15,12 @@ from controller.draft import DeleteJob, Draft, Plan
 from controller.epochs import decide_epochs
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
-from controller.layout import create_missing_jobs, ensure_service, follow_suspend
+from controller.layout import create_missing_jobs, ensure_service
 from controller.observed import Observed
 from controller.problems import report_problems
 from controller.progress import count_jobs, note_jobs_ready
+from controller.startup import note_startup
+from controller.suspend import follow_suspend
 from controller.unsupported import warn_about_unsupported
 
 Step = Callable[[Draft], bool]
@@ -64,6 +66,7 @@ STEPS: Final[tuple[Step, ...]] = (
     complete,
     ensure_service,
     create_missing_jobs,
+    note_startup,
     follow_suspend,
     decide_epochs,
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from controller import conditions
 from controller.draft import Draft
 from controller.jobset import JobSet
+from controller.order import broken_dependencies
 from controller.rules import pattern_problem, rule_name
 
 
@@ -25,6 +26,11 @@ def report_problems(draft: Draft) -> bool:
 def problems_of(jobset: JobSet) -> Iterator[str]:
     """Yield each problem: where it is, what is expected, what happens until it is cured."""
     yield from _bad_patterns(jobset)
+    for name, dependency in broken_dependencies(jobset):
+        yield (
+            f"dependsOn of replicatedJob {name}: expected the name of a replicatedJob before it, saw {dependency!r}; "
+            f"{name} never starts; create the jobset anew with the replicatedJobs in the order of their start"
+        )
 
 
 def _bad_patterns(jobset: JobSet) -> Iterator[str]:

@@ -68,6 +68,7 @@ class Reconciler:
         self._known[key] = group.jobset.uid
         planned = plan(self._observe(group))
         jobset = group.jobset
+        self.groups.expect(group, planned.expected)
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
         held_s = await self._write_status(group, planned)

@@ -24,8 +24,6 @@ def warn_about_unsupported(draft: Draft) -> bool:
 def unsupported_fields(jobset: JobSet) -> Iterator[str]:
     """Name what the manifest asks for and does not get."""
     spec = jobset.raw.get("spec") or {}
-    if (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
-        yield "spec.startupPolicy.startupPolicyOrder InOrder"
     if spec.get("volumeClaimPolicies"):
         yield "spec.volumeClaimPolicies"
     if spec.get("ttlSecondsAfterFinished") is not None:
@@ -33,7 +31,5 @@ def unsupported_fields(jobset: JobSet) -> Iterator[str]:
     if EXCLUSIVE in (jobset.metadata.get("annotations") or {}):
         yield f"annotation {EXCLUSIVE}"
     for job in jobset.replicated_jobs:
-        if job.depends_on:
-            yield f"dependsOn of {job.name}"
         if EXCLUSIVE in ((job.template.get("metadata") or {}).get("annotations") or {}):
             yield f"annotation {EXCLUSIVE} of {job.name}"

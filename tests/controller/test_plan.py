@@ -1,5 +1,6 @@
 """What the planner decides, feature by feature, and what holds for every plan."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -222,10 +223,8 @@ def test_uncounted_restarts_are_not_counted() -> None:
 
 def test_what_is_not_supported_is_said_once() -> None:
     """A field without effect is named in a Warning before the first status, and not again."""
-    jobs = [replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}]
-    world = PlannerWorld(jobset(jobs=jobs, ttlSecondsAfterFinished=5))
+    world = PlannerWorld(jobset(ttlSecondsAfterFinished=5))
     (warning,) = world.plan().warnings
-    assert "dependsOn of b" in warning.message
     assert "ttlSecondsAfterFinished" in warning.message
     world.settle()
     assert world.plan().warnings == ()
@@ -367,7 +366,12 @@ def worlds(draw: st.DrawFn) -> PlannerWorld:
     count: int = draw(st.integers(0, 3))
     names = ["a", "b", "c"][:count]
     jobs = [replicated_job(name, replicas=draw(st.integers(0, 3))) for name in names]
+    order = draw(st.sampled_from(["any", "in order", "depends"]))
+    for before, job in pairwise(jobs if order == "depends" else []):
+        job["dependsOn"] = [{"name": before["name"], "status": draw(st.sampled_from(["Ready", "Complete"]))}]
     manifest = jobset(strategy=strategy, jobs=jobs, restarts_max=draw(st.integers(0, 2)))
+    if order == "in order":
+        manifest = changed(manifest, "spec.startupPolicy", {"startupPolicyOrder": "InOrder"})
     if draw(st.booleans()):
         manifest = changed(manifest, "spec.suspend", draw(st.booleans()))
     targeted: bool = draw(st.booleans())
