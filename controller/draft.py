@@ -54,7 +54,21 @@ class CreateService:
     manifest: KubeObject
 
 
-Action = CreateJob | DeleteJob | SuspendJob | CreateService
+@dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """Create a PersistentVolumeClaim."""
+
+    manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJobSet:
+    """Delete this very JobSet (by UID), its Jobs first."""
+
+    uid: str
+
+
+Action = CreateJob | DeleteJob | SuspendJob | CreateService | CreateClaim | DeleteJobSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,8 @@ class Plan:
         should. actions: to perform AFTER the status was written (a conflict there means that they were
         decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
         once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
-        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed.
+        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. requeue_after_s: look
+        again by then, whether or not something changes.
     """
 
     status: Mapping[str, Any]
@@ -85,6 +100,7 @@ class Plan:
     hold_s: float = 0.0
     urgent: bool = False
     expected: frozenset[str] = frozenset()
+    requeue_after_s: float | None = None
 
     @property
     def is_urgent(self) -> bool:
@@ -105,6 +121,8 @@ class Draft:
         self.status: dict[str, Any] = dict(observed.jobset.status)
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
+        self.may_create_jobs = True
+        self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []
         self._warnings: list[Note] = []
@@ -155,4 +173,5 @@ class Draft:
             hold_s=self.hold_s,
             urgent=self.is_urgent,
             expected=self.order.expected,
+            requeue_after_s=self.requeue_after_s,
         )

@@ -20,7 +20,7 @@ from common.kube.clock import Clock
 from common.kube.informer import Log
 from controller.draft import COUNTERS_HOLD_S, Note
 from controller.jobset import JobSet, parse_jobset
-from controller.kinds import Job, Pod, Service
+from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
@@ -174,6 +174,17 @@ class Groups:
     def service_changed(self, old: Service | None, new: Service | None) -> None:
         """Take in a Service event: one of ours that was deleted must be created again."""
         if old is not None and new is None and (group := self._groups.get(old.owner_uid or "")) is not None:
+            self.wake(group.key, 0.0)
+
+    def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
+        if old is not None and new is not None:
+            return
+        claim = old if old is not None else new
+        assert claim is not None
+        name = claim.metadata.labels.jobset if claim.metadata.labels is not None else None
+        uid = self._uids.get((claim.metadata.namespace, name or ""), claim.owner_uid or "")
+        if (group := self._groups.get(uid)) is not None:
             self.wake(group.key, 0.0)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:

@@ -8,7 +8,7 @@ which concerns this JobSet alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -51,6 +51,21 @@ class ReplicatedJob:
         value = self.job_spec.get("parallelism")
         return 1 if value is None else int(value)
 
+    @property
+    def completions(self) -> int:
+        """Return how many Pods of one Job must succeed; parallelism when unset, as our Jobs have it."""
+        value = self.job_spec.get("completions")
+        return self.parallelism if value is None else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """spec.coordinator: the one Pod whose address every Pod gets."""
+
+    replicated_job: str
+    job_index: int = 0
+    pod_index: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
@@ -78,6 +93,20 @@ class Network:
     subdomain: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One template of spec.volumeClaimPolicies.
+
+    Args:
+        template: the PersistentVolumeClaim, raw.
+        retained: it outlives the JobSet.
+    """
+
+    name: str
+    template: Mapping[str, Any]
+    retained: bool = False
+
+
 @dataclass(frozen=True)
 class JobSet:
     """One version of a JobSet.
@@ -94,6 +123,9 @@ class JobSet:
     suspended: bool = False
     starts_in_order: bool = False
     managed_by: str | None = None
+    coordinator: Coordinator | None = None
+    ttl_s: int | None = None
+    claims: tuple[Claim, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -245,6 +277,10 @@ class JobSet:
         counters = self.job_restarts.get(replicated_job, ())
         return int(counters[index]) if index < len(counters) else 0
 
+    def claim_name(self, claim: Claim) -> str:
+        """Return the name of one PersistentVolumeClaim."""
+        return f"{claim.name}-{self.name}"
+
     def job_name(self, replicated_job: str, index: int) -> str:
         """Return the name of one Job."""
         return f"{self.name}-{replicated_job}-{index}"
@@ -267,6 +303,9 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             suspended=bool(spec.get("suspend")),
             starts_in_order=(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder",
             managed_by=spec.get("managedBy"),
+            coordinator=_coordinator(spec.get("coordinator")),
+            ttl_s=None if spec.get("ttlSecondsAfterFinished") is None else int(spec["ttlSecondsAfterFinished"]),
+            claims=tuple(_claims(spec.get("volumeClaimPolicies") or ())),
             status=raw.get("status") or {},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -287,6 +326,24 @@ def _replicated_job(entry: Mapping[str, Any]) -> ReplicatedJob:
         template=entry.get("template") or {},
         depends_on=tuple(entry.get("dependsOn") or ()),
     )
+
+
+def _coordinator(coordinator: Mapping[str, Any] | None) -> Coordinator | None:
+    if not coordinator:
+        return None
+    return Coordinator(
+        replicated_job=str(coordinator["replicatedJob"]),
+        job_index=int(coordinator.get("jobIndex") or 0),
+        pod_index=int(coordinator.get("podIndex") or 0),
+    )
+
+
+def _claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Yield the templates; the webhook's default for whenDeleted is Delete."""
+    for policy in policies:
+        retained = (policy.get("retentionPolicy") or {}).get("whenDeleted") == "Retain"
+        for template in policy.get("templates") or ():
+            yield Claim(str(template["metadata"]["name"]), template, retained)
 
 
 def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:

@@ -19,6 +19,8 @@ def create_missing_jobs(draft: Draft) -> bool:
     jobset, policy = draft.jobset, draft.jobset.failure_policy
     if policy is not None and policy.strategy == "BlockingRecreate" and draft.buckets.previous:
         return False
+    if not draft.may_create_jobs:
+        return False
     present = {jobset.places[job.metadata.name][0] for job in draft.buckets.current}
     for job in jobset.replicated_jobs:
         if job.name not in draft.order.due and not (jobset.suspended and jobset.starts_in_order):

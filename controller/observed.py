@@ -10,7 +10,7 @@ from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
 from controller.jobset import JobSet
-from controller.kinds import Job
+from controller.kinds import Job, PersistentVolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Observed:
     Args:
         jobs: by name, every Job that this JobSet owns (by UID), terminating ones included.
         has_service: a Service of the subdomain's name exists, whoever owns it.
+        claims: by name, every PersistentVolumeClaim that has a name of ours, whoever owns it.
         now: RFC 3339, for transition times.
         decision: what the ledger says about epochs; None where groups do not restart in place.
     """
@@ -28,6 +29,7 @@ class Observed:
     now: str
     jobs: Mapping[str, Job] = field(default_factory=dict)
     has_service: bool = False
+    claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     decision: Decision | None = None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from controller.claims import ensure_claims
 from controller.draft import DeleteJob, Draft, Plan
 from controller.epochs import decide_epochs
 from controller.failure import fail_or_restart
@@ -21,6 +22,7 @@ from controller.problems import report_problems
 from controller.progress import count_jobs, note_jobs_ready
 from controller.startup import note_startup
 from controller.suspend import follow_suspend
+from controller.ttl import delete_after_ttl
 from controller.unsupported import warn_about_unsupported
 
 Step = Callable[[Draft], bool]
@@ -58,6 +60,7 @@ STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
     count_jobs,
     delete_active_when_finished,
+    delete_after_ttl,
     report_problems,
     warn_about_unsupported,
     delete_previous,
@@ -65,6 +68,7 @@ STEPS: Final[tuple[Step, ...]] = (
     fail_or_restart,
     complete,
     ensure_service,
+    ensure_claims,
     create_missing_jobs,
     note_startup,
     follow_suspend,

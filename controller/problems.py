@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from controller import conditions
 from controller.draft import Draft
+from controller.jobs import LABEL_CHARACTERS_MAX, coordinator_host, mounted_volumes
 from controller.jobset import JobSet
 from controller.order import broken_dependencies
 from controller.rules import pattern_problem, rule_name
@@ -31,6 +32,46 @@ def problems_of(jobset: JobSet) -> Iterator[str]:
             f"dependsOn of replicatedJob {name}: expected the name of a replicatedJob before it, saw {dependency!r}; "
             f"{name} never starts; create the jobset anew with the replicatedJobs in the order of their start"
         )
+    yield from _claims_nobody_can_mount(jobset)
+    yield from _bad_coordinator(jobset)
+
+
+def _claims_nobody_can_mount(jobset: JobSet) -> Iterator[str]:
+    """V25 and V26 of upstream's webhook: each template is mounted somewhere, and no volume has its name."""
+    pods = [(job.name, (job.job_spec.get("template") or {}).get("spec") or {}) for job in jobset.replicated_jobs]
+    for claim in jobset.claims:
+        where = f"volumeClaimPolicies template {claim.name}"
+        if not any(claim.name in mounted_volumes(pod) for _, pod in pods):
+            yield f"{where}: expected a volumeMount of that name in some container, saw none; the claim is made in vain"
+        for name, pod in pods:
+            if any(volume.get("name") == claim.name for volume in pod.get("volumes") or ()):
+                yield (
+                    f"{where}: volume name conflicts with a volume of replicatedJob {name}, which wins; "
+                    "rename one of them in a new jobset"
+                )
+
+
+def _bad_coordinator(jobset: JobSet) -> Iterator[str]:
+    """V22 of upstream's webhook; upstream does not look again when the coordinator is changed."""
+    coordinator = jobset.coordinator
+    if coordinator is None:
+        return
+    where = "spec.coordinator"
+    job = next((job for job in jobset.replicated_jobs if job.name == coordinator.replicated_job), None)
+    if job is None:
+        yield f"{where}: coordinator replicatedJob {coordinator.replicated_job} does not exist; name one that does"
+        return
+    if (length := len(coordinator_host(jobset, coordinator))) > LABEL_CHARACTERS_MAX:
+        yield (
+            f"{where}: expected an address of at most {LABEL_CHARACTERS_MAX} characters, saw {length}; "
+            "it is a label's value; pods get no coordinator label or annotation; shorten a name in a new jobset"
+        )
+    if not 0 <= coordinator.job_index < job.replicas:
+        yield f"{where}: expected a jobIndex from 0 to {job.replicas - 1}, saw {coordinator.job_index}"
+    if job.job_spec.get("completionMode") == "NonIndexed":
+        yield f"{where}: expected replicatedJob {job.name} to be Indexed: pods of another kind have no host names"
+    elif not 0 <= coordinator.pod_index < job.completions:
+        yield f"{where}: expected a podIndex from 0 to {job.completions - 1}, saw {coordinator.pod_index}"
 
 
 def _bad_patterns(jobset: JobSet) -> Iterator[str]:

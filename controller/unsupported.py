@@ -23,11 +23,6 @@ def warn_about_unsupported(draft: Draft) -> bool:
 
 def unsupported_fields(jobset: JobSet) -> Iterator[str]:
     """Name what the manifest asks for and does not get."""
-    spec = jobset.raw.get("spec") or {}
-    if spec.get("volumeClaimPolicies"):
-        yield "spec.volumeClaimPolicies"
-    if spec.get("ttlSecondsAfterFinished") is not None:
-        yield "spec.ttlSecondsAfterFinished"
     if EXCLUSIVE in (jobset.metadata.get("annotations") or {}):
         yield f"annotation {EXCLUSIVE}"
     for job in jobset.replicated_jobs:

@@ -223,9 +223,10 @@ def test_uncounted_restarts_are_not_counted() -> None:
 
 def test_what_is_not_supported_is_said_once() -> None:
     """A field without effect is named in a Warning before the first status, and not again."""
-    world = PlannerWorld(jobset(ttlSecondsAfterFinished=5))
+    exclusive = {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}
+    world = PlannerWorld(changed(jobset(), "metadata.annotations", exclusive["annotations"]))
     (warning,) = world.plan().warnings
-    assert "ttlSecondsAfterFinished" in warning.message
+    assert "exclusive-topology" in warning.message
     world.settle()
     assert world.plan().warnings == ()
 
