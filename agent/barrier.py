@@ -21,7 +21,6 @@ REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
 CONNECTIONS_MAX: Final = 32  # a probe and a few scrapers; more are closed unanswered
 _JSON: Final = "application/json"
-_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -74,7 +73,8 @@ class HttpBarrier:
     """Answer 503 until lifted, 200 from then on; also /metrics and /healthz.
 
     Args:
-        render_metrics: returns the metrics in Prometheus' text format.
+        render_metrics: returns (media type, body) of the metrics for an Accept header; None while the start would
+            pay for loading what renders them.
         listener: a socket that listens already; the barrier closes it.
     """
 
@@ -83,7 +83,7 @@ class HttpBarrier:
         config: AgentConfig,
         *,
         clock: Clock,
-        render_metrics: Callable[[], bytes],
+        render_metrics: Callable[[str], tuple[str, bytes] | None],
         listener: socket.socket | None = None,
     ) -> None:
         self._address = config.barrier_address
@@ -166,18 +166,22 @@ class HttpBarrier:
         method, path = line[0].decode("latin-1"), line[1].split(b"?", 1)[0].decode("latin-1")
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
-        status, media_type, body = self._resource(path)
+        status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path)
         return _response(status, media_type, body, with_body=method == "GET")
 
     def _resource(self, path: str) -> tuple[int, str, bytes]:
         if path in self._paths:
             return 200 if self._lifted else 503, _JSON, self._state()
-        if path == METRICS_PATH:
-            return 200, _METRICS, self._render_metrics()
         if path == HEALTH_PATH:
             return 200, _JSON, b'{"ok":true}'
         expected = ", ".join((*sorted(self._paths), METRICS_PATH, HEALTH_PATH))
         return 404, _JSON, json.dumps({"error": f"expected one of {expected}"}).encode()
+
+    def _metrics(self, head: bytes) -> tuple[int, str, bytes]:
+        rendered = self._render_metrics(_header(head, b"accept"))
+        if rendered is None:
+            return 503, _JSON, b'{"error":"the agent is starting; ask again in a second"}'
+        return 200, *rendered
 
     def _state(self) -> bytes:
         """Return what the barrier waits for, as JSON."""
@@ -193,6 +197,12 @@ class HttpBarrier:
                 "problem": report.problem,
             }
         return json.dumps(state).encode()
+
+
+def _header(head: bytes, name: bytes) -> str:
+    """Return a request header's value, "" when it is not there; several of a name are one list."""
+    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return ",".join(value.strip().decode("latin-1") for key, _, value in fields if key.lower() == name)
 
 
 def _response(status: int, media_type: str, body: bytes, *, with_body: bool = True) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from agent.config import AgentConfig
 from agent.version import VERSION
 from common.kube.http import Request
-from common.wire import API_VERSION, FIELD_MANAGER_AGENT, epoch_annotations
+from common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, epoch_annotations
 
 WATCH_TIMEOUT_S: Final = 3000  # like the server's own, which is 1,800 to 3,600 s
 WATCH_TIMEOUT_JITTER_S: Final = 600  # 5,000 agents reopen at 8 per second, not at once
@@ -48,13 +48,13 @@ def watch_request(config: AgentConfig, *, as_table: bool, resource_version: str,
     return _jobsets(config, query, as_table)
 
 
-def announcement_request(config: AgentConfig, epoch: int) -> Request:
-    """Return the patch that announces `epoch` on our Pod, in both encodings.
+def announcement_request(config: AgentConfig, epoch: int, phases: str = "") -> Request:
+    """Return the patch that announces `epoch` on our Pod, in both encodings, with the text of its phases, if any.
 
     Strategic merge is the cheapest patch of a built-in kind; the uid keeps it off a same-named successor.
     """
     metadata: dict[str, Any] = {"uid": config.pod_uid} if config.pod_uid else {}
-    metadata["annotations"] = epoch_annotations(epoch)
+    metadata["annotations"] = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
     return Request(
         "PATCH",
         f"/api/v1/namespaces/{config.namespace}/pods/{config.pod_name}"

@@ -16,17 +16,18 @@ from random import Random
 from typing import Final, NoReturn
 
 from agent.config import AgentConfig
-from agent.endings import Patience, cause_of, cure_of, words_of
+from agent.endings import cause_of, cure_of, words_of
 from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen, is_of, view_of
 from agent.jobset_requests import begins_consistent, list_request, watch_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import View
 from common.epoch.errors import RemoteProtocolError
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, error_from_response
+from common.kube.errors import ApiError, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
-from common.kube.watch import HEADERS_TIMEOUT_S, Closed, Gone, WatchEnding, ending_of, watch_lines
+from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 
 _NOT_ACCEPTABLE: Final = 406
 
@@ -39,6 +40,7 @@ class JobSetWatch:
     """Watch one JobSet.
 
     Args:
+        budget: shared with the announcement.
         on_view: called with each view, in order.
         on_problem: called with the words of what is wrong, None when it works again.
         before_watch: awaited before each watch; returns when nobody else wants the connection.
@@ -51,6 +53,7 @@ class JobSetWatch:
         transport: Transport,
         clock: Clock,
         rng: Random,
+        budget: RetryBudget,
         log: Log,
         metrics: AgentMetrics,
         on_view: Callable[[View], None],
@@ -66,7 +69,7 @@ class JobSetWatch:
         self._on_view = on_view
         self._on_problem = on_problem
         self._before_watch = before_watch
-        self._patience = Patience(rng)
+        self._budget = budget
         self._uid = config.jobset_uid
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
@@ -81,13 +84,12 @@ class JobSetWatch:
 
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
-        if self._config.start_jitter_s > 0:
-            await self._clock.sleep(self._rng.uniform(0.0, self._config.start_jitter_s))
+        if self._config.start_slot_s > 0:
+            await self._clock.sleep(self._config.start_slot_s)
         while True:
-            opened_s = self._clock.monotonic_s()
             ending = await self._once()
             if not isinstance(ending, _Reopen):
-                await self._after(ending, self._clock.monotonic_s() - opened_s)
+                await self._after(ending)
 
     async def _once(self) -> WatchEnding | _Reopen:
         """Read the list unless there is a version to resume from, and hold one watch until it ends."""
@@ -141,11 +143,14 @@ class JobSetWatch:
         """Count a request that the server took; what was wrong is over."""
         self._answered = True
         self._metrics.requests[self._verb, "ok"] += 1
+        self._metrics.heard_s = self._clock.monotonic_s()
+        self._budget.note_success(self._metrics.heard_s)
         self._on_problem(None)
 
     def _take(self, event: JobSetEvent) -> None:
         """Note how far the stream is, and hand over what it shows."""
         self._version = event.resource_version or self._version
+        self._metrics.heard_s = self._clock.monotonic_s()
         match event:
             case Bookmark():
                 pass
@@ -180,7 +185,7 @@ class JobSetWatch:
         )
         return False
 
-    async def _after(self, ending: WatchEnding, lived_s: float) -> None:
+    async def _after(self, ending: WatchEnding) -> None:
         """Report an ending, prepare the next beginning, and wait as long as it takes."""
         cause = cause_of(ending)
         self._metrics.watch_endings[cause] += 1
@@ -188,7 +193,7 @@ class JobSetWatch:
             self._metrics.requests[self._verb, cause] += 1
         if isinstance(ending, Gone):
             self._version, self._consistent = "", True
-        wait_s = self._patience.wait_s(ending, lived_s)
+        wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
         cure = cure_of(ending, self._verb, "jobsets", self._config.namespace)
         fields = {"cause": cause, "message": words_of(ending), "retry_in_s": round(wait_s, 3)}
         match ending:
@@ -198,5 +203,6 @@ class JobSetWatch:
                 self._on_problem(f"{self._verb} jobsets: {cause}: {words_of(ending)}")
                 self._log.warning("watch_failed", **fields, **({"cure": cure} if cure else {}))
         if wait_s > 0:
-            self._metrics.retries += 1
+            throttled = isinstance(ending, Busy) and isinstance(ending.error, Throttled)
+            self._metrics.wait(self._verb, cause, wait_s, throttled=throttled)
             await self._clock.sleep(wait_s)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory
+from agent.phases import RestartPhases
 from common.kube.ahead import Ahead
 from common.kube.credentials import Credentials, is_address
 from common.kube.http import Response, TransportError
@@ -27,21 +28,25 @@ HEAD_START_S_MAX: Final = 1.0  # a healthy server takes 10 ms; beyond this the a
 
 
 def head_start(
-    config: AgentConfig, credentials: Credentials, context: ssl.SSLContext | None, memory: EpochMemory
+    config: AgentConfig,
+    credentials: Credentials,
+    context: ssl.SSLContext | None,
+    memory: EpochMemory,
+    phases: RestartPhases,
 ) -> Ahead | None:
     """List, and announce if that is what the machine wants; None when it came to nothing."""
-    if config.start_jitter_s > 0 or not is_address(credentials.host):
+    if config.start_slot_s > 0 or not is_address(credentials.host):
         return None
     ahead = Ahead(credentials, context, within_s=HEAD_START_S_MAX)
     with suppress(TransportError):  # a request that was not sent: the agent finds out why, with its own patience
-        _list_and_announce(ahead, config, memory)
+        _list_and_announce(ahead, config, memory, phases)
     if ahead.in_flight is None and not ahead.outcomes:
         ahead.close()
         return None
     return ahead
 
 
-def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory) -> None:
+def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases) -> None:
     ahead.connect()
     from agent.jobset_requests import announcement_request, begins_consistent, list_request
 
@@ -53,7 +58,7 @@ def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory) -
     epoch = _epoch_to_announce(config, response) if response is not None else None
     if epoch is not None and ahead.link.is_reusable:
         memory.remember(epoch)  # the agent keeps it again, and says so when that fails
-        ahead.send(announcement_request(config, epoch))
+        ahead.send(announcement_request(config, epoch, phases.announcing(epoch)))
 
 
 def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:

@@ -18,7 +18,10 @@ from agent.epoch_file import EpochFile, EpochMemory, NoMemory
 from agent.exit_code import ExitCode
 from agent.listener import BarrierError, listen
 from agent.log import LazyLog
+from agent.metrics import AgentMetrics
+from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from agent.prelude import head_start
+from agent.version import VERSION
 from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
 from common.record import replace
 
@@ -41,7 +44,9 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
         log = LazyLog(config.log_format, config.log_level)
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
-        return _start(_with_kept_epoch(config, log), credentials, log)
+        config = _with_kept_epoch(config, log)
+        log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch)
+        return _start(config, credentials, log)
     except _SignalledError as signalled:
         name, code = signal.Signals(signalled.number).name, 128 + signalled.number
         log.info("signalled", signal=name, then=f"exit {code}")
@@ -77,7 +82,9 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
         for number in SIGNALS:
             signal.signal(number, _raise_signalled)
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
-        ahead = head_start(config, credentials, context, memory)
+        metrics = AgentMetrics()
+        phases = _phases(config, metrics)
+        ahead = head_start(config, credentials, context, memory, phases)
         from agent.session import Session
 
         gc.freeze()
@@ -88,6 +95,8 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
             context=context,
             log=log,
             memory=memory,
+            metrics=metrics,
+            phases=phases,
             listener=listener,
             ahead=ahead,
         )
@@ -130,3 +139,14 @@ def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
         return replace(config, previous_epoch=None)
     known = [epoch for epoch in (config.previous_epoch, kept) if epoch is not None]
     return replace(config, previous_epoch=max(known, default=None))
+
+
+def _phases(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:
+    """Time this process from its first moment; EPOCH_FILE's folder survives it."""
+    return RestartPhases(
+        metrics,
+        now_s=boot_s,
+        started_s=process_started_s(boot_s()),
+        file=PhaseFile(f"{config.epoch_file}.phases") if config.epoch_file else None,
+        annotate=config.phases_annotation,
+    )

@@ -21,6 +21,7 @@ from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory
 from agent.log import LazyLog
 from agent.metrics import AgentMetrics, render
+from agent.phases import RestartPhases
 from agent.runtime import Agent
 from common.kube.ahead import Ahead
 from common.kube.clock import LoopClock
@@ -48,6 +49,8 @@ class Session:
     context: ssl.SSLContext | None
     log: LazyLog
     memory: EpochMemory
+    metrics: AgentMetrics
+    phases: RestartPhases
     listener: socket.socket
     ahead: Ahead | None
 
@@ -74,11 +77,16 @@ class Session:
                 loop.call_soon(self.log.load)
 
         loop.call_later(LOG_LOAD_S, self.log.load)
-        clock, metrics = LoopClock(), AgentMetrics()
+        clock = LoopClock()
         transport = Http1Transport(
             self.credentials, clock=clock, on_sent=on_sent, context=self.context, ahead=self.ahead
         )
-        barrier = HttpBarrier(self.config, clock=clock, render_metrics=lambda: render(metrics), listener=self.listener)
+        barrier = HttpBarrier(
+            self.config,
+            clock=clock,
+            render_metrics=lambda accept: render(self.metrics, accept, clock.monotonic_s) if self.log.loaded else None,
+            listener=self.listener,
+        )
         agent = Agent(
             self.config,
             transport=transport,
@@ -86,12 +94,14 @@ class Session:
             rng=Random(),
             barrier=barrier,
             log=self.log,
-            metrics=metrics,
+            metrics=self.metrics,
             memory=self.memory,
+            phases=self.phases,
         )
         try:
             return await agent.run()
         finally:
+            self.phases.leave()
             await transport.close()
 
 

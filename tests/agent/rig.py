@@ -11,6 +11,7 @@ from agent.barrier import Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases
 from agent.prelude import head_start
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
@@ -124,9 +125,10 @@ class Rig:
         self.config = replace(self.config, **config)
         credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
         context = credentials.ssl_context()
+        phases = RestartPhases(self.metrics, now_s=lambda: 0.0)
         ahead = None
         if with_head_start:  # in a thread, because the server needs this one
-            ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory)
+            ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
         transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
         agent = Agent(
             self.config,
@@ -137,6 +139,7 @@ class Rig:
             log=self.log,
             metrics=self.metrics,
             memory=self.memory,
+            phases=phases,
         )
         try:
             async with asyncio.timeout(RUN_S_MAX):

@@ -9,13 +9,17 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 import trustme
 
-from agent.epoch_file import EpochFile, EpochMemory, NoMemory
+from agent.epoch_file import EpochFile, NoMemory
+from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases
 from agent.prelude import HEAD_START_S_MAX, head_start
+from common.kube.ahead import Ahead
 from common.kube.credentials import Credentials
 from tests.agent.rig import CONFIG, Rig
 from tests.agent.scripted_server import (
@@ -161,16 +165,9 @@ async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
         assert len([request for request in with_it["requests"] if request[0] == "PATCH"]) <= 1
 
 
-def credentials(server: ScriptedServer) -> Credentials:
-    """Return how to talk to a server without TLS."""
-    return Credentials("127.0.0.1", server.port, tls=False)
-
-
-async def run_ahead(server: ScriptedServer, memory: EpochMemory | None = None, **config: Any) -> Any:
+def start_ahead(to: Credentials) -> Ahead | None:
     """Run the head start alone."""
-    return await asyncio.to_thread(
-        head_start, Rig(CONFIG).config, credentials(server), None, memory or NoMemory(), **config
-    )
+    return head_start(CONFIG, to, to.ssl_context(), NoMemory(), RestartPhases(AgentMetrics(), now_s=monotonic))
 
 
 async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> None:
@@ -182,9 +179,11 @@ async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> No
         await accept_patch(exchange)
 
     async with ScriptedServer(lists=[jobset(0)], answer=answer) as server:
-        ahead = await run_ahead(server)
+        ahead = await asyncio.to_thread(start_ahead, Credentials("127.0.0.1", server.port, tls=False))
         await server.until(lambda: len(server.received) == 2)
         assert [request.method for request in server.received] == ["GET", "PATCH"]
+        assert ahead is not None
+        assert ahead.in_flight is not None
         assert ahead.in_flight.method == "PATCH"
         ahead.close()
         answering.set()
@@ -223,13 +222,12 @@ async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
     """It accepts and is silent: the head start ends by its bound, with nothing sent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         to = Credentials("127.0.0.1", silent.getsockname()[1])
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         began_s = asyncio.get_running_loop().time()
-        assert await asyncio.to_thread(head_start, CONFIG, to, context, NoMemory()) is None
+        assert await asyncio.to_thread(start_ahead, to) is None
         assert asyncio.get_running_loop().time() - began_s < HEAD_START_S_MAX + 1
 
 
-@pytest.mark.parametrize("changed", [{"start_jitter_s": 1.0}])
+@pytest.mark.parametrize("changed", [{"start_slot_s": 1.0}])
 async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, Any]) -> None:
     """Jitter is there to spread connections too."""
     rig = Rig()
@@ -241,7 +239,7 @@ async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, An
 async def test_a_name_gets_no_head_start() -> None:
     """A look-up cannot be bounded without a thread."""
     to = Credentials("localhost", 1, tls=False)
-    assert head_start(CONFIG, to, None, NoMemory()) is None
+    assert start_ahead(to) is None
 
 
 async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
@@ -251,7 +249,7 @@ async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
     theirs.issue_cert("127.0.0.1").configure_cert(tls)
     async with ScriptedServer(lists=[jobset(0)], tls=tls) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=ours.cert_pem.bytes().decode(), token="secret")
-        assert await asyncio.to_thread(head_start, CONFIG, to, to.ssl_context(), NoMemory()) is None
+        assert await asyncio.to_thread(start_ahead, to) is None
     assert server.received == []
 
 

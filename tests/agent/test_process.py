@@ -30,6 +30,7 @@ async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> 
     assert server.connections == 1
     assert [line["event"] for line in lines] == [
         "setting_ignored",
+        "agent_started",
         "announcement_accepted",
         "barrier_lifted",
         "restarting_in_place",
@@ -71,7 +72,7 @@ async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> 
                 code, lines = await finished(child)
             assert server.received == []
     assert code == 3
-    assert f"127.0.0.1 port {port}" in str(lines[0]["message"])
+    assert f"127.0.0.1 port {port}" in str(lines[-1]["message"])
 
 
 async def hold(exchange: Exchange) -> None:
@@ -114,7 +115,7 @@ async def test_a_server_that_accepts_and_never_answers_is_waited_for(tmp_path: P
             child.send_signal(signal.SIGTERM)
             code, lines = await finished(child)
     assert code == 143
-    assert [line["event"] for line in lines] == ["signalled"]
+    assert [line["event"] for line in lines] == ["agent_started", "signalled"]
 
 
 async def answering(port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,9 @@ async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None
     assert patch.query == {"fieldManager": "inplace-agent", "fieldValidation": "Ignore"}
     assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
     assert "as=PartialObjectMetadata" in patch.headers["accept"]
-    assert json.loads(patch.body) == {
+    body = json.loads(patch.body)
+    assert re.fullmatch(r"v1,view=\d+", body["metadata"]["annotations"].pop("inplace.dev/phases"))
+    assert body == {
         "metadata": {
             "uid": "pod-uid",
             "annotations": {
@@ -180,13 +183,12 @@ async def test_reports_say_what_the_barrier_waits_for() -> None:
     assert rig.metrics.requests == {("list", "ok"): 1, ("watch", "ok"): 1, ("patch", "ok"): 1}
 
 
-async def test_the_start_jitter_comes_before_the_first_request() -> None:
-    """START_JITTER_S bounds a random wait in front of the first request."""
+async def test_the_slot_comes_before_the_first_request() -> None:
+    """An agent with a slot sends nothing before it."""
     rig = Rig()
     async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
-        await rig.run(server, start_jitter_s=9.0)
-    (slept_s,) = rig.clock.slept_s
-    assert 0 < slept_s < 9.0
+        await rig.run(server, start_slot_s=9.0)
+    assert rig.clock.slept_s == [9.0]
 
 
 async def test_cancelling_an_agent_closes_all_it_opened() -> None:
