@@ -26,6 +26,7 @@ WINDOW_S: Final = 10.0  # the longest window by default: above 20,300 Pods the r
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
 # One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
 PATCHES_PER_START: Final = 4
+RETRY_BASE_S: Final = 0.5  # a blip should cost a small group less than a second
 RETRY_BASE_S_MAX: Final = 10.0  # a whole group's first retries: 5,000 Pods in 10 s are 500 per second
 
 
@@ -65,9 +66,10 @@ class Herd:
         """
         return self.start_slot_s / PATCHES_PER_START
 
-    def retry_base_s(self, least_s: float) -> float:
+    @property
+    def retry_base_s(self) -> float:
         """Return the bound of the first retry's wait: a group that fails as one comes back at `rate_per_s`."""
-        return max(least_s, min(RETRY_BASE_S_MAX, self.size / self.rate_per_s))
+        return max(RETRY_BASE_S, min(RETRY_BASE_S_MAX, self.size / self.rate_per_s))
 
 
 def slot_s(index: int, size: int, window_s: float, jitter: float) -> float:

@@ -94,3 +94,7 @@ class TransportTimeoutError(TransportError):
 
 class CertificateError(TransportError):
     """The server's TLS certificate is not one we trust."""
+
+
+class GarbledError(TransportError):
+    """An answer does not hold what was asked for, or a stream no whole lines of JSON: a proxy cut it, or made it up."""

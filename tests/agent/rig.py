@@ -11,6 +11,8 @@ from agent.barrier import Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases, boot_s
+from agent.prelude import head_start
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
@@ -110,11 +112,23 @@ class Rig:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     memory: EpochMemory = field(default_factory=NoMemory)
 
-    async def run(self, server: ScriptedServer, credentials: Credentials | None = None, **config: Any) -> int:
+    async def run(
+        self,
+        server: ScriptedServer,
+        credentials: Credentials | None = None,
+        *,
+        with_head_start: bool = False,
+        **config: Any,
+    ) -> int:
         """Run the agent against the server until it exits; return its exit code."""
         self.config = replace(self.config, **config)
         credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
-        transport = Http1Transport(credentials, clock=self.clock)
+        context = credentials.ssl_context()
+        phases = RestartPhases(self.metrics, now_s=boot_s, annotate=self.config.phases_annotation)
+        ahead = None
+        if with_head_start:  # in a thread, because the server needs this one
+            ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
+        transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
         agent = Agent(
             self.config,
             transport=transport,
@@ -124,6 +138,7 @@ class Rig:
             log=self.log,
             metrics=self.metrics,
             memory=self.memory,
+            phases=phases,
         )
         try:
             async with asyncio.timeout(RUN_S_MAX):

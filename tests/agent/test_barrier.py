@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from agent import barrier as barrier_module
-from agent.barrier import BarrierError, HttpBarrier, Report
+from agent.barrier import HttpBarrier, Report
+from agent.listener import BarrierError
 from agent.metrics import AgentMetrics, render
 from common.kube.clock import LoopClock
 from tests.agent.rig import CONFIG
