@@ -92,7 +92,8 @@ async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> 
 
 async def test_every_metric_there_is_has_nothing_to_complain_about() -> None:
     """Also those that this run did not need: every phase, every counter."""
-    metrics = AgentMetrics(heard_s=0.0)
+    metrics = AgentMetrics()
+    metrics.heard_s = 0.0
     for phase in Phase:
         metrics.observe(phase, 1.0)
     metrics.wait("watch", "busy", 1.0, throttled=True)
