@@ -1,8 +1,8 @@
 """
 Build the agent's parts from the environment, run them in one loop, and turn every ending into an exit code.
 
-Order matters for the start: read settings, bind the barrier, open the watch and (in the same breath) the
-connection for the announcement. Everything else, structlog first, is imported once the announcement has left.
+Order matters for the start: read settings, bind the barrier, list, announce. Everything else, structlog first, is
+imported once the announcement has left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from common.kube.http1 import Http1Transport
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from a signal to the exit; kubelet's shortest grace period is 2 s
-WARM_TIMEOUT_S: Final = 10.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -137,12 +136,7 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
         phases=phases,
     )
     try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(agent.run())
-            if not config.start_jitter_s:  # the jitter is there to spread handshakes too
-                warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
-                running.add_done_callback(lambda _: warming.cancel())
-        return running.result()
+        return await agent.run()
     finally:
         phases.leave()
         await transport.close()

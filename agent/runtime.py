@@ -23,6 +23,7 @@ from agent.jobset_watch import JobSetWatch
 from agent.log import Log
 from agent.metrics import AgentMetrics
 from agent.phases import RestartPhases
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import (
     Action,
     AgentState,
@@ -79,21 +80,24 @@ class Agent:
         self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
+        budget = RetryBudget(rng, config.retry_base_s)
         self._watch = JobSetWatch(
             config,
             transport=transport,
             clock=clock,
             rng=rng,
+            budget=budget,
             log=log,
             metrics=metrics,
             on_view=self._take,
             on_problem=lambda problem: self._note_problem("watch", problem),
+            before_watch=self._until_announced,
         )
         self._announcer = Announcer(
             config,
             transport=transport,
             clock=clock,
-            rng=rng,
+            budget=budget,
             log=log,
             metrics=metrics,
             phases=self._phases,
@@ -174,6 +178,11 @@ class Agent:
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""
         self._take(await self._announcer.announce(epoch))
+
+    async def _until_announced(self) -> None:
+        """Let the announcement go first on the one connection; until its answer no view but a bypass matters."""
+        if self._announcing is not None:
+            await self._announcer.until_answered()
 
     def _lift(self, epoch: int | None) -> None:
         self._barrier.lift(epoch)

@@ -190,8 +190,8 @@ async def test_the_one_patch_carries_the_phases() -> None:
     async def answer(exchange: Exchange) -> None:
         await (failures.pop() if failures else accept_patch)(exchange)
 
-    script = (jobset(0), until_patched(2), jobset(1, 0), jobset(1, 1))
-    async with ScriptedServer(watches=[script], answer=answer) as server:
+    script = (until_patched(2), jobset(1, 0), jobset(1, 1))
+    async with ScriptedServer(lists=[jobset(0)], watches=[script], answer=answer) as server:
         assert await rig.run(server) == 88
     bodies = {patch.body for patch in server.requests("PATCH")}
     (annotations,) = (json.loads(body)["metadata"]["annotations"] for body in bodies)
@@ -203,7 +203,7 @@ async def test_the_one_patch_carries_the_phases() -> None:
 async def test_the_annotation_is_off_when_told() -> None:
     """phases_annotation=False leaves the protocol's two annotations alone in the patch."""
     rig = Rig()
-    async with ScriptedServer(watches=[(jobset(0), until_patched(), jobset(1, 0), jobset(1, 1))]) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[(jobset(1, 0), jobset(1, 1))]) as server:
         await rig.run(server, phases_annotation=False)
     (patch,) = server.requests("PATCH")
     assert set(json.loads(patch.body)["metadata"]["annotations"]) == {wire.EPOCH, wire.ATTEMPT}

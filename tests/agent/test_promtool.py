@@ -75,8 +75,8 @@ async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> 
     async def answer(exchange: Exchange) -> None:
         await (failures.pop() if failures else accept_patch)(exchange)
 
-    lifting = (jobset(0), until_patched(2), jobset(1, 0), silence)
-    async with ScriptedServer(watches=[lifting], answer=answer) as server:
+    lifting = (until_patched(2), jobset(1, 0), silence)
+    async with ScriptedServer(lists=[jobset(0)], watches=[lifting], answer=answer) as server:
         env = environment(tmp_path, server)
         async with process(env):
             text = await scraped(int(env["BARRIER_PORT"]), b"barrier_lifted 1.0")
