@@ -79,7 +79,6 @@ def test_nothing_of_the_controller_is_inside(pyz: Path) -> None:
         "__main__.py",
         "agent",
         "common",
-        "h11",
         "prometheus_client",
         "structlog",
         "typing_extensions",
