@@ -74,8 +74,8 @@ class Announcer:
             await self._after(epoch, error)
             return NotAccepted(epoch)
         self._metrics.requests["patch", "ok"] += 1
-        self._phases.accepted()
         self._budget.note_success(self._clock.monotonic_s())
+        self._phases.accepted()
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch, phases=phases)
         return Accepted(epoch)

@@ -51,10 +51,10 @@ class AgentConfig:
     Args:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
             and finding that out would cost each start a third request.
-        phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         retry_base_s: bound of the first wait after a failure.
+        phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
 

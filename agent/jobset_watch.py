@@ -143,9 +143,9 @@ class JobSetWatch:
     def _note_answered(self) -> None:
         """Count a request that the server took; what was wrong is over."""
         self._answered = True
-        now_s = self._metrics.heard_s = self._clock.monotonic_s()
         self._metrics.requests[self._verb, "ok"] += 1
-        self._budget.note_success(now_s)
+        self._metrics.heard_s = self._clock.monotonic_s()
+        self._budget.note_success(self._metrics.heard_s)
         self._on_problem(None)
 
     def _take(self, event: JobSetEvent) -> None:

@@ -48,7 +48,7 @@ class AgentMetrics:
         epoch: the epoch this process announced, 0 before.
         synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.
-        heard_s: when a list or the watch (a bookmark, too) last said anything, on the agent's clock; None before.
+        heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
         durations: by phase, all that this process measured.
         ended: the newest duration of each phase that ended since an announcement was last built, in seconds.
     """

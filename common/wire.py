@@ -32,6 +32,7 @@ JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 JOB_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
 JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
 RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+JOB_RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/job-restart-attempt"
 GROUP_NAME: Final = "jobset.sigs.k8s.io/group-name"
 GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
 JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
@@ -52,6 +53,8 @@ SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
 CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
 PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
+EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
+LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
