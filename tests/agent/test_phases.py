@@ -110,6 +110,33 @@ def test_an_announcement_s_text_is_frozen() -> None:
     assert phases.announcing(4) == "v1,stop=1000,announce=5000"
 
 
+def test_a_supervisor_s_worker_is_timed() -> None:
+    """Death, stop and announcement of one restart, and how long the worker was down in all, at the one after."""
+    clock, metrics = Hand(), AgentMetrics()
+    phases = RestartPhases(metrics, now_s=clock)
+    phases.announcing(1)
+    phases.accepted()
+    phases.lifted()
+    phases.worker_runs(0.004)
+    assert Phase.DOWN not in metrics.durations, "the first start ends no downtime"
+
+    clock.now_s += 60.0
+    phases.worker_down()
+    clock.now_s += 0.5
+    phases.worker_down()  # it was told to end, and now it has: the first word counts
+    phases.worker_gone()
+    assert phases.announcing(2) == "v1,announce=0,barrier=0,lift=0,start=4,stop=500"
+    clock.now_s += 0.02
+    phases.accepted()
+    clock.now_s += 0.7
+    phases.lifted()
+    clock.now_s += 0.003
+    phases.worker_runs(0.003)
+    phases.worker_down()
+    phases.worker_gone()
+    assert phases.announcing(3) == "v1,announce=20,death=520,barrier=700,start=3,down=1223,stop=0"
+
+
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
     """PHASES_ANNOTATION=off: no text, and the metrics hold the durations all the same."""
     metrics = AgentMetrics()
