@@ -20,8 +20,8 @@ from cli.agent_pyz import BuildError, build, main
 from common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, until_patched
-from tests.agent.test_promtool import complaints
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.promtool import complaints
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
