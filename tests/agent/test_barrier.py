@@ -25,9 +25,9 @@ pytestmark = pytest.mark.asyncio
 async def listening(address: str = "127.0.0.1", port: int = 0, **config: object) -> AsyncIterator[HttpBarrier]:
     """Run a barrier on a port the system chooses."""
     settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)  # type: ignore[arg-type]
-    metrics = AgentMetrics()
-    metrics.epoch = 3
-    barrier = HttpBarrier(settings, clock=LoopClock(), render_metrics=lambda accept: render(metrics, accept))
+    barrier = HttpBarrier(
+        settings, clock=LoopClock(), render_metrics=lambda accept: render(AgentMetrics(epoch=3), accept)
+    )
     await barrier.start()
     try:
         yield barrier
