@@ -54,6 +54,7 @@ class AgentConfig:
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         retry_base_s: bound of the first wait after a failure.
+        phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
 
@@ -72,6 +73,7 @@ class AgentConfig:
     restart_slot_s: float = 0.0
     retry_base_s: float = RETRY_BASE_S
     prefer_table: bool = True
+    phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
     warnings: tuple[str, ...] = ()
@@ -122,6 +124,7 @@ class AgentConfig:
             restart_slot_s=herd.restart_slot_s,
             retry_base_s=herd.retry_base_s(RETRY_BASE_S),
             prefer_table=not upstream,
+            phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
             warnings=tuple(warnings),

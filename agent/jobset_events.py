@@ -1,5 +1,5 @@
 """
-Read one line of the JobSet watch: a Table row, or a whole object.
+Read the JobSet list and the lines of the watch: Table rows, or whole objects.
 
 Source: k8s.io/apimachinery meta/v1 WatchEvent, Table; apiextensions-apiserver tableconvertor (a missing value
 is null, column definitions come at least with a stream's first event).
@@ -16,7 +16,6 @@ from common import wire
 from common.kube.errors import error_from_status
 from common.kube.watch import GarbledError
 
-_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (
     _NAME,
@@ -49,10 +48,9 @@ class Deleted(NamedTuple):
 
 
 class Bookmark(NamedTuple):
-    """Nothing changed up to `resource_version`; `initial_end`: a consistent watch has shown all there is."""
+    """Nothing changed up to `resource_version`."""
 
     resource_version: str
-    initial_end: bool
 
 
 class ColumnsMissingError(Exception):
@@ -149,9 +147,7 @@ def _in_place(strategy: object, disabled: object) -> bool:
 
 
 def _bookmark(obj: dict[str, Any]) -> Bookmark:
-    """Read a bookmark; a Table carries the annotation in its row's object."""
+    """Read a bookmark; a Table may carry the version in its row's object."""
     rows = [row.get("object") or {} for row in obj.get("rows") or []]
     metadatas = [carrier.get("metadata") or {} for carrier in (obj, *rows)]
-    versions = [version for metadata in metadatas if (version := metadata.get("resourceVersion"))]
-    ended = any((metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true" for metadata in metadatas)
-    return Bookmark(versions[0] if versions else "", ended)
+    return Bookmark(next((version for metadata in metadatas if (version := metadata.get("resourceVersion"))), ""))

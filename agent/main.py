@@ -20,6 +20,11 @@ def main() -> int:
     """Run the agent until its Pod must restart; return the exit code."""
     for number in _SIGNALS:
         signal.signal(number, _exit_at_once)
+    if sys.argv[1:] == ["--version"]:
+        from agent.metrics import VERSION
+
+        print(f"inplace-agent {VERSION}")
+        return 0
     from agent.process import run_process
 
     return run_process(sys.argv[1:], os.environ)

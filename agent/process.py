@@ -1,8 +1,8 @@
 """
 Build the agent's parts from the environment, run them in one loop, and turn every ending into an exit code.
 
-Order matters for the start: read settings, bind the barrier, open the watch and (in the same breath) the
-connection for the announcement. Everything else, structlog first, is imported once the announcement has left.
+Order matters for the start: read settings, bind the barrier, list, announce. Everything else, structlog first, is
+imported once the announcement has left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile
 from agent.exit_code import ExitCode
 from agent.log import LazyLog
-from agent.metrics import AgentMetrics, render
+from agent.metrics import VERSION, AgentMetrics, render
+from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
@@ -30,7 +31,6 @@ from common.kube.http1 import Http1Transport
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from a signal to the exit; kubelet's shortest grace period is 2 s
-WARM_TIMEOUT_S: Final = 10.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -43,6 +43,7 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
         config = _with_kept_epoch(config, log)
+        log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch)
         return asyncio.run(_run(config, credentials, log))
     except ConfigError as error:
         for problem in error.problems:
@@ -117,7 +118,12 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
         transport = Http1Transport(credentials, clock=clock, on_sent=on_sent)
     except CredentialsError as error:
         raise ConfigError((str(error),)) from error
-    barrier = HttpBarrier(config, clock=clock, render_metrics=lambda: render(metrics))
+    phases = _phases(config, metrics)
+    barrier = HttpBarrier(
+        config,
+        clock=clock,
+        render_metrics=lambda accept: render(metrics, accept, clock.monotonic_s) if log.loaded else None,
+    )
     agent = Agent(
         config,
         transport=transport,
@@ -127,16 +133,24 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
         log=log,
         metrics=metrics,
         memory=EpochFile(config.epoch_file) if config.epoch_file else None,
+        phases=phases,
     )
     try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(agent.run())
-            if not config.start_slot_s:  # the slot is there to spread handshakes too
-                warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
-                running.add_done_callback(lambda _: warming.cancel())
-        return running.result()
+        return await agent.run()
     finally:
+        phases.leave()
         await transport.close()
+
+
+def _phases(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:
+    """Time this process from its first moment; EPOCH_FILE's folder survives it."""
+    return RestartPhases(
+        metrics,
+        now_s=boot_s,
+        started_s=process_started_s(boot_s()),
+        file=PhaseFile(f"{config.epoch_file}.phases") if config.epoch_file else None,
+        annotate=config.phases_annotation,
+    )
 
 
 def _stop_on_signals() -> list[signal.Signals]:

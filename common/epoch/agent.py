@@ -168,7 +168,7 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...
     if state.phase in TERMINAL:
         raise InvariantError(f"event {event!r} after terminal phase {state.phase.value}")
     if isinstance(event, View):
-        state = replace(state, view=_newest(state.view, event))
+        state = replace(state, view=newest(state.view, event))
         if state.phase in (Phase.STARTING, Phase.CONFIRMING):
             return _choose(state)
         return _settle(state)
@@ -246,7 +246,7 @@ def _entering(phase: Phase, epoch: int, verdict: Verdict) -> tuple[Action, ...]:
             return ()
 
 
-def _newest(old: View | None, new: View) -> View:
+def newest(old: View | None, new: View) -> View:
     """Fold a view into what is known: epochs only grow, and once consistent, later events of the stream are too."""
     if old is None:
         return new

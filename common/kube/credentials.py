@@ -118,6 +118,17 @@ class Credentials:
             raise CredentialsError(f"{where}: expected a certificate and its key in PEM, saw {error}") from error
 
 
+def is_address(host: str) -> bool:
+    """Say whether `host` is an IP address, which needs no name look-up."""
+    import socket
+
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError:
+        return False
+    return True
+
+
 def service_account_dir(env: Mapping[str, str]) -> str:
     """Return the folder into which kubelet mounts the Pod's token, CA and namespace."""
     return env.get("INPLACE_SERVICE_ACCOUNT_DIR") or SERVICE_ACCOUNT_DIR

@@ -7,7 +7,7 @@ Decoding is left to the caller: the agent reads a Table cell, the informer a who
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 
 from common.kube.clock import Clock
@@ -93,11 +93,17 @@ def ending_of(error: ApiError | TransportError) -> WatchEnding:
 
 
 async def watch_lines(
-    transport: Transport, request: Request, *, clock: Clock, inactivity_s: float = INACTIVITY_S
+    transport: Transport,
+    request: Request,
+    *,
+    clock: Clock,
+    inactivity_s: float = INACTIVITY_S,
+    on_open: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield each line of a watch; return when the server ends it in good order.
 
     Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
+    `on_open` is called when the server took the watch, BEFORE any line.
 
     Raises:
         ApiError: the server refused the watch.
@@ -109,6 +115,7 @@ async def watch_lines(
         if stream.status >= 400:
             body = await _error_body(chunks, clock)
             raise error_from_response(Response(stream.status, stream.headers, body))
+        on_open()
         rest = bytearray()  # of a line whose end has not arrived; appended to, so that a long line costs no copies
         while (chunk := await _next(chunks, clock, inactivity_s)) is not None:
             head, newline, tail = chunk.rpartition(b"\n")

@@ -14,19 +14,21 @@ from tests.agent.scripted_server import Exchange, ScriptedServer, Step, jobset, 
 
 pytestmark = pytest.mark.asyncio
 
-FINISH = (jobset(0), until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+FINISH = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> None:
-    """From exec to exit X: one watch, one patch, and a log that tells the story in order."""
-    async with ScriptedServer(watches=[FINISH]) as server:
+    """From exec to exit X: three requests, one connection, and a log that tells the story in order."""
+    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
         env = environment(tmp_path, server, RESTART_POD_IN_PLACE_EXIT_CODE="77", PREVIOUS_EPOCH="one")
         async with process(env) as child:
             code, lines = await finished(child)
     assert code == 77
-    assert [request.method for request in server.received] == ["GET", "PATCH"]
+    assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
+    assert server.connections == 1
     assert [line["event"] for line in lines] == [
         "setting_ignored",
+        "agent_started",
         "announcement_accepted",
         "barrier_lifted",
         "restarting_in_place",
@@ -36,7 +38,10 @@ async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> 
 
 async def test_the_default_code_is_ours(tmp_path: Path) -> None:
     """Without a configured code the agent exits 88."""
-    async with ScriptedServer(watches=[FINISH]) as server, process(environment(tmp_path, server)) as child:
+    async with (
+        ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server,
+        process(environment(tmp_path, server)) as child,
+    ):
         assert (await finished(child))[0] == 88
 
 
@@ -65,7 +70,7 @@ async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> 
                 code, lines = await finished(child)
             assert server.received == []
     assert code == 3
-    assert f"127.0.0.1 port {port}" in str(lines[0]["message"])
+    assert f"127.0.0.1 port {port}" in str(lines[-1]["message"])
 
 
 async def hold(exchange: Exchange) -> None:

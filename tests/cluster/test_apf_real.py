@@ -101,8 +101,8 @@ async def test_an_agents_requests_land_in_its_level(plane: ControlPlane) -> None
     namespace = await plane.create_namespace("team")
     kubeconfig = await plane.service_account_kubeconfig(namespace, "whoever")
     config = AgentConfig(namespace, "train-w-0-0", "train")
-    watch = watch_request(config, as_table=True, resource_version="", consistent=False, jitter=0.0)
-    for request in (watch, list_request(config, as_table=True), announcement_request(config, 1)):
+    watch = watch_request(config, as_table=True, resource_version="0", jitter=0.0)
+    for request in (watch, list_request(config, as_table=True, consistent=False), announcement_request(config, 1)):
         landed = await in_effect(plane, kubeconfig, request, "inplace-agents")
         assert landed == ("inplace-agents", "inplace-agents")
 

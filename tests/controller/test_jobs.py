@@ -42,6 +42,7 @@ def test_labels_and_annotations_are_upstreams() -> None:
         wire.JOB_GLOBAL_INDEX: "6",
         wire.JOB_KEY: hashlib.sha1(b"default/train-c-1", usedforsecurity=False).hexdigest(),
         wire.RESTART_ATTEMPT: "0",
+        wire.JOB_RESTART_ATTEMPT: "0",
         wire.GROUP_NAME: "g1",
         wire.GROUP_REPLICAS: "6",
         wire.JOB_GROUP_INDEX: "3",

@@ -22,7 +22,7 @@ from tests.deploy.apf_objects import RESOURCES, apf_object, apf_objects, schema_
 
 AGENTS = 5000
 CONFIG = AgentConfig("team-a", "train-w-0-0", "train")
-WATCH = watch_request(CONFIG, as_table=True, resource_version="", consistent=False, jitter=0.0)
+WATCH = watch_request(CONFIG, as_table=True, resource_version="0", jitter=0.0)
 QUEUING = apf_object("PriorityLevelConfiguration", "inplace-agents")["spec"]["limited"]["limitResponse"]["queuing"]
 
 
@@ -33,7 +33,7 @@ def get(path: str, method: str = "GET") -> Request:
 
 @pytest.mark.parametrize(
     "request_of_agent",
-    [WATCH, list_request(CONFIG, as_table=True), announcement_request(CONFIG, 3)],
+    [WATCH, list_request(CONFIG, as_table=True, consistent=False), announcement_request(CONFIG, 3)],
     ids=["watch", "list", "patch"],
 )
 def test_every_request_of_an_agent_is_taken(request_of_agent: Request) -> None:
