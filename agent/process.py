@@ -112,7 +112,9 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
         if request.method == "PATCH":  # the announcement is in the kernel's hands; its answer takes a while
             loop.call_soon(log.load)
 
-    loop.call_later(LOG_LOAD_S, log.load)
+    config = _with_what_is_left_of_the_slot(config)
+    # A slot is time to load everything in; without one the announcement goes first.
+    loop.call_later(0.0 if config.start_slot_s > 0 else LOG_LOAD_S, log.load)
     clock, metrics = LoopClock(), AgentMetrics()
     try:
         transport = Http1Transport(credentials, clock=clock, on_sent=on_sent)
@@ -140,6 +142,14 @@ async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog
     finally:
         phases.leave()
         await transport.close()
+
+
+def _with_what_is_left_of_the_slot(config: AgentConfig) -> AgentConfig:
+    """Count the slot from the process's first moment: what was imported since then took its part of it."""
+    if config.start_slot_s <= 0:
+        return config
+    now_s = boot_s()
+    return replace(config, start_slot_s=max(0.0, config.start_slot_s - (now_s - process_started_s(now_s))))
 
 
 def _phases(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:

@@ -129,8 +129,9 @@ class HerdBench:
                     await _read(process, "ready")
             await asyncio.sleep(self._settle_s)
             before, cpu_s = await self._server_metrics(), self._plane.apiserver_cpu_seconds()
+            go_s = time.monotonic() + GO_S
             for process in clients:
-                _write(process, str(time.monotonic() + GO_S))
+                _write(process, str(go_s))
             async with asyncio.timeout(2 * READY_S_MAX):
                 tallies = [Tally(**json.loads(await _read(process, ""))) for process in clients]
             return self._round(tallies, before, await self._server_metrics(), cpu_s)
