@@ -78,7 +78,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
             return server.requests.total() - server.requests.of(family=USER_AGENT)
 
         try:
-            await _prepare(client, namespace)
+            await prepare_cluster(client, namespace)
             yield Backend(client, agents, count)
         finally:
             await client.transport.close()
@@ -101,13 +101,13 @@ async def _real(namespace: str) -> AsyncIterator[Backend]:
         async with ControlPlane(find_binaries(), apiserver_flags=flags) as plane:
             client = _client(plane.kubeconfig)
             try:
-                await _prepare(client, namespace)
+                await prepare_cluster(client, namespace)
                 yield Backend(client, await plane.service_account_kubeconfig(namespace, ACCOUNT), count)
             finally:
                 await client.transport.close()
 
 
-async def _prepare(client: KubeClient, namespace: str) -> None:
+async def prepare_cluster(client: KubeClient, namespace: str) -> None:
     """Create the namespace, the CRD and the agents' permissions; return when JobSets are served."""
     await client.create(NAMESPACES, None, {"metadata": {"name": namespace}})
     await install_crd(client)

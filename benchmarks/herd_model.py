@@ -14,6 +14,7 @@ import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from statistics import fmean
 
 from agent.herd import RATE_PER_S, RETRY_BASE_S, WINDOW_S, Herd
 from agent.retry_budget import RetryBudget
@@ -25,6 +26,7 @@ RETRY_AFTER_S_MAX = 32
 REQUESTS_PER_START = 3  # list, patch, watch
 THINK_S = 0.005  # of an agent, from an answer to its next request
 SIMULATED_S_MAX = 3600.0
+SERVERS_PER_S = (300.0, 1000.0, 3000.0, 10_000.0, 30_000.0)  # two cores; one small server; ...; three large ones
 
 
 @dataclass(slots=True)
@@ -117,3 +119,22 @@ def simulate(
         if left[index]:
             heapq.heappush(events, (answered_s + THINK_S, index))
     return Outcome(done_s, server.rejected.total() / size, max(arrivals.values()))
+
+
+def report(size: int = 5000, seeds: int = 3) -> str:
+    """Return a table of the choices that were weighed: `size` Pods against servers of several speeds."""
+    ways: dict[str, dict[str, float | bool]] = {
+        "no slots, 0.5 s base": {"window_s_max": 0.0, "scaled_base": False},
+        "no slots, group's base": {"window_s_max": 0.0},
+        "1,000/s": {"rate_per_s": 1000},
+        "2,000/s (ours)": {},
+        "4,000/s": {"rate_per_s": 4000},
+    }
+    lines = [f"{size} Pods; mean of {seeds} runs: seconds to the last watch, 429s per agent, most requests in a second"]
+    for server_per_s in SERVERS_PER_S:
+        lines.append(f"server of {server_per_s:g} requests/s (the least it takes: {3 * size / server_per_s:.1f} s)")
+        for name, choice in ways.items():
+            seen = [simulate(size, server_per_s, seed=seed, **choice) for seed in range(seeds)]  # type: ignore[arg-type]
+            done_s, rejected = fmean(each.done_s for each in seen), fmean(each.rejected for each in seen)
+            lines.append(f"  {name:24} {done_s:7.1f} s {rejected:6.2f} {max(each.peak_per_s for each in seen):7}/s")
+    return "\n".join(lines)
