@@ -13,7 +13,6 @@ configured one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from agent.environment import Environment, is_integer, is_object_name
@@ -21,6 +20,7 @@ from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, RETRY_BASE_S, WINDOW_S, WINDOW_S_MAX, Herd
 from common.epoch.int32 import INT32_MAX
 from common.kube.credentials import service_account_dir
+from common.record import record
 
 OUR_PATH: Final = "/barrier-is-lifted"
 UPSTREAM_PATH: Final = "/barrier-is-down"
@@ -43,7 +43,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentConfig:
     """What one agent needs to know.
 

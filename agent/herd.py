@@ -11,10 +11,10 @@ Pure: time, environment and the Pod's identity come as arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from common.epoch.int32 import INT32_MAX
+from common.record import record
 
 # API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
 # (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.
@@ -26,11 +26,11 @@ WINDOW_S: Final = 10.0  # the longest window by default: above 20,300 Pods the r
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
 # One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
 PATCHES_PER_START: Final = 4
-RETRY_BASE_S: Final = 0.5  # a blip should cost a small group less than a second
+RETRY_BASE_S: Final = 0.5  # the first retry's wait, for a group that needs no more: a blip costs less than a second
 RETRY_BASE_S_MAX: Final = 10.0  # a whole group's first retries: 5,000 Pods in 10 s are 500 per second
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Herd:
     """One Pod's place in its group.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import FrameType
 from typing import Final
 
@@ -24,6 +23,7 @@ from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from agent.prelude import head_start
 from agent.version import VERSION
 from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
+from common.record import replace
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 

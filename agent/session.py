@@ -12,7 +12,7 @@ import signal
 import socket
 import ssl
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -28,6 +28,7 @@ from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http import Request
 from common.kube.http1 import Http1Transport
+from common.record import replace
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from a signal to the exit; kubelet's shortest grace period is 2 s

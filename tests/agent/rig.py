@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -11,13 +11,14 @@ from agent.barrier import Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
-from agent.phases import RestartPhases, boot_s
+from agent.phases import RestartPhases
 from agent.prelude import head_start
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
 from common.kube.watch import INACTIVITY_S
+from common.record import replace
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
@@ -124,7 +125,7 @@ class Rig:
         self.config = replace(self.config, **config)
         credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
         context = credentials.ssl_context()
-        phases = RestartPhases(self.metrics, now_s=boot_s, annotate=self.config.phases_annotation)
+        phases = RestartPhases(self.metrics, now_s=lambda: 0.0, annotate=self.config.phases_annotation)
         ahead = None
         if with_head_start:  # in a thread, because the server needs this one
             ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)

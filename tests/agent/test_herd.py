@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.herd import GROUP_FREE, RATE_PER_S, RETRY_BASE_S, RETRY_BASE_S_MAX, WINDOW_S, Herd, slot_s
+from common.record import replace
 
 HERDS = st.builds(
     Herd,

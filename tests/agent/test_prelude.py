@@ -7,17 +7,19 @@ import json
 import socket
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 import trustme
 
-from agent.epoch_file import EpochFile, EpochMemory, NoMemory
+from agent.epoch_file import EpochFile, NoMemory
 from agent.metrics import AgentMetrics
-from agent.phases import RestartPhases, boot_s
+from agent.phases import RestartPhases
 from agent.prelude import HEAD_START_S_MAX, head_start
+from common.kube.ahead import Ahead
 from common.kube.credentials import Credentials
 from tests.agent.rig import CONFIG, Rig
 from tests.agent.scripted_server import (
@@ -135,7 +137,7 @@ async def outcome(case: Case, *, with_head_start: bool) -> dict[str, Any]:
         await (patches.pop(0) if patches else accept_patch)(exchange)
 
     ended = until_patched(len(case.patches) + 1) if case.patches else until_patched(0)
-    rig = Rig(replace(CONFIG, phases_annotation=False))  # durations differ from run to run
+    rig = Rig()
     async with ScriptedServer(lists=case.lists, watches=[(ended, *case.watch)], answer=answer) as server:
         running = asyncio.create_task(rig.run(server, with_head_start=with_head_start, **case.config))
         second = asyncio.create_task(server.until(lambda: len(server.watched) == 2))
@@ -163,16 +165,9 @@ async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
         assert len([request for request in with_it["requests"] if request[0] == "PATCH"]) <= 1
 
 
-def credentials(server: ScriptedServer) -> Credentials:
-    """Return how to talk to a server without TLS."""
-    return Credentials("127.0.0.1", server.port, tls=False)
-
-
-async def run_ahead(server: ScriptedServer, memory: EpochMemory | None = None, **config: Any) -> Any:
+def start_ahead(to: Credentials) -> Ahead | None:
     """Run the head start alone."""
-    return await asyncio.to_thread(
-        head_start, Rig(CONFIG).config, credentials(server), None, memory or NoMemory(), untimed(), **config
-    )
+    return head_start(CONFIG, to, to.ssl_context(), NoMemory(), RestartPhases(AgentMetrics(), now_s=monotonic))
 
 
 async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> None:
@@ -184,9 +179,11 @@ async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> No
         await accept_patch(exchange)
 
     async with ScriptedServer(lists=[jobset(0)], answer=answer) as server:
-        ahead = await run_ahead(server)
+        ahead = await asyncio.to_thread(start_ahead, Credentials("127.0.0.1", server.port, tls=False))
         await server.until(lambda: len(server.received) == 2)
         assert [request.method for request in server.received] == ["GET", "PATCH"]
+        assert ahead is not None
+        assert ahead.in_flight is not None
         assert ahead.in_flight.method == "PATCH"
         ahead.close()
         answering.set()
@@ -221,18 +218,12 @@ async def test_a_slow_list_is_waited_for_by_the_agent() -> None:
     assert server.connections == 1
 
 
-def untimed() -> RestartPhases:
-    """Return phases that nobody asks for."""
-    return RestartPhases(AgentMetrics(), now_s=boot_s)
-
-
 async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
     """It accepts and is silent: the head start ends by its bound, with nothing sent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         to = Credentials("127.0.0.1", silent.getsockname()[1])
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         began_s = asyncio.get_running_loop().time()
-        assert await asyncio.to_thread(head_start, CONFIG, to, context, NoMemory(), untimed()) is None
+        assert await asyncio.to_thread(start_ahead, to) is None
         assert asyncio.get_running_loop().time() - began_s < HEAD_START_S_MAX + 1
 
 
@@ -248,7 +239,7 @@ async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, An
 async def test_a_name_gets_no_head_start() -> None:
     """A look-up cannot be bounded without a thread."""
     to = Credentials("localhost", 1, tls=False)
-    assert head_start(CONFIG, to, None, NoMemory(), untimed()) is None
+    assert start_ahead(to) is None
 
 
 async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
@@ -258,7 +249,7 @@ async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
     theirs.issue_cert("127.0.0.1").configure_cert(tls)
     async with ScriptedServer(lists=[jobset(0)], tls=tls) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=ours.cert_pem.bytes().decode(), token="secret")
-        assert await asyncio.to_thread(head_start, CONFIG, to, to.ssl_context(), NoMemory(), untimed()) is None
+        assert await asyncio.to_thread(start_ahead, to) is None
     assert server.received == []
 
 
