@@ -80,8 +80,6 @@ class AgentConfig:
         """
         read = Environment(env)
         upstream = not any(env.get(name) for name in _OURS)
-        if read.get("WORKER_COMMAND"):
-            read.refuse("WORKER_COMMAND", "no value (this agent is a sidecar and starts no worker)")
         previous_epoch, warnings = _previous_epoch(read.get("PREVIOUS_EPOCH"))
         config = cls(
             namespace=_namespace(read, f"{service_account_dir(env)}/namespace"),

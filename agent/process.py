@@ -38,11 +38,11 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     """Run the agent; return the process's exit code."""
     log = LazyLog()
     try:
-        config, credentials = _settings(arguments, env)
+        config, credentials = read_settings(arguments, env)
         log = LazyLog(config.log_format, config.log_level)
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
-        config = _with_kept_epoch(config, log)
+        config = with_kept_epoch(config, log)
         return asyncio.run(_run(config, credentials, log))
     except ConfigError as error:
         for problem in error.problems:
@@ -57,7 +57,7 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
         log.load()
 
 
-def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
+def read_settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
     """Read everything that comes from outside.
 
     Raises:
@@ -79,7 +79,7 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentCo
     return config, credentials
 
 
-def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
+def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     """Let the epoch in EPOCH_FILE correct an older PREVIOUS_EPOCH; a garbled file makes it unknown."""
     if not config.epoch_file:
         return config
