@@ -26,13 +26,13 @@ class Variant:
 
 
 CAPACITY = Variant("capacity", apf=True, capacity=True)
-WITH_APF = Variant("with apf", apf=True, slots=True)
-WITHOUT = Variant("without apf", apf=False, slots=True)
+WITH_APF = Variant("with apf, no slots", apf=True)  # what deploy/apf says to do
+WITHOUT = Variant("without apf, slots", apf=False, slots=True)  # the defaults
 VARIANTS = (
     CAPACITY,
     WITH_APF,
     WITHOUT,
-    Variant("with apf, no slots", apf=True),
+    Variant("with apf, slots", apf=True, slots=True),
     Variant("without apf, no slots", apf=False),
     Variant("obvious agent, without apf", apf=False, obvious=True),
     Variant("obvious agent, with apf", apf=True, obvious=True),
