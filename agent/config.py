@@ -53,6 +53,7 @@ class AgentConfig:
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         retry_base_s: bound of the first wait after a failure.
+        reopen_s: bound of the wait after a watch that ended in good order; 0 for small groups.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -71,6 +72,7 @@ class AgentConfig:
     start_slot_s: float = 0.0
     restart_slot_s: float = 0.0
     retry_base_s: float = RETRY_BASE_S
+    reopen_s: float = 0.0
     prefer_table: bool = True
     phases_annotation: bool = True
     log_format: str = "json"
@@ -87,8 +89,6 @@ class AgentConfig:
         """
         read = Environment(env)
         upstream = not any(env.get(name) for name in _OURS)
-        if read.get("WORKER_COMMAND"):
-            read.refuse("WORKER_COMMAND", "no value (this agent is a sidecar and starts no worker)")
         warnings: list[str] = []
         previous_epoch = _read_or_warn(read, "PREVIOUS_EPOCH", 1, INT32_MAX, "as unknown", warnings)
         herd = _herd(read, warnings)
@@ -121,7 +121,8 @@ class AgentConfig:
             jobset_uid=read.uid("JOBSET_UID"),
             start_slot_s=herd.start_slot_s,
             restart_slot_s=herd.restart_slot_s,
-            retry_base_s=herd.retry_base_s(RETRY_BASE_S),
+            retry_base_s=herd.retry_base_s,
+            reopen_s=herd.window_s,
             prefer_table=not upstream,
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),

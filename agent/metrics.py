@@ -3,8 +3,8 @@ The agent's numbers, as plain integers; `agent.exposition` turns them into Prome
 
 Label values are bounded: verbs, outcomes, causes and phases are names from this project, never text from a server.
 
-Whoever ends a phase says so once: `metrics.observe(Phase.STOP, seconds)`. That feeds the histogram and, until the next
-announcement is built, `ended`, from which `agent.phases` writes the annotation.
+`observe(Phase.STOP, seconds)` feeds the histogram and, until the next announcement is built, `ended`, from which
+`agent.phases` writes the annotation. That module also does the timing: callers tell it moments, not durations.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class RestartPhases:
     """Time one agent's part in the restarts of its group.
 
     Whoever announces calls `announcing` for the text to send and `accepted` when the server took it; the shell calls
-    `lifted` and, at the process's end, `leave`. Phases of the worker are the supervisor's: it calls `metrics.observe`.
+    `lifted` and, at the process's end, `leave`. A supervisor also calls `worker_down`, `worker_gone` and `worker_runs`.
 
     Args:
         metrics: where durations go, and where those that ended since the last announcement are.
@@ -113,13 +113,24 @@ class RestartPhases:
         self._chosen_s = self._started_s
         self._accepted_s: float | None = None  # while the barrier holds an accepted announcement back
         self._lifted_once = False
-        if file is not None:
-            self._recall(file)
+        self._down_s: float | None = None  # while the worker is down
+        self._recalled = False
+
+    def recall(self) -> None:
+        """Take over what the last process left, and time the gap between the two; once, while a request is out."""
+        if self._recalled or self._file is None:
+            return
+        self._recalled = True
+        phases, left_s = self._file.recall()
+        self._metrics.ended = phases | self._metrics.ended
+        if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
+            self._metrics.observe(Phase.KUBELET, max(0.0, self._started_s - left_s))
 
     def announcing(self, epoch: int) -> str:
         """Return the annotation's value for the announcement of `epoch`, "" for none; the same each time."""
         if epoch == self._epoch:
             return self._text
+        self.recall()
         self._chosen_s = self._now_s()
         if self._epoch == 0:
             self._metrics.observe(Phase.VIEW, self._chosen_s - self._started_s)
@@ -132,6 +143,8 @@ class RestartPhases:
         """Note that the server took the announcement."""
         now_s = self._accepted_s = self._now_s()
         self._metrics.observe(Phase.ANNOUNCE, now_s - self._chosen_s)
+        if self._down_s is not None:
+            self._metrics.observe(Phase.DEATH, now_s - self._down_s)
         self._keep(None)
 
     def lifted(self) -> None:
@@ -145,16 +158,26 @@ class RestartPhases:
             self._metrics.observe(Phase.LIFT, now_s - self._started_s)
         self._keep(None)
 
+    def worker_down(self) -> None:
+        """Note that the worker died, or was told to end: whichever is first."""
+        if self._down_s is None:
+            self._down_s = self._now_s()
+
+    def worker_gone(self) -> None:
+        """Note that no process of the worker is left; BEFORE the announcement that says so."""
+        if self._down_s is not None:
+            self._metrics.observe(Phase.STOP, self._now_s() - self._down_s)
+
+    def worker_runs(self, took_s: float) -> None:
+        """Note that the worker's process runs, `took_s` seconds after it was allowed to."""
+        self._metrics.observe(Phase.START, took_s)
+        if self._down_s is not None:
+            self._metrics.observe(Phase.DOWN, self._now_s() - self._down_s)
+            self._down_s = None
+
     def leave(self) -> None:
         """Note that this process ends now."""
         self._keep(self._now_s())
-
-    def _recall(self, file: PhaseFile) -> None:
-        """Take over what the last process left, and time the gap between the two."""
-        phases, left_s = file.recall()
-        self._metrics.ended.update(phases)
-        if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
-            self._metrics.observe(Phase.KUBELET, max(0.0, self._started_s - left_s))
 
     def _keep(self, left_s: float | None) -> None:
         if self._file is not None:

@@ -20,7 +20,7 @@ RETRY_CAP_S: Final = 30.0  # 5,000 agents: 330 requests per second in the worst 
 DENIED_BASE_S: Final = 10.0  # somebody has to change RBAC, a CRD or a manifest
 DENIED_CAP_S: Final = 120.0  # 5,000 agents: 80 requests per second
 HEALTHY_S: Final = 10.0  # what has worked for this long ends a row of failures
-FREE_ENDINGS_MAX: Final = 2  # clean ends of a watch in a row that are followed by no wait
+FREE_ENDINGS_MAX: Final = 2  # clean ends of a watch in a row that count as no failure
 
 
 class RetryBudget:
@@ -29,9 +29,13 @@ class RetryBudget:
     Args:
         rng: source of the jitter.
         base_s: bound of the first wait, seconds.
+        reopen_s: bound of the wait after a clean end, seconds: when an API server is replaced, all its watches end at
+            once. 0 for small groups.
     """
 
-    def __init__(self, rng: Random, base_s: float = RETRY_BASE_S) -> None:
+    def __init__(self, rng: Random, base_s: float = RETRY_BASE_S, reopen_s: float = 0.0) -> None:
+        self._rng = rng
+        self._reopen_s = reopen_s
         self._retry = Backoff(base_s, RETRY_CAP_S, rng)
         self._denied = Backoff(DENIED_BASE_S, DENIED_CAP_S, rng)
         self._free = 0
@@ -53,7 +57,7 @@ class RetryBudget:
         match ending:
             case Closed() | Gone() if self._free < FREE_ENDINGS_MAX:
                 self._free += 1
-                return 0.0
+                return self._rng.uniform(0.0, self._reopen_s)
             case Denied():
                 return self._denied.next_s()
             case Busy(after_s=after_s):

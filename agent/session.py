@@ -21,13 +21,14 @@ from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory
 from agent.log import LazyLog
 from agent.metrics import AgentMetrics, render
-from agent.phases import RestartPhases
+from agent.phases import RestartPhases, boot_s, process_started_s
 from agent.runtime import Agent
 from common.kube.ahead import Ahead
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http import Request
 from common.kube.http1 import Http1Transport
+from common.record import replace
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from a signal to the exit; kubelet's shortest grace period is 2 s
@@ -76,19 +77,21 @@ class Session:
             if request.method == "PATCH":  # the announcement is in the kernel's hands; its answer takes a while
                 loop.call_soon(self.log.load)
 
-        loop.call_later(LOG_LOAD_S, self.log.load)
+        config = _with_what_is_left_of_the_slot(self.config)
+        # A slot is time to load everything in; without one the announcement goes first.
+        loop.call_later(0.0 if config.start_slot_s > 0 else LOG_LOAD_S, self.log.load)
         clock = LoopClock()
         transport = Http1Transport(
             self.credentials, clock=clock, on_sent=on_sent, context=self.context, ahead=self.ahead
         )
         barrier = HttpBarrier(
-            self.config,
+            config,
             clock=clock,
             render_metrics=lambda accept: render(self.metrics, accept, clock.monotonic_s) if self.log.loaded else None,
             listener=self.listener,
         )
         agent = Agent(
-            self.config,
+            config,
             transport=transport,
             clock=clock,
             rng=Random(),
@@ -103,6 +106,14 @@ class Session:
         finally:
             self.phases.leave()
             await transport.close()
+
+
+def _with_what_is_left_of_the_slot(config: AgentConfig) -> AgentConfig:
+    """Count the slot from the process's first moment: what was imported since then took its part of it."""
+    if config.start_slot_s <= 0:
+        return config
+    now_s = boot_s()
+    return replace(config, start_slot_s=max(0.0, config.start_slot_s - (now_s - process_started_s(now_s))))
 
 
 def _stop_on_signals() -> list[signal.Signals]:

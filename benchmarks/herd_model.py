@@ -14,6 +14,7 @@ import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from statistics import fmean
 
 from agent.herd import RATE_PER_S, RETRY_BASE_S, WINDOW_S, Herd
 from agent.retry_budget import RetryBudget
@@ -25,6 +26,26 @@ RETRY_AFTER_S_MAX = 32
 REQUESTS_PER_START = 3  # list, patch, watch
 THINK_S = 0.005  # of an agent, from an answer to its next request
 SIMULATED_S_MAX = 3600.0
+SERVERS_PER_S = (300.0, 1000.0, 3000.0, 10_000.0, 30_000.0)  # two cores; one small server; ...; three large ones
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A choice of constants."""
+
+    window_s_max: float
+    rate_per_s: float = RATE_PER_S
+    scaled_base: bool = True
+
+
+WAYS = {
+    "no slots, 0.5 s base": Way(0.0, scaled_base=False),
+    "no slots": Way(0.0),
+    "1 s": Way(1.0),
+    "3 s (ours)": Way(WINDOW_S),
+    "10 s": Way(10.0),
+    "1,000/s, up to 10 s": Way(10.0, rate_per_s=1000),
+}
 
 
 @dataclass(slots=True)
@@ -88,17 +109,22 @@ def simulate(
     window_s_max: float = WINDOW_S,
     scaled_base: bool = True,
     started_within_s: float = 1.0,
+    restart: bool = False,
     seed: int = 1,
 ) -> Outcome:
-    """Start `size` agents, whose processes begin within `started_within_s`, and follow them to their watches."""
+    """Start `size` agents, whose processes begin within `started_within_s`, and follow them to their watches.
+
+    With `restart` they are supervisors: all have their watch, and within `started_within_s` each has one patch to send.
+    """
     rng = Random(seed)
     server = ModelServer(server_per_s)
     arrivals: Counter[int] = Counter()
-    budgets, left, events = [], [REQUESTS_PER_START] * size, []
+    budgets, left, events = [], [1 if restart else REQUESTS_PER_START] * size, []
     for index in range(size):
         herd = Herd(size, index, rng.random(), rate_per_s, window_s_max)
-        budgets.append(RetryBudget(rng, herd.retry_base_s(RETRY_BASE_S) if scaled_base else RETRY_BASE_S))
-        events.append((rng.uniform(0.0, started_within_s) + herd.start_slot_s, index))
+        budgets.append(RetryBudget(rng, herd.retry_base_s if scaled_base else RETRY_BASE_S))
+        slot_s = herd.restart_slot_s if restart else herd.start_slot_s
+        events.append((rng.uniform(0.0, started_within_s) + slot_s, index))
     heapq.heapify(events)
     done_s = 0.0
     while events:
@@ -117,3 +143,34 @@ def simulate(
         if left[index]:
             heapq.heappush(events, (answered_s + THINK_S, index))
     return Outcome(done_s, server.rejected.total() / size, max(arrivals.values()))
+
+
+def report(seeds: int = 3) -> str:
+    """Return the choices that were weighed, for groups of two sizes against servers of several speeds."""
+    lines = [f"mean of {seeds} runs: seconds until all are ready, 429s per agent, most requests within a second"]
+    for size, restart in ((1000, False), (5000, False), (5000, True)):
+        what = "supervisors restart: one patch each within 0.1 s" if restart else "agents start within 1 s"
+        for server_per_s in SERVERS_PER_S:
+            least_s = size * (1 if restart else REQUESTS_PER_START) / server_per_s
+            lines.append(f"{size} {what}; a server of {server_per_s:g} requests/s needs {least_s:.1f} s")
+            lines += [f"  {name:22} {_row(size, server_per_s, way, seeds, restart)}" for name, way in WAYS.items()]
+    return "\n".join(lines)
+
+
+def _row(size: int, server_per_s: float, way: Way, seeds: int, restart: bool) -> str:
+    within_s = 0.1 if restart else 1.0
+    seen = [
+        simulate(
+            size,
+            server_per_s,
+            rate_per_s=way.rate_per_s,
+            window_s_max=way.window_s_max,
+            scaled_base=way.scaled_base,
+            started_within_s=within_s,
+            restart=restart,
+            seed=seed,
+        )
+        for seed in range(seeds)
+    ]
+    done_s, rejected = fmean(each.done_s for each in seen), fmean(each.rejected for each in seen)
+    return f"{done_s:7.1f} s {rejected:6.2f} {max(each.peak_per_s for each in seen):7}/s"

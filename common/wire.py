@@ -45,8 +45,10 @@ EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
 ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
 DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"  # upstream; on the JobSet, value ignored
 
-# Annotation of ours, beside the protocol: no decision reads it. Its grammar is common/phases.py's.
-PHASES: Final = "inplace.dev/phases"
+# Annotations of ours, beside the protocol: no decision reads them.
+PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
+GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
+GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2

@@ -229,7 +229,7 @@ async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
 
 @pytest.mark.parametrize("changed", [{"start_slot_s": 1.0}])
 async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, Any]) -> None:
-    """Jitter is there to spread connections too."""
+    """The slot is there to spread connections too."""
     rig = Rig()
     async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
         assert await rig.run(server, with_head_start=True, **changed) == 88

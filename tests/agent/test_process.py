@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trustme
 
-from tests.agent.process import COMMAND, environment, environment_in_cluster, finished, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence
+from agent.config import AgentConfig
+from agent.phases import boot_s
+from tests.agent.process import environment, environment_in_cluster, finished, process
+from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,11 +54,10 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
     """Exit 2, every problem at once (the credentials' too), and the server never hears of it."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server, NAMESPACE="NO", BARRIER_PORT="x", KUBECONFIG=str(tmp_path / "none"))
-        async with process(env, *COMMAND, "--help") as child:
+        async with process(env) as child:
             code, lines = await finished(child)
     assert code == 2
     assert [str(line["message"]).split(":")[0] for line in lines] == [
-        "arguments",
         "NAMESPACE",
         "BARRIER_PORT",
         "KUBECONFIG",
@@ -150,3 +152,63 @@ async def listening(port: int) -> None:
             else:
                 writer.transport.abort()
                 return
+
+
+async def test_an_agent_sends_nothing_before_its_slot(tmp_path: Path) -> None:
+    """The first request comes when the slot comes, counted from the process's first moment."""
+    # Pod 150 of 302, one start per second: a window of 2 s, a slot of about one.
+    place = {"GROUP_SIZE": "302", "GROUP_OFFSET": "100", "JOB_COMPLETION_INDEX": "50", "START_RATE_PER_S": "1"}
+    config = AgentConfig.from_env({"NAMESPACE": "ns", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train"} | place)
+    assert 0.99 < config.start_slot_s < 1.0
+    async with ScriptedServer(watches=[(jobset(0), until_patched(), silence)]) as server:
+        began_s = boot_s()
+        async with process(environment(tmp_path, server, **place)):
+            await server.until(lambda: bool(server.received))
+            assert boot_s() - began_s > config.start_slot_s - 0.02  # the system knows process starts to 10 ms
+
+
+async def test_an_agent_that_waits_for_its_slot_can_be_observed(tmp_path: Path) -> None:
+    """Its metrics are there long before a slot that is far away."""
+    place = {"GROUP_SIZE": "341", "GROUP_OFFSET": "300", "JOB_COMPLETION_INDEX": "40", "START_RATE_PER_S": "1"}
+    async with ScriptedServer() as server:
+        env = environment(tmp_path, server, START_WINDOW_S="60", **place)
+        async with process(env):
+            await listening(int(env["BARRIER_PORT"]))
+            await scrapable(int(env["BARRIER_PORT"]))
+            assert server.received == []
+
+
+async def scrapable(port: int) -> None:
+    """Wait until /metrics answers with 200, at most 20 s."""
+    async with asyncio.timeout(20):
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n")
+            status = await reader.readline()
+            writer.transport.abort()
+            if b" 200 " in status:
+                return
+            await asyncio.sleep(0.05)
+
+
+SLEEPY = """
+import time
+time.sleep(0.3)
+from agent.config import AgentConfig
+from agent.session import _with_what_is_left_of_the_slot as left
+print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
+print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
+"""
+
+
+async def test_what_a_process_did_before_counts_towards_its_slot(tmp_path: Path) -> None:
+    """After 0.3 s of imports a slot of 9 s has less than 8.7 s left, and one of 0.1 s has come."""
+    async with (
+        ScriptedServer() as server,
+        process(environment(tmp_path, server), sys.executable, "-c", SLEEPY) as child,
+    ):
+        async with asyncio.timeout(20):
+            printed, _ = await child.communicate()
+    long_s, short_s = map(float, printed.split())
+    assert 0.0 < long_s <= 8.71
+    assert short_s == 0.0

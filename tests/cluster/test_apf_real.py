@@ -82,9 +82,9 @@ async def test_the_server_keeps_the_objects_as_written(plane: ControlPlane) -> N
 
 
 def covers(stored: object, written: object) -> bool:
-    """Say whether all that was written is stored."""
+    """Say whether all that was written is stored; a false that is not spelled out is still false."""
     if isinstance(written, dict) and isinstance(stored, dict):
-        return all(key in stored and covers(stored[key], value) for key, value in written.items())
+        return all(covers(stored.get(key, False), value) for key, value in written.items())
     if isinstance(written, list) and isinstance(stored, list):
         return len(written) == len(stored) and all(covers(*pair) for pair in zip(stored, written, strict=True))
     return stored == written
