@@ -137,6 +137,7 @@ async def _run(
         loop.add_signal_handler(number, partial(agent.terminate, number))
     for number in FORWARDED:
         loop.add_signal_handler(number, partial(agent.forward, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*ENDING, *FORWARDED})  # a careless parent may have left them blocked
     try:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(agent.run())
