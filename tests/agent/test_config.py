@@ -130,7 +130,6 @@ def test_everything_wrong_is_said_at_once() -> None:
         ("START_JITTER_S", "nan", "0 to 300"),
         ("START_JITTER_S", "soon", "0 to 300"),
         ("LOG_LEVEL", "loud", "debug"),
-        ("WORKER_COMMAND", "python train.py", "sidecar"),
     ],
 )
 def test_bad_values_are_refused(name: str, value: str, expected: str) -> None:
@@ -152,7 +151,7 @@ def test_a_garbled_previous_epoch_is_unknown_and_told(garbage: str) -> None:
 
 def test_an_empty_variable_is_unset() -> None:
     """The downward API makes an empty text of an annotation that is not there yet."""
-    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "WORKER_COMMAND", "BARRIER_ADDRESS"), "")
+    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "BARRIER_ADDRESS"), "")
     assert AgentConfig.from_env(SEED | empty) == AgentConfig.from_env(SEED)
 
 

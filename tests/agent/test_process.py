@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.process import COMMAND, environment, finished, process
+from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, Step, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
@@ -44,11 +44,10 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
     """Exit 2, every problem at once (the credentials' too), and the server never hears of it."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server, NAMESPACE="NO", BARRIER_PORT="x", KUBECONFIG=str(tmp_path / "none"))
-        async with process(env, *COMMAND, "--help") as child:
+        async with process(env) as child:
             code, lines = await finished(child)
     assert code == 2
     assert [str(line["message"]).split(":")[0] for line in lines] == [
-        "arguments",
         "NAMESPACE",
         "BARRIER_PORT",
         "KUBECONFIG",
