@@ -140,6 +140,7 @@ async def _run(
         loop.add_signal_handler(number, partial(agent.terminate, number))
     for number in FORWARDED:
         loop.add_signal_handler(number, partial(agent.forward, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*ENDING, *FORWARDED})  # a careless parent may have left them blocked
     try:
         code = await agent.run()
         loop.call_later(STOP_S_MAX, _leave, code)
