@@ -47,7 +47,7 @@ def resident_mb(pid: int) -> float:
 
 
 async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> None:
-    """The text of a process that was throttled, announced and lifted passes without a word, and costs bounded memory."""
+    """The text of a process that was throttled, announced and lifted passes without a word; its memory is bounded."""
     failures = [refuses(429, "TooManyRequests", retry_after="0")]
 
     async def answer(exchange: Exchange) -> None:
