@@ -13,15 +13,14 @@ configured one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from agent.environment import Environment, is_integer, is_object_name
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
-from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
-from agent.retry_budget import RETRY_BASE_S
+from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, RETRY_BASE_S, WINDOW_S, WINDOW_S_MAX, Herd
 from common.epoch.int32 import INT32_MAX
 from common.kube.credentials import service_account_dir
+from common.record import record
 
 OUR_PATH: Final = "/barrier-is-lifted"
 UPSTREAM_PATH: Final = "/barrier-is-down"
@@ -44,7 +43,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentConfig:
     """What one agent needs to know.
 
@@ -124,7 +123,7 @@ class AgentConfig:
             jobset_uid=read.uid("JOBSET_UID"),
             start_slot_s=herd.start_slot_s,
             restart_slot_s=herd.restart_slot_s,
-            retry_base_s=herd.retry_base_s(RETRY_BASE_S),
+            retry_base_s=herd.retry_base_s,
             reopen_s=herd.window_s,
             prefer_table=not upstream,
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",

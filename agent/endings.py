@@ -7,12 +7,11 @@ One table for the watch and the announcement. How long to wait is said by `agent
 from __future__ import annotations
 
 from common.kube.errors import Forbidden, NotFound
-from common.kube.http import CertificateError, TransportTimeoutError
+from common.kube.http import CertificateError, GarbledError, TransportTimeoutError
 from common.kube.watch import (
     Broken,
     Closed,
     Denied,
-    GarbledError,
     Gone,
     Unauthenticated,
     WatchEnding,

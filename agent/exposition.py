@@ -20,7 +20,8 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from agent.metrics import PHASE_BUCKETS, VERSION, AgentMetrics, Durations
+from agent.metrics import PHASE_BUCKETS, AgentMetrics, Durations
+from agent.version import VERSION
 
 
 def exposition(metrics: AgentMetrics, accept: str, now_s: Callable[[], float] | None) -> tuple[str, bytes]:

@@ -12,10 +12,10 @@ Pure: time, environment and the Pod's identity come as arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from common.epoch.int32 import INT32_MAX
+from common.record import record
 
 # API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
 # (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.
@@ -27,10 +27,11 @@ WINDOW_S: Final = 3.0  # the longest window by default: above 1,200 Pods the rat
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
 # One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
 PATCHES_PER_START: Final = 4
+RETRY_BASE_S: Final = 0.5  # the first retry's wait, for a group that needs no more: a blip costs less than a second
 RETRY_BASE_S_MAX: Final = 3.0  # a whole group's first retries: those of 5,000 Pods are 1,700 per second
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Herd:
     """One Pod's place in its group.
 
@@ -66,9 +67,10 @@ class Herd:
         """
         return self.start_slot_s / PATCHES_PER_START
 
-    def retry_base_s(self, least_s: float) -> float:
+    @property
+    def retry_base_s(self) -> float:
         """Return the bound of the first retry's wait: a group that fails as one comes back as it starts."""
-        return max(least_s, min(RETRY_BASE_S_MAX, self.size / self.rate_per_s))
+        return max(RETRY_BASE_S, min(RETRY_BASE_S_MAX, self.size / self.rate_per_s))
 
 
 def slot_s(index: int, size: int, window_s: float, jitter: float) -> float:

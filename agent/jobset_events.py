@@ -13,8 +13,9 @@ import json
 from typing import Any, Final, NamedTuple
 
 from common import wire
+from common.epoch.agent import View
 from common.kube.errors import error_from_status
-from common.kube.watch import GarbledError
+from common.kube.http import GarbledError
 
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (
@@ -127,6 +128,21 @@ class JobSetEvents:
             },
             in_place=_in_place(cells[at[wire.COLUMN_STRATEGY]], cells[at[wire.COLUMN_DISABLED]]),
         )
+
+
+def is_of(seen: Seen | Deleted, name: str, uid: str) -> bool:
+    """Say whether `seen` is the JobSet of this name and uid ("" when not known yet); a recreated one is not."""
+    return seen.name == name and uid in ("", seen.uid)
+
+
+def view_of(seen: Seen, *, consistent: bool) -> View:
+    """Return what the protocol makes of a JobSet.
+
+    Raises:
+        RemoteProtocolError: an epoch in its status is none (the controller is at fault).
+    """
+    synced, deprecated = wire.epochs_of_status(seen.status)
+    return View(synced, deprecated, in_place=seen.in_place, consistent=consistent)
 
 
 def _plain(obj: dict[str, Any]) -> Seen:

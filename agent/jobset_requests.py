@@ -12,7 +12,7 @@ import json
 from typing import Any, Final
 
 from agent.config import AgentConfig
-from agent.metrics import VERSION
+from agent.version import VERSION
 from common.kube.http import Request
 from common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, epoch_annotations
 

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 from agent.config import AgentConfig
 from agent.endings import cause_of, cure_of, words_of
-from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen
+from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen, is_of, view_of
 from agent.jobset_requests import begins_consistent, list_request, watch_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
@@ -28,7 +28,6 @@ from common.kube.clock import Clock
 from common.kube.errors import ApiError, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
 from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
-from common.wire import epochs_of_status
 
 _NOT_ACCEPTABLE: Final = 406
 
@@ -156,33 +155,33 @@ class JobSetWatch:
             case Bookmark():
                 pass
             case Deleted():
-                if self._is_ours(event.name, event.uid):
+                if self._is_ours(event):
                     self._log.warning("jobset_deleted", uid=event.uid, then="waiting; this Pod should be deleted too")
             case Seen():
                 self._show(event)
 
     def _show(self, seen: Seen) -> None:
         """Hand over a view, unless it is another JobSet's or malformed."""
-        if not self._is_ours(seen.name, seen.uid):
+        if not self._is_ours(seen):
             return
         self._uid = self._uid or seen.uid
         try:
-            synced, deprecated = epochs_of_status(seen.status)
+            view = view_of(seen, consistent=self._consistent)
         except RemoteProtocolError as error:
             self._log.error("jobset_status_malformed", message=str(error), then="ignored this view")
             return
-        self._on_view(View(synced, deprecated, in_place=seen.in_place, consistent=self._consistent))
+        self._on_view(view)
 
-    def _is_ours(self, name: str, uid: str) -> bool:
-        """Say whether this is the JobSet this Pod belongs to; a recreated one of the same name is not."""
-        if name == self._config.jobset_name and (not self._uid or uid == self._uid):
+    def _is_ours(self, seen: Seen | Deleted) -> bool:
+        """Say whether this is the JobSet this Pod belongs to."""
+        if is_of(seen, self._config.jobset_name, self._uid):
             return True
         self._log.warning(
             "jobset_ignored",
             expected=self._config.jobset_name,
             expected_uid=self._uid,
-            seen=name,
-            seen_uid=uid,
+            seen=seen.name,
+            seen_uid=seen.uid,
         )
         return False
 

@@ -21,7 +21,7 @@ def main() -> int:
     for number in _SIGNALS:
         signal.signal(number, _exit_at_once)
     if sys.argv[1:] == ["--version"]:
-        from agent.metrics import VERSION
+        from agent.version import VERSION
 
         print(f"inplace-agent {VERSION}")
         return 0

@@ -3,20 +3,17 @@ The agent's numbers, as plain integers; `agent.exposition` turns them into Prome
 
 Label values are bounded: verbs, outcomes, causes and phases are names from this project, never text from a server.
 
-Whoever ends a phase says so once: `metrics.observe(Phase.STOP, seconds)`. That feeds the histogram and, until the next
-announcement is built, `ended`, from which `agent.phases` writes the annotation.
+`observe(Phase.STOP, seconds)` feeds the histogram and, until the next announcement is built, `ended`, from which
+`agent.phases` writes the annotation. That module also does the timing: callers tell it moments, not durations.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from common.phases import Phase
-
-VERSION: Final = "0.1.0"  # pyproject.toml's; reading package metadata would cost 20 ms
 
 # Seconds. Edges at 1 (a supervisor's promise at 5,000 Pods) and 10 (a sidecar's); the start itself is some 50 ms.
 PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -37,11 +34,10 @@ class Durations:
         self.sum_s += seconds
 
 
-@dataclass(slots=True, eq=False)
 class AgentMetrics:
-    """What one agent counts.
+    """What one agent counts. No dataclass: it is on the start path.
 
-    Args:
+    Attributes:
         requests: by (verb, outcome); verbs watch, list, patch; outcomes "ok" and the causes of `agent.endings`.
         retries: waits before something was tried again, by (verb, outcome of what failed).
         throttled: answers 429.
@@ -55,18 +51,32 @@ class AgentMetrics:
         ended: the newest duration of each phase that ended since an announcement was last built, in seconds.
     """
 
-    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
-    retries: Counter[tuple[str, str]] = field(default_factory=Counter)
-    throttled: int = 0
-    throttled_wait_s: float = 0.0
-    watch_endings: Counter[str] = field(default_factory=Counter)
-    epoch: int = 0
-    synced: int = 0
-    deprecated: int = 0
-    lifted: bool = False
-    heard_s: float | None = None
-    durations: dict[Phase, Durations] = field(default_factory=dict)
-    ended: dict[Phase, float] = field(default_factory=dict)
+    __slots__ = (
+        *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
+        *("lifted", "heard_s", "durations", "ended"),
+    )
+
+    def __init__(
+        self,
+        *,
+        epoch: int = 0,
+        synced: int = 0,
+        deprecated: int = 0,
+        lifted: bool = False,
+        heard_s: float | None = None,
+    ) -> None:
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.retries: Counter[tuple[str, str]] = Counter()
+        self.throttled = 0
+        self.throttled_wait_s = 0.0
+        self.watch_endings: Counter[str] = Counter()
+        self.epoch = epoch
+        self.synced = synced
+        self.deprecated = deprecated
+        self.lifted = lifted
+        self.heard_s = heard_s
+        self.durations: dict[Phase, Durations] = {}
+        self.ended: dict[Phase, float] = {}
 
     def observe(self, phase: Phase, seconds: float) -> None:
         """Note how long a phase took that has just ended."""

@@ -84,7 +84,7 @@ class RestartPhases:
     """Time one agent's part in the restarts of its group.
 
     Whoever announces calls `announcing` for the text to send and `accepted` when the server took it; the shell calls
-    `lifted` and, at the process's end, `leave`. Phases of the worker are the supervisor's: it calls `metrics.observe`.
+    `lifted` and, at the process's end, `leave`. A supervisor also calls `worker_down`, `worker_gone` and `worker_runs`.
 
     Args:
         metrics: where durations go, and where those that ended since the last announcement are.
@@ -113,6 +113,7 @@ class RestartPhases:
         self._chosen_s = self._started_s
         self._accepted_s: float | None = None  # while the barrier holds an accepted announcement back
         self._lifted_once = False
+        self._down_s: float | None = None  # while the worker is down
         if file is not None:
             self._recall(file)
 
@@ -132,6 +133,8 @@ class RestartPhases:
         """Note that the server took the announcement."""
         now_s = self._accepted_s = self._now_s()
         self._metrics.observe(Phase.ANNOUNCE, now_s - self._chosen_s)
+        if self._down_s is not None:
+            self._metrics.observe(Phase.DEATH, now_s - self._down_s)
         self._keep(None)
 
     def lifted(self) -> None:
@@ -144,6 +147,23 @@ class RestartPhases:
             self._lifted_once = True
             self._metrics.observe(Phase.LIFT, now_s - self._started_s)
         self._keep(None)
+
+    def worker_down(self) -> None:
+        """Note that the worker died, or was told to end: whichever is first."""
+        if self._down_s is None:
+            self._down_s = self._now_s()
+
+    def worker_gone(self) -> None:
+        """Note that no process of the worker is left; BEFORE the announcement that says so."""
+        if self._down_s is not None:
+            self._metrics.observe(Phase.STOP, self._now_s() - self._down_s)
+
+    def worker_runs(self, took_s: float) -> None:
+        """Note that the worker's process runs, `took_s` seconds after it was allowed to."""
+        self._metrics.observe(Phase.START, took_s)
+        if self._down_s is not None:
+            self._metrics.observe(Phase.DOWN, self._now_s() - self._down_s)
+            self._down_s = None
 
     def leave(self) -> None:
         """Note that this process ends now."""

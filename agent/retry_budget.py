@@ -12,10 +12,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from agent.herd import RETRY_BASE_S
 from common.kube.backoff import Backoff
 from common.kube.watch import Busy, Closed, Denied, Gone, WatchEnding
 
-RETRY_BASE_S: Final = 0.5  # a blip should cost less than a second; a large group's base is longer, see agent.herd
 RETRY_CAP_S: Final = 30.0  # 5,000 agents: 330 requests per second in the worst hour of an API server
 DENIED_BASE_S: Final = 10.0  # somebody has to change RBAC, a CRD or a manifest
 DENIED_CAP_S: Final = 120.0  # 5,000 agents: 80 requests per second

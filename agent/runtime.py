@@ -15,11 +15,12 @@ import asyncio
 from random import Random
 
 from agent.announcer import Announcer
-from agent.barrier import Barrier, BarrierError, Report
+from agent.barrier import Barrier, Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.exit_code import ExitCode
 from agent.jobset_watch import JobSetWatch
+from agent.listener import BarrierError
 from agent.log import Log
 from agent.metrics import AgentMetrics
 from agent.phases import RestartPhases

@@ -23,7 +23,6 @@ from typing import Any
 from agent.barrier import Report
 from agent.config import AgentConfig
 from agent.herd import Herd
-from agent.retry_budget import RETRY_BASE_S
 from agent.runtime import Agent
 from benchmarks.obvious_client import follow_for_ever
 from common.kube.clock import LoopClock
@@ -182,7 +181,8 @@ class _Agents:
             task.jobset,
             previous_epoch=task.synced,
             start_slot_s=herd.start_slot_s if task.slots else 0.0,
-            retry_base_s=herd.retry_base_s(RETRY_BASE_S),
+            retry_base_s=herd.retry_base_s,
+            reopen_s=herd.window_s if task.slots else 0.0,
         )
         inner = self._transport()
 

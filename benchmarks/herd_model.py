@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 
-from agent.herd import RATE_PER_S, WINDOW_S, Herd
-from agent.retry_budget import RETRY_BASE_S, RetryBudget
+from agent.herd import RATE_PER_S, RETRY_BASE_S, WINDOW_S, Herd
+from agent.retry_budget import RetryBudget
 from common.kube.errors import Throttled
 from common.kube.watch import Busy
 
@@ -122,7 +122,7 @@ def simulate(
     budgets, left, events = [], [1 if restart else REQUESTS_PER_START] * size, []
     for index in range(size):
         herd = Herd(size, index, rng.random(), rate_per_s, window_s_max)
-        budgets.append(RetryBudget(rng, herd.retry_base_s(RETRY_BASE_S) if scaled_base else RETRY_BASE_S))
+        budgets.append(RetryBudget(rng, herd.retry_base_s if scaled_base else RETRY_BASE_S))
         slot_s = herd.restart_slot_s if restart else herd.start_slot_s
         events.append((rng.uniform(0.0, started_within_s) + slot_s, index))
     heapq.heapify(events)

@@ -30,7 +30,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).parents[1]
 TARGET: Final = REPOSITORY / "dist" / "inplace-agent.pyz"
 # typing_extensions is structlog's, below Python 3.11.
-DEPENDENCIES: Final = ("h11", "prometheus_client", "structlog", "typing_extensions")
+DEPENDENCIES: Final = ("prometheus_client", "structlog", "typing_extensions")
 _SHEBANG: Final = b"#!/usr/bin/env python3\n"
 _DATE: Final = (1980, 1, 1, 0, 0, 0)  # the zip format's first; a build's date would make every build differ
 _MODE: Final = 0o100644 << 16

@@ -34,7 +34,7 @@ class Phase(Enum):
     LIFT = "lift"  # process start -> barrier lifted for the first time
     DEATH = "death"  # worker's death, or the order to stop it -> the server took the next announcement
     STOP = "stop"  # worker's death, or the order to stop it -> no process of its tree is left
-    START = "start"  # barrier lifted -> worker's process runs
+    START = "start"  # the worker may start -> its process runs
     DOWN = "down"  # worker's death, or the order to stop it -> the next worker's process runs
 
 

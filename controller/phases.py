@@ -23,9 +23,10 @@ class PhaseReader:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
-        if old is None or new is None or new.metadata.annotations is None:
+        annotations = None if new is None else new.metadata.annotations
+        if old is None or new is None or annotations is None or annotations == old.metadata.annotations:
             return
-        text = new.metadata.annotations.phases
+        text = annotations.phases
         if text is None or _epoch(new) <= _epoch(old):
             return
         try:

@@ -56,7 +56,7 @@ class Ahead:
         """Send a request, after the rest of TLS' handshake.
 
         Raises:
-            TransportError: `sent` says whether the server may have seen it.
+            TransportError: nothing was sent. Once something was, a failure is the request's outcome.
         """
         token = self._to.bearer_token()
         try:
@@ -68,11 +68,16 @@ class Ahead:
             raise no_connection(self._to, error) from error
         self.link.send(request, token)
         self.in_flight = request
-        self._write()
+        try:
+            self._write()
+        except OSError as error:  # a deadline in the middle of a request too: nothing can follow half of one
+            self._end(TransportError(f"the connection broke while sending: {error}"))
+            self.close()
 
     def answer(self) -> Response | None:
         """Return the answer to the request in flight; None when it did not come in time, or none is coming."""
-        assert self.in_flight is not None, "expected a request in flight"
+        if self.in_flight is None:
+            return None
         outcome: Response | TransportError | None
         try:
             while (outcome := self.link.answer()) is None:
@@ -84,8 +89,7 @@ class Ahead:
             outcome = error
         except OSError as error:
             outcome = TransportError(f"the connection broke: {error}")
-        self.outcomes.append((self.in_flight, outcome))
-        self.in_flight = None
+        self._end(outcome)
         return outcome if isinstance(outcome, Response) else None
 
     def close(self) -> None:
@@ -93,6 +97,11 @@ class Ahead:
         if self.socket is not None:
             self.socket.close()
             self.socket = None
+
+    def _end(self, outcome: Response | TransportError) -> None:
+        assert self.in_flight is not None, "expected a request in flight"
+        self.outcomes.append((self.in_flight, outcome))
+        self.in_flight = None
 
     def _left_s(self) -> float:
         """Return the seconds until the deadline, never 0: that would mean a socket that does not block."""

@@ -23,16 +23,12 @@ from common.kube.errors import (
     Unauthorized,
     error_from_response,
 )
-from common.kube.http import Request, Response, Transport, TransportError, TransportTimeoutError
+from common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
 
 LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
 ERROR_BYTES_MAX = 64 * 1024  # of a refusal's body
 HEADERS_TIMEOUT_S = 30.0  # a consistent watch may wait 3 s for the cache, and APF may queue it for 15 s
 INACTIVITY_S = 150.0  # bookmarks come about once a minute; two and a half without a byte is a dead connection
-
-
-class GarbledError(TransportError):
-    """The stream does not hold whole lines of JSON: a proxy cut it, or it is no watch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent import barrier as barrier_module
-from agent.barrier import BarrierError, HttpBarrier, Report
+from agent.barrier import HttpBarrier, Report
+from agent.listener import BarrierError
 from agent.metrics import AgentMetrics, render
 from common.kube.clock import LoopClock
+from common.record import replace
 from tests.agent.rig import CONFIG
 
 pytestmark = pytest.mark.asyncio
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.asyncio
 @asynccontextmanager
 async def listening(address: str = "127.0.0.1", port: int = 0, **config: object) -> AsyncIterator[HttpBarrier]:
     """Run a barrier on a port the system chooses."""
-    settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)  # type: ignore[arg-type]
+    settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)
     barrier = HttpBarrier(
         settings, clock=LoopClock(), render_metrics=lambda accept: render(AgentMetrics(epoch=3), accept)
     )

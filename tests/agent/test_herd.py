@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.herd import GROUP_FREE, RATE_PER_S, RETRY_BASE_S_MAX, WINDOW_S, Herd, slot_s
-from agent.retry_budget import RETRY_BASE_S
+from agent.herd import GROUP_FREE, RATE_PER_S, RETRY_BASE_S, RETRY_BASE_S_MAX, WINDOW_S, Herd, slot_s
+from common.record import replace
 
 HERDS = st.builds(
     Herd,
@@ -35,7 +34,7 @@ def test_a_slot_lies_inside_its_own_stratum(herd: Herd) -> None:
 @given(herd=HERDS)
 def test_first_retries_are_as_sparse_as_starts(herd: Herd) -> None:
     """The first retry's bound is never below what a small group has, nor above its own bound."""
-    base_s = herd.retry_base_s(RETRY_BASE_S)
+    base_s = herd.retry_base_s
     assert RETRY_BASE_S <= base_s <= RETRY_BASE_S_MAX
     assert base_s >= min(RETRY_BASE_S_MAX, herd.size / herd.rate_per_s)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.metrics import PHASE_BUCKETS, VERSION, AgentMetrics, render
+from agent.metrics import PHASE_BUCKETS, AgentMetrics, render
+from agent.version import VERSION
 from common.phases import Phase
 
 
@@ -18,7 +19,8 @@ def text_of(metrics: AgentMetrics, now_s: float = 0.0) -> str:
 
 def test_every_number_is_rendered() -> None:
     """Each metric appears with its bounded labels."""
-    metrics = AgentMetrics(epoch=4, synced=4, deprecated=3, lifted=True, heard_s=7.0)
+    metrics = AgentMetrics()
+    metrics.epoch, metrics.synced, metrics.deprecated, metrics.lifted, metrics.heard_s = 4, 4, 3, True, 7.0
     metrics.requests["patch", "ok"] += 1
     metrics.watch_endings["gone"] += 3
     metrics.wait("patch", "busy", 1.5, throttled=True)

@@ -110,6 +110,33 @@ def test_an_announcement_s_text_is_frozen() -> None:
     assert phases.announcing(4) == "v1,stop=1000,announce=5000"
 
 
+def test_a_supervisor_s_worker_is_timed() -> None:
+    """Death, stop and announcement of one restart, and how long the worker was down in all, at the one after."""
+    clock, metrics = Hand(), AgentMetrics()
+    phases = RestartPhases(metrics, now_s=clock)
+    phases.announcing(1)
+    phases.accepted()
+    phases.lifted()
+    phases.worker_runs(0.004)
+    assert Phase.DOWN not in metrics.durations, "the first start ends no downtime"
+
+    clock.now_s += 60.0
+    phases.worker_down()
+    clock.now_s += 0.5
+    phases.worker_down()  # it was told to end, and now it has: the first word counts
+    phases.worker_gone()
+    assert phases.announcing(2) == "v1,announce=0,barrier=0,lift=0,start=4,stop=500"
+    clock.now_s += 0.02
+    phases.accepted()
+    clock.now_s += 0.7
+    phases.lifted()
+    clock.now_s += 0.003
+    phases.worker_runs(0.003)
+    phases.worker_down()
+    phases.worker_gone()
+    assert phases.announcing(3) == "v1,announce=20,death=520,barrier=700,start=3,down=1223,stop=0"
+
+
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
     """PHASES_ANNOTATION=off: no text, and the metrics hold the durations all the same."""
     metrics = AgentMetrics()
@@ -190,8 +217,8 @@ async def test_the_one_patch_carries_the_phases() -> None:
     async def answer(exchange: Exchange) -> None:
         await (failures.pop() if failures else accept_patch)(exchange)
 
-    script = (jobset(0), until_patched(2), jobset(1, 0), jobset(1, 1))
-    async with ScriptedServer(watches=[script], answer=answer) as server:
+    script = (until_patched(2), jobset(1, 0), jobset(1, 1))
+    async with ScriptedServer(lists=[jobset(0)], watches=[script], answer=answer) as server:
         assert await rig.run(server) == 88
     bodies = {patch.body for patch in server.requests("PATCH")}
     (annotations,) = (json.loads(body)["metadata"]["annotations"] for body in bodies)
@@ -203,7 +230,7 @@ async def test_the_one_patch_carries_the_phases() -> None:
 async def test_the_annotation_is_off_when_told() -> None:
     """phases_annotation=False leaves the protocol's two annotations alone in the patch."""
     rig = Rig()
-    async with ScriptedServer(watches=[(jobset(0), until_patched(), jobset(1, 0), jobset(1, 1))]) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[(jobset(1, 0), jobset(1, 1))]) as server:
         await rig.run(server, phases_annotation=False)
     (patch,) = server.requests("PATCH")
     assert set(json.loads(patch.body)["metadata"]["annotations"]) == {wire.EPOCH, wire.ATTEMPT}

@@ -6,14 +6,16 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trustme
 
 from agent.config import AgentConfig
 from agent.phases import boot_s
-from tests.agent.process import COMMAND, environment, finished, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, Step, jobset, silence, until_patched
+from tests.agent.process import COMMAND, environment, environment_in_cluster, finished, process
+from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,26 +85,50 @@ async def hold(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize(
-    ("script", "patches"),
+    ("server", "requests"),
     [
-        pytest.param((hold,), 0, id="no answer yet"),
-        pytest.param((silence,), 0, id="watching, no view yet"),
-        pytest.param((jobset(0), until_patched(), silence), 1, id="waiting at the barrier"),
-        pytest.param((jobset(0), until_patched(), jobset(1, 0), silence), 1, id="lifted"),
+        pytest.param(lambda: ScriptedServer(lists=[hold]), 1, id="no answer to the list"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)], answer=hold), 2, id="no answer to the announcement"),
+        pytest.param(lambda: ScriptedServer(watches=[(hold,)]), 2, id="no answer to the watch"),
+        pytest.param(lambda: ScriptedServer(), 2, id="watching, no view yet"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)]), 3, id="waiting at the barrier"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)], watches=[(jobset(1), silence)]), 3, id="lifted"),
     ],
 )
 async def test_a_signal_ends_the_agent_at_any_moment(
-    tmp_path: Path, number: signal.Signals, code: int, script: tuple[Step, ...], patches: int
+    tmp_path: Path, number: signal.Signals, code: int, server: Callable[[], ScriptedServer], requests: int
 ) -> None:
     """SIGTERM is 143 and SIGINT 130, whatever the agent is waiting for, well within kubelet's 2 s."""
-    async with ScriptedServer(watches=[script]) as server:
-        async with process(environment(tmp_path, server)) as child:
-            await server.until(lambda: bool(server.watched) and len(server.requests("PATCH")) == patches)
+    async with server() as listening_server:
+        async with process(environment(tmp_path, listening_server)) as child:
+            await listening_server.until(lambda: len(listening_server.received) == requests)
             child.send_signal(number)
             async with asyncio.timeout(2):
                 ended, lines = await finished(child)
         assert ended == code
         assert lines[-1]["event"] == "signalled"
+
+
+async def test_a_server_that_accepts_and_never_answers_is_waited_for(tmp_path: Path) -> None:
+    """TLS' handshake gets no answer: the agent stays, answers its probes, and ends at the first signal."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = environment_in_cluster(tmp_path, ScriptedServer(port=silent.getsockname()[1]), trustme.CA())
+        async with process(env) as child:
+            await answering(int(env["BARRIER_PORT"]))
+            child.send_signal(signal.SIGTERM)
+            code, lines = await finished(child)
+    assert code == 143
+    assert [line["event"] for line in lines] == ["agent_started", "signalled"]
+
+
+async def answering(port: int) -> None:
+    """Wait until the barrier answers, at most 10 s."""
+    async with asyncio.timeout(10):
+        await listening(port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: pod\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.transport.abort()
 
 
 async def test_a_signal_ends_the_agent_while_it_connects(tmp_path: Path) -> None:
@@ -170,7 +196,7 @@ SLEEPY = """
 import time
 time.sleep(0.3)
 from agent.config import AgentConfig
-from agent.process import _with_what_is_left_of_the_slot as left
+from agent.session import _with_what_is_left_of_the_slot as left
 print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
 print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
 """

@@ -14,14 +14,17 @@ pytestmark = pytest.mark.asyncio
 
 LINES_MAX = 10
 DOCS = Path(__file__).parents[2] / "docs" / "agent.md"
-FIRST_LIFE = (jobset(0), until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
-SECOND_LIFE = (jobset(1, 1, rv=30), until_patched(2), jobset(2, 1, rv=40), jobset(2, 2, rv=50))
+LISTS = (jobset(0), jobset(1, 1, rv=30))
+WATCHES = (
+    (until_patched(1), jobset(1, 0, rv=20), jobset(1, 1, rv=30)),
+    (until_patched(2), jobset(2, 1, rv=40), jobset(2, 2, rv=50)),
+)
 
 
 async def restart_lines(tmp_path: Path, **settings: str) -> list[dict[str, object]]:
     """Run an agent through two lives, as kubelet does, and return what both logged."""
     lines: list[dict[str, object]] = []
-    async with ScriptedServer(watches=[FIRST_LIFE, SECOND_LIFE]) as server:
+    async with ScriptedServer(lists=LISTS, watches=WATCHES) as server:
         for previous in ("", "1"):
             env = environment(tmp_path, server, EPOCH_FILE=str(tmp_path / "epoch"), PREVIOUS_EPOCH=previous, **settings)
             async with process(env) as child:

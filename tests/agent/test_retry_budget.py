@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.herd import Herd
+from agent.herd import RETRY_BASE_S, Herd
 from agent.retry_budget import (
     DENIED_BASE_S,
     DENIED_CAP_S,
     FREE_ENDINGS_MAX,
     HEALTHY_S,
-    RETRY_BASE_S,
     RETRY_CAP_S,
     RetryBudget,
 )
@@ -123,7 +122,7 @@ def test_five_thousand_agents_together_stay_within_the_stated_rates() -> None:
     """Server away, 5,000 agents, both tasks of each: at first at most twice as dense as starts, in the end 333/s."""
     rng, agents = Random(1), 5000
     herd = Herd(agents)
-    budgets = [RetryBudget(rng, herd.retry_base_s(RETRY_BASE_S)) for _ in range(agents)]
+    budgets = [RetryBudget(rng, herd.retry_base_s) for _ in range(agents)]
     events = [(budgets[agent].wait_s(BROKEN, 0.0), agent) for agent in range(agents) for _ in ("watch", "patch")]
     heapq.heapify(events)
     per_second: Counter[int] = Counter()

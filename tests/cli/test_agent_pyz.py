@@ -20,14 +20,14 @@ from cli.agent_pyz import BuildError, build, main
 from common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, until_patched
-from tests.agent.test_promtool import complaints
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.promtool import complaints
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Where Pythons are beside PATH: pyenv's and uv's folders.
 FOLDERS = (".pyenv/versions", ".local/share/uv/python")
-FINISH = (jobset(0), until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+FINISH = (until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 def pythons() -> dict[str, str]:
@@ -79,7 +79,6 @@ def test_nothing_of_the_controller_is_inside(pyz: Path) -> None:
         "__main__.py",
         "agent",
         "common",
-        "h11",
         "prometheus_client",
         "structlog",
         "typing_extensions",
@@ -118,7 +117,7 @@ def test_every_module_is_understood(pyz: Path, found: dict[str, str], version: s
 async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
     """From exec to exit X under `version`, with nothing installed there: the file is all that the agent needs."""
     python = python_or_skip(found, version)
-    async with ScriptedServer(watches=[FINISH]) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
         env = environment(tmp_path, server, PYTHONPATH="")
         async with process(env, python, "-I", "-S", str(pyz)) as child:
             code, lines = await finished(child)

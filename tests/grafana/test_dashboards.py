@@ -15,8 +15,8 @@ from grafana.panels import Json
 _WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|controller_runtime|jobset)_[a-z_]+")
 
 
-def exposed_names() -> set[str]:
-    """Return the names of all samples that controller and agent expose."""
+def controller_metrics() -> Metrics:
+    """Return a controller's metrics with a sample of each."""
     metrics = Metrics()
     count = GroupCount("ns", "train", 8, 8, 0, 1, 0, 3)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
@@ -26,12 +26,17 @@ def exposed_names() -> set[str]:
     metrics.pod_phase_seconds.labels("view").observe(0.1)
     metrics.requests.labels("200", "GET", "server").inc()
     metrics.is_leader.labels("x").set(1)
+    return metrics
+
+
+def exposed_names() -> set[str]:
+    """Return the names of all samples that controller and agent expose."""
     agent = AgentMetrics()
     agent.requests["watch", "ok"] += 1
     agent.watch_endings["closed"] += 1
     agent.wait("watch", "busy", 1.0, throttled=True)
     agent.observe(Phase.VIEW, 0.1)
-    text = (metrics.text() + render(agent)[1]).decode()
+    text = (controller_metrics().text() + render(agent)[1]).decode()
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
 
