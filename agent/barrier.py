@@ -50,7 +50,7 @@ class Report(NamedTuple):
 
 
 class Barrier(Protocol):
-    """Holds the worker back until lifted. Lifting is for ever: only a new process closes it again."""
+    """Holds the worker back until lifted. A sidecar lifts it for ever; a supervisor closes it between two workers."""
 
     async def start(self) -> None:
         """Close the barrier and begin to answer.
@@ -61,6 +61,9 @@ class Barrier(Protocol):
 
     def lift(self, epoch: int | None) -> None:
         """Let the worker start; `epoch` is None when in-place restart is off."""
+
+    def close(self) -> None:
+        """Hold the next worker back."""
 
     def report(self, report: Report) -> None:
         """Take note of what the agent is doing."""
@@ -111,6 +114,10 @@ class HttpBarrier:
     def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
         """Answer 200 from now on."""
         self._lifted = True
+
+    def close(self) -> None:
+        """Answer 503 again."""
+        self._lifted = False
 
     def report(self, report: Report) -> None:
         """Keep the newest report for the next answer."""

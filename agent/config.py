@@ -89,8 +89,6 @@ class AgentConfig:
         """
         read = Environment(env)
         upstream = not any(env.get(name) for name in _OURS)
-        if read.get("WORKER_COMMAND"):
-            read.refuse("WORKER_COMMAND", "no value (this agent is a sidecar and starts no worker)")
         warnings: list[str] = []
         previous_epoch = _read_or_warn(read, "PREVIOUS_EPOCH", 1, INT32_MAX, "as unknown", warnings)
         herd = _herd(read, warnings)

@@ -114,13 +114,23 @@ class RestartPhases:
         self._accepted_s: float | None = None  # while the barrier holds an accepted announcement back
         self._lifted_once = False
         self._down_s: float | None = None  # while the worker is down
-        if file is not None:
-            self._recall(file)
+        self._recalled = False
+
+    def recall(self) -> None:
+        """Take over what the last process left, and time the gap between the two; once, while a request is out."""
+        if self._recalled or self._file is None:
+            return
+        self._recalled = True
+        phases, left_s = self._file.recall()
+        self._metrics.ended = phases | self._metrics.ended
+        if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
+            self._metrics.observe(Phase.KUBELET, max(0.0, self._started_s - left_s))
 
     def announcing(self, epoch: int) -> str:
         """Return the annotation's value for the announcement of `epoch`, "" for none; the same each time."""
         if epoch == self._epoch:
             return self._text
+        self.recall()
         self._chosen_s = self._now_s()
         if self._epoch == 0:
             self._metrics.observe(Phase.VIEW, self._chosen_s - self._started_s)
@@ -168,13 +178,6 @@ class RestartPhases:
     def leave(self) -> None:
         """Note that this process ends now."""
         self._keep(self._now_s())
-
-    def _recall(self, file: PhaseFile) -> None:
-        """Take over what the last process left, and time the gap between the two."""
-        phases, left_s = file.recall()
-        self._metrics.ended.update(phases)
-        if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
-            self._metrics.observe(Phase.KUBELET, max(0.0, self._started_s - left_s))
 
     def _keep(self, left_s: float | None) -> None:
         if self._file is not None:

@@ -54,6 +54,7 @@ def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, p
     # In the shadow of the list:
     import common.epoch.agent  # noqa: F401
 
+    phases.recall()
     response = ahead.answer()
     epoch = _epoch_to_announce(config, response) if response is not None else None
     if epoch is not None and ahead.link.is_reusable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import FrameType
 from typing import Final
 
@@ -36,15 +36,15 @@ class _SignalledError(BaseException):
         self.number = number
 
 
-def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
+def run_process(env: Mapping[str, str]) -> int:
     """Run the agent; return the process's exit code."""
     log = LazyLog()
     try:
-        config, credentials = _settings(arguments, env)
+        config, credentials = read_settings(env)
         log = LazyLog(config.log_format, config.log_level)
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
-        config = _with_kept_epoch(config, log)
+        config = with_kept_epoch(config, log)
         log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch)
         return _start(config, credentials, log)
     except _SignalledError as signalled:
@@ -79,7 +79,7 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
         raise ConfigError((str(error),)) from error
     memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
     metrics = AgentMetrics()
-    phases = _phases(config, metrics)
+    phases = phases_of(config, metrics)
     with listen(config.barrier_address, config.barrier_port) as listener:
         for number in SIGNALS:
             signal.signal(number, _raise_signalled)
@@ -107,15 +107,13 @@ def _raise_signalled(number: int, _frame: FrameType | None) -> None:
     raise _SignalledError(number)
 
 
-def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
+def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
     """Read everything that comes from outside.
 
     Raises:
         ConfigError: all that is wrong with it.
     """
     problems: list[str] = []
-    if arguments:
-        problems.append(f"arguments: expected none (settings are environment variables), saw {list(arguments)!r}")
     try:
         config = AgentConfig.from_env(env)
     except ConfigError as error:
@@ -129,7 +127,7 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentCo
     return config, credentials
 
 
-def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
+def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     """Let the epoch in EPOCH_FILE correct an older PREVIOUS_EPOCH; a garbled file makes it unknown."""
     if not config.epoch_file:
         return config
@@ -141,7 +139,7 @@ def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     return replace(config, previous_epoch=max(known, default=None))
 
 
-def _phases(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:
+def phases_of(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:
     """Time this process from its first moment; EPOCH_FILE's folder survives it."""
     return RestartPhases(
         metrics,

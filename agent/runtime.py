@@ -26,7 +26,6 @@ from agent.metrics import AgentMetrics
 from agent.phases import RestartPhases
 from agent.retry_budget import RetryBudget
 from common.epoch.agent import (
-    Action,
     AgentState,
     Announce,
     Event,
@@ -117,6 +116,7 @@ class Agent:
             ExceptionGroup: a bug of ours (InvariantError inside); never caught here.
         """
         self._started_s = self._since_s = self._clock.monotonic_s()
+        self._exit = asyncio.get_running_loop().create_future()
         try:
             await self._barrier.start()
         except BarrierError as error:
@@ -129,7 +129,6 @@ class Agent:
 
     async def _follow(self) -> int:
         """Follow the JobSet until an action ends the process."""
-        self._exit = asyncio.get_running_loop().create_future()
         self._send_report()
         async with asyncio.TaskGroup() as self._tasks:
             watching = self._tasks.create_task(self._watch.run())
@@ -144,14 +143,19 @@ class Agent:
         if self._exit.done():
             return  # the same chunk of the watch held more lines; the machine has ended
         before = self._state
-        self._state, actions = step(before, event)
+        actions = self._advance(event)
         if self._state.phase is not before.phase:
             self._since_s = self._clock.monotonic_s()
         for action in actions:
             self._perform(action)
         self._send_report()
 
-    def _perform(self, action: Action) -> None:
+    def _advance(self, event: Event) -> tuple[object, ...]:
+        """Step the machine; a supervisor has another one."""
+        self._state, actions = step(self._state, event)
+        return actions
+
+    def _perform(self, action: object) -> None:
         match action:
             case TakeConsistentView():
                 self._log.info("consistent_view_wanted", previous=self._state.previous)

@@ -39,11 +39,13 @@ class Backend:
         client: the administrator's.
         agent_kubeconfig: what an agent gets as KUBECONFIG.
         agent_requests: counts the requests that agents made so far.
+        server_cpu_s: user and system time of a real server so far; the embedded one has none of its own.
     """
 
     client: KubeClient
     agent_kubeconfig: Path
     agent_requests: Callable[[], Awaitable[int]]
+    server_cpu_s: Callable[[], float] = lambda: 0.0
 
     @staticmethod
     def free_port() -> int:
@@ -102,7 +104,8 @@ async def _real(namespace: str) -> AsyncIterator[Backend]:
             client = _client(plane.kubeconfig)
             try:
                 await prepare_cluster(client, namespace)
-                yield Backend(client, await plane.service_account_kubeconfig(namespace, ACCOUNT), count)
+                kubeconfig = await plane.service_account_kubeconfig(namespace, ACCOUNT)
+                yield Backend(client, kubeconfig, count, plane.apiserver_cpu_seconds)
             finally:
                 await client.transport.close()
 

@@ -44,7 +44,15 @@ class SuspendJob:
 
     name: str
     uid: str
-    suspend: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeJob:
+    """Let this very Job run, with this pod template as far as a resume may change it."""
+
+    name: str
+    uid: str
+    template: KubeObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class DeleteJobSet:
     uid: str
 
 
-Action = CreateJob | DeleteJob | SuspendJob | CreateService | CreateClaim | DeleteJobSet
+Action = CreateJob | DeleteJob | SuspendJob | ResumeJob | CreateService | CreateClaim | DeleteJobSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,15 @@ from controller.draft import (
     DeleteJob,
     DeleteJobSet,
     Note,
+    ResumeJob,
     SuspendJob,
 )
 from controller.events import EventRecorder
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Service
+from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
-
 
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
@@ -111,12 +112,29 @@ class Executor:
             case DeleteJob(name, uid, why):
                 self.log.info("deleting job", namespace=namespace, jobset=jobset.name, job=name, why=why)
                 await self._delete_job(namespace, name, uid)
-            case SuspendJob(name, uid, suspend):
-                patch = {"metadata": {"uid": uid}, "spec": {"suspend": suspend}}
-                try:
+            case SuspendJob(name, uid):
+                patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
+                with contextlib.suppress(NotFound, Conflict):  # another Job by now; the cache will show it
                     self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
-                except (NotFound, Conflict):
-                    return  # another Job by now; the cache will show it
+            case ResumeJob(name, uid, template):
+                with contextlib.suppress(NotFound, Conflict):
+                    await self._resume_job(namespace, name, uid, template)
+
+    async def _resume_job(self, namespace: str, name: str, uid: str, template: KubeObject) -> None:
+        """Resume a Job as it is now: read it, so that what is gone from the template is removed.
+
+        A start time is cleared first: servers before 1.35 let a pod template change only before the first start.
+        """
+        job = await self.client.get(JOBS, namespace, name)
+        version = {"uid": uid, "resourceVersion": job["metadata"]["resourceVersion"]}
+        if (job.get("status") or {}).get("startTime") is not None:
+            cleared = {"metadata": version, "status": {"startTime": None}}
+            job = await self.client.patch(JOBS, namespace, name, cleared, subresource="status")
+            version["resourceVersion"] = job["metadata"]["resourceVersion"]
+        spec: KubeObject = {"suspend": False}
+        if changes := template_patch(job["spec"]["template"], template):
+            spec["template"] = changes
+        self.jobs.absorb(await self.client.patch(JOBS, namespace, name, {"metadata": version, "spec": spec}))
 
     async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
         namespace, name = jobset.namespace, manifest["metadata"]["name"]

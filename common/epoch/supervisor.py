@@ -55,6 +55,13 @@ class WorkerExited:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerNotStarted:
+    """The worker's command could not be executed; `code` says why, as a shell's exit code would."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerGone:
     """No process of the worker's tree is left."""
 
@@ -94,7 +101,7 @@ class Leave:
 
 
 Outcome = Accepted | NotAccepted
-Event = View | Accepted | NotAccepted | WorkerExited | WorkerGone | Terminate
+Event = View | Accepted | NotAccepted | WorkerExited | WorkerNotStarted | WorkerGone | Terminate
 Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave
 Step = tuple["SupervisorState", tuple[Action, ...]]
 
@@ -137,6 +144,8 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _exited(state, code), ()
         case WorkerGone():
             return _gone(state)
+        case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
+            return replace(state, life=Life.LEFT), (Leave(code),)
         case Terminate(number):
             return _terminate(state, 128 + number)
 

@@ -45,6 +45,10 @@ class ModelBarrier:
         """Answer the probe with success from now on."""
         self.lifted = True
 
+    def close(self) -> None:
+        """Answer it with failure again."""
+        self.lifted = False
+
     def report(self, report: Report) -> None:
         """Keep the newest report for tests."""
         self.last_report = report

@@ -66,6 +66,9 @@ class NotedBarrier:
         assert self.running
         self.lifts.append(epoch)
 
+    def close(self) -> None:
+        """Nothing to note."""
+
     def report(self, report: Report) -> None:
         """Note the report."""
         self.reports.append(report)

@@ -135,7 +135,6 @@ def test_everything_wrong_is_said_at_once() -> None:
         ("START_WINDOW_S", "soon", "0 to 300"),
         ("START_RATE_PER_S", "0", "1 to 100000"),
         ("LOG_LEVEL", "loud", "debug"),
-        ("WORKER_COMMAND", "python train.py", "sidecar"),
     ],
 )
 def test_bad_values_are_refused(name: str, value: str, expected: str) -> None:

@@ -14,7 +14,7 @@ import trustme
 
 from agent.config import AgentConfig
 from agent.phases import boot_s
-from tests.agent.process import COMMAND, environment, environment_in_cluster, finished, process
+from tests.agent.process import environment, environment_in_cluster, finished, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
@@ -54,11 +54,10 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
     """Exit 2, every problem at once (the credentials' too), and the server never hears of it."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server, NAMESPACE="NO", BARRIER_PORT="x", KUBECONFIG=str(tmp_path / "none"))
-        async with process(env, *COMMAND, "--help") as child:
+        async with process(env) as child:
             code, lines = await finished(child)
     assert code == 2
     assert [str(line["message"]).split(":")[0] for line in lines] == [
-        "arguments",
         "NAMESPACE",
         "BARRIER_PORT",
         "KUBECONFIG",

@@ -10,11 +10,13 @@ import msgspec
 
 from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
-from controller.draft import CreateClaim, CreateJob, CreateService, DeleteJob, DeleteJobSet, Plan, SuspendJob
+from controller.draft import CreateClaim, CreateJob, CreateService, DeleteJob, DeleteJobSet, Plan, ResumeJob, SuspendJob
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim
 from controller.observed import Observed
 from controller.plan import plan
+from controller.resume import template_patch
+from simulator.apiserver.merge_patch import merge_patch
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -72,8 +74,12 @@ class PlannerWorld:
                         del self.jobs[name]
                     else:
                         self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
-                case SuspendJob(name, _, suspend):
-                    self.jobs[name]["spec"]["suspend"] = suspend
+                case SuspendJob(name, _):
+                    self.jobs[name]["spec"]["suspend"] = True
+                case ResumeJob(name, _, template):
+                    spec = self.jobs[name]["spec"]
+                    spec["suspend"] = False
+                    spec["template"] = merge_patch(spec["template"], template_patch(spec["template"], template))
                 case CreateService(_):
                     self.has_service = True
                 case CreateClaim(manifest):
