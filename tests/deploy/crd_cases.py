@@ -166,7 +166,31 @@ UPDATES: Final = (
     Update("success_policy_added", "spec.successPolicy", {"operator": "Any"}, ("spec.successPolicy", "immutable")),
     Update("managed_by_added", "spec.managedBy", "example.com/other", ("spec.managedBy", "immutable")),
     Update("replicas", "spec.replicatedJobs.0.replicas", 2, ("spec.replicatedJobs", "immutable")),
-    Update("parallelism", f"{SPEC}.parallelism", 3, ("spec.replicatedJobs", "immutable")),
+    Update(
+        "parallelism_without_completions",
+        f"{SPEC}.parallelism",
+        3,
+        ("completions must be equal to parallelism for Elastic Indexed Jobs",),
+        NO_POLICY,
+    ),
+    Update("elastic", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
+    Update("elastic_in_place", SPEC, replicated_job(pods=1)["template"]["spec"]),
+    Update("elastic_to_nothing", SPEC, replicated_job(pods=0)["template"]["spec"], ("both must be >= 1",)),
+    Update(
+        "elastic_and_another_image",
+        SPEC,
+        replicated_job(pods=3, template={"spec": {"containers": [{"name": "worker", "image": "worker:2"}]}})[
+            "template"
+        ]["spec"],
+        ("spec.replicatedJobs: field is immutable while the JobSet is not suspended",),
+    ),
+    Update(
+        "elastic_non_indexed",
+        SPEC,
+        replicated_job(pods=3, backoffLimit=0, completionMode="NonIndexed")["template"]["spec"],
+        ("a replicatedJob that is not Indexed cannot change them",),
+        jobset(strategy=None, jobs=[replicated_job(backoffLimit=0, completionMode="NonIndexed")]),
+    ),
     Update("added_job", "spec.replicatedJobs", [replicated_job("a"), replicated_job("b")], ("immutable",)),
     Update("image", f"{POD}.spec.containers", [{"name": "worker", "image": "worker:2"}], ("immutable", "suspend")),
     Update("pod_labels", f"{POD}.metadata", {"labels": {"a": "b"}}, ("spec.replicatedJobs", "immutable")),
