@@ -59,7 +59,17 @@ NO_POLICY: Final = jobset(strategy=None, jobs=[replicated_job(backoffLimit=0)])
 SUSPENDED: Final = jobset(suspend=True)
 POD: Final = f"{SPEC}.template"
 
+OPTED_OUT: Final = replicated_job("monitor", backoffLimit=3, podReplacementPolicy="TerminatingOrFailed", completions=5)
+OPTED_OUT["template"]["metadata"] = {"annotations": {"jobset.sigs.k8s.io/disable-in-place-restart": ""}}
+
 CREATES: Final = (
+    Create("opted_out_needs_nothing", jobset(jobs=[replicated_job(), OPTED_OUT])),
+    Create(
+        "other_annotations_opt_nobody_out",
+        changed(jobset(), "spec.replicatedJobs.0.template", OPTED_OUT["template"] | {"metadata": {"annotations": {}}}),
+        ("backoffLimit must be set to 2147483647", "jobset.sigs.k8s.io/disable-in-place-restart"),
+    ),
+    Create("managed_by_us", jobset(managedBy="inplace/jobset-controller")),
     Create("in_place", jobset()),
     Create("without_replicated_jobs", jobset(jobs=[])),
     Create("without_replicated_jobs_at_all", changed(jobset(strategy=None), "spec.replicatedJobs", None)),
@@ -175,7 +185,7 @@ UPDATES: Final = (
     ),
     Update("elastic", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
     Update("elastic_in_place", SPEC, replicated_job(pods=1)["template"]["spec"]),
-    Update("elastic_to_nothing", SPEC, replicated_job(pods=0)["template"]["spec"], ("both must be >= 1",)),
+    Update("elastic_to_nothing", SPEC, replicated_job(pods=0)["template"]["spec"], ("for Elastic Indexed Jobs",)),
     Update(
         "elastic_and_another_image",
         SPEC,
