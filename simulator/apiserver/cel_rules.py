@@ -9,23 +9,16 @@ Source: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel.
 from __future__ import annotations
 
 import re
-import warnings
-from functools import lru_cache
 from typing import Any
 
 import cel
 
+from simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, compiled, execute, text_of, warn_once
 from simulator.apiserver.schema import Schema
 from simulator.apiserver.status import Cause, show
 
-_RULES_MAX = 2048
 _USES_OLD = re.compile(r"\boldSelf\b")
-_UNKNOWN_FUNCTION = "Undefined variable or function"
 _REASONS = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
-
-
-class CelUnsupportedWarning(UserWarning):
-    """A rule is not evaluated, because the CEL package lacks something it needs."""
 
 
 def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
@@ -60,16 +53,18 @@ def _correlated(item: Any, old: Any, schema: Schema) -> Any:
 
 def _check(rule: dict[str, Any], value: Any, old: Any, path: str, causes: list[Cause]) -> None:
     expression = rule["rule"]
-    if old is None and _USES_OLD.search(expression) and not rule.get("optionalOldSelf"):
+    if rule.get("optionalOldSelf"):
+        old = cel.OptionalValue.none() if old is None else cel.OptionalValue.of(old)
+    elif old is None and _USES_OLD.search(expression):
         return  # a transition rule needs a transition
-    program = _compiled(expression)
+    program = compiled(expression)
     if program is None:
         return
     try:
-        holds = program.execute({"self": value, "oldSelf": old})
+        holds = execute(program, {"self": value, "oldSelf": old})
     except (RuntimeError, TypeError, ValueError, KeyError) as error:
-        if _UNKNOWN_FUNCTION in str(error):
-            _warn_once(expression, str(error))
+        if UNKNOWN_FUNCTION in str(error):
+            warn_once(expression, str(error))
             return
         message = f"Invalid value: {_shown(value)}rule evaluation error: {error}"
         causes.append(Cause(path, message))
@@ -81,9 +76,7 @@ def _check(rule: dict[str, Any], value: Any, old: Any, path: str, causes: list[C
 def _broken(rule: dict[str, Any], value: Any, path: str, old: Any) -> Cause:
     message = rule.get("message") or f"failed rule: {rule['rule']}"
     if rule.get("messageExpression"):
-        program = _compiled(rule["messageExpression"])
-        if program is not None:
-            message = str(program.execute({"self": value, "oldSelf": old}))
+        message = text_of(rule["messageExpression"], {"self": value, "oldSelf": old}) or message
     field = path + str(rule.get("fieldPath", ""))
     reason = rule.get("reason", "FieldValueInvalid")
     return Cause(field, f"Invalid value: {_shown(value)}{message}", reason if reason in _REASONS else _REASONS[0])
@@ -92,17 +85,3 @@ def _broken(rule: dict[str, Any], value: Any, path: str, old: Any) -> Cause:
 def _shown(value: Any) -> str:
     """Return a scalar as the real server prints it before a rule's message; objects and lists are left out."""
     return "" if isinstance(value, dict | list) else f"{show(value)}: "
-
-
-@lru_cache(maxsize=_RULES_MAX)
-def _compiled(expression: str) -> cel.Program | None:
-    try:
-        return cel.compile(expression)
-    except ValueError as error:
-        _warn_once(expression, str(error))
-        return None
-
-
-@lru_cache(maxsize=_RULES_MAX)
-def _warn_once(expression: str, why: str) -> None:
-    warnings.warn(f"CEL rule is not evaluated: {expression!r}: {why}", CelUnsupportedWarning, stacklevel=2)

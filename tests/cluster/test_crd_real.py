@@ -16,6 +16,7 @@ from tests.cluster.api_client import ApiClient, UnexpectedStatus
 from tests.cluster.control_plane import ControlPlane
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
+from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -54,7 +55,7 @@ async def refusal(write: Awaitable[Any]) -> str | None:
     try:
         await write
     except UnexpectedStatus as error:
-        return error.body
+        return str(json.loads(error.body)["message"])
     return None
 
 
@@ -77,13 +78,13 @@ def merged(obj: dict[str, Any], namespace: str) -> dict[str, Any]:
     return changed(obj, "metadata.namespace", namespace)
 
 
-@pytest.mark.parametrize("case", CREATES, ids=lambda case: case.claim)
+@pytest.mark.parametrize("case", CREATES + SPEC_CREATES, ids=lambda case: case.claim)
 async def test_create(api: ApiClient, namespace: str, case: Create) -> None:
     """A manifest is accepted, or refused with the path, the value needed and the way there."""
     check(case.words, await refusal(api.post(jobsets(namespace), merged(case.manifest, namespace))))
 
 
-@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.claim)
+@pytest.mark.parametrize("case", UPDATES + SPEC_UPDATES, ids=lambda case: case.claim)
 async def test_update(api: ApiClient, namespace: str, case: Update) -> None:
     """A change is accepted, or refused because a running JobSet cannot follow it."""
     stored = await api.post(jobsets(namespace), merged(case.before or jobset(), namespace))

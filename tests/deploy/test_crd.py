@@ -13,6 +13,7 @@ from simulator.apiserver import ApiServer, InMemoryTransport
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
+from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 
 
 def client() -> KubeClient:
@@ -29,7 +30,7 @@ def words_missing(words: tuple[str, ...], error: ApiError | None) -> list[str]:
     return [word for word in words if word not in error.message] if words else [error.message]
 
 
-@pytest.mark.parametrize("case", CREATES, ids=lambda case: case.claim)
+@pytest.mark.parametrize("case", CREATES + SPEC_CREATES, ids=lambda case: case.claim)
 def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, the value needed and the way there."""
 
@@ -44,7 +45,7 @@ def test_create(case: Create) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.claim)
+@pytest.mark.parametrize("case", UPDATES + SPEC_UPDATES, ids=lambda case: case.claim)
 def test_update(case: Update) -> None:
     """A change is accepted, or refused because a running JobSet cannot follow it."""
 

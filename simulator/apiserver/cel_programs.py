@@ -1,0 +1,79 @@
+"""
+Compile and run CEL with the Kubernetes functions that this project's rules use.
+
+Guarantees: an expression that the package cannot parse is reported once as a warning. Costs are not limited.
+Source: k8s.io/apiserver/pkg/cel/library and cel-go ext/strings.go.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import cel
+
+UNKNOWN_FUNCTION: Final = "Undefined variable or function"
+_PROGRAMS_MAX: Final = 2048
+_ESCAPED: Final = re.compile(r"\.__(\w+?)__(?!\w)")
+_VERB: Final = re.compile(r"%(?:[sd%])")
+
+
+class CelUnsupportedWarning(UserWarning):
+    """A rule is not evaluated, because the CEL package lacks something it needs."""
+
+
+def _format(template: str, args: list[Any]) -> str:
+    rest = iter(args)
+    return _VERB.sub(lambda verb: "%" if verb[0] == "%%" else str(next(rest)), template)
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "format": _format,
+    "join": lambda items, separator="": separator.join(items),
+    "sum": sum,
+}
+
+
+@lru_cache(maxsize=_PROGRAMS_MAX)
+def compiled(expression: str) -> cel.Program | None:
+    """Return the program of an expression; None, and a warning, when the package cannot parse it."""
+    try:
+        # A reserved word is escaped in a schema's property and is an ordinary key to the package.
+        return cel.compile(_ESCAPED.sub(r".\1", expression))
+    except ValueError as error:
+        warn_once(expression, str(error))
+        return None
+
+
+def execute(program: cel.Program, variables: Mapping[str, Any]) -> Any:
+    """Run a program.
+
+    Raises:
+        RuntimeError, TypeError, ValueError, KeyError: CEL's runtime errors, as the package maps them.
+    """
+    context = cel.Context()
+    for name, value in variables.items():
+        context.add_variable(name, value)
+    for name, function in _FUNCTIONS.items():
+        context.add_function(name, function)
+    return program.execute(context)
+
+
+def text_of(expression: str, variables: Mapping[str, Any]) -> str:
+    """Return what a messageExpression says; "" when it fails or is blank, upon which the server takes `message`."""
+    program = compiled(expression)
+    if program is None:
+        return ""
+    try:
+        return str(execute(program, variables)).strip()
+    except (RuntimeError, TypeError, ValueError, KeyError):
+        return ""
+
+
+@lru_cache(maxsize=_PROGRAMS_MAX)
+def warn_once(expression: str, why: str) -> None:
+    """Warn that a rule is not evaluated."""
+    warnings.warn(f"CEL rule is not evaluated: {expression!r}: {why}", CelUnsupportedWarning, stacklevel=2)
