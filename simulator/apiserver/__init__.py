@@ -11,10 +11,13 @@ Where it lies:
 * Kinds. The kinds of `builtin_kinds` only. Of those, Pods, Jobs, Services, Namespaces, Leases, claims and CRDs have
   defaults and some validation (what is checked is checked as in reality, much is not checked); the rest are stored as
   they come. Unknown fields of built-in kinds are kept and never refused; wrong types in them mostly are not noticed.
-* Admission. No webhooks, no ValidatingAdmissionPolicy, no quota, no LimitRange, no ServiceAccount admission. RBAC
-  objects are stored and not enforced: everybody may do everything. A token is its user's name.
-* Custom resources. Established at once. Versions convert by apiVersion only. CEL runs on a library without the
-  Kubernetes extensions (rules that need them warn and pass), without cost limits.
+* Admission. No webhooks, no MutatingAdmissionPolicy, no quota, no LimitRange, no ServiceAccount admission. A
+  ValidatingAdmissionPolicy acts at once and knows resource rules, conditions, variables and messages, no parameters,
+  selectors or warnings. RBAC objects are stored and not enforced: everybody may do everything. A token is its
+  user's name.
+* Custom resources. Established at once. Versions convert by apiVersion only. A CRD's new defaults do not reach what is
+  stored already. CEL runs on a library with format, join and sum of the Kubernetes extensions (rules that need others
+  warn and pass), without cost limits.
 * Server-side apply. Ownership is tracked for all writes, but `metadata.managedFields` is shown only on objects that
   somebody has applied. Merge keys of built-in kinds go by field name.
 * Watch. Bookmarks come at their interval even when there is no news to mark. The cache trails the store only if told

@@ -170,6 +170,13 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
     return StatusError(422, "Invalid", f'{subject} "{name}" is invalid: {joined}', details=details)
 
 
+def denied(plural: str, group: str, name: str, why: str) -> StatusError:
+    """422: an admission policy refuses the object."""
+    details: dict[str, Any] = _without_empty({"name": name, "group": group, "kind": plural})
+    details["causes"] = [{"message": why}]
+    return StatusError(422, "Invalid", f'{qualified(plural, group)} "{name}" is forbidden: {why}', details=details)
+
+
 def too_many_requests(retry_after_s: int) -> StatusError:
     """429: priority and fairness rejected the request."""
     message = "Too many requests, please try again later."

@@ -19,6 +19,7 @@ from typing import Any
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
 from simulator.apiserver import metadata, ownership, status
+from simulator.apiserver.admission_policies import Attempt, refusal
 from simulator.apiserver.kinds import Kind, WriteContext
 from simulator.apiserver.status import Cause
 from simulator.apiserver.store import CollectionKey, ObjectKey, Store
@@ -87,6 +88,7 @@ class Writes:
             obj = {key: value for key, value in obj.items() if key != "status"}
         obj = kind.storage.strategy.prepare_create(obj, self.context(options))
         self._refuse_if(kind, obj["metadata"], self._create_causes(kind, obj))
+        self._refuse_by_policy(Attempt(kind, obj, None, options.user))
         object_key = (namespace, obj["metadata"]["name"])
         if object_key in self._store.collection(kind.storage_key).objects:
             raise status.already_exists(kind.plural, kind.group, object_key[1])
@@ -125,6 +127,7 @@ class Writes:
         if new == old and owners is None:
             return old
         self._refuse_if(kind, before, self._update_causes(kind, new, old, options.subresource))
+        self._refuse_by_policy(Attempt(kind, new, old, options.user, options.subresource))
         new = self._with_generation(kind, new, old)
         object_key = (before.get("namespace") or "", before["name"])
         held = self.owners(kind, object_key)
@@ -277,6 +280,11 @@ class Writes:
         found = list(causes)
         if found:
             raise status.invalid(kind.resource.kind, kind.group, meta.get("name") or "", found)
+
+    def _refuse_by_policy(self, attempt: Attempt) -> None:
+        why = refusal(self._store, attempt)
+        if why is not None:
+            raise status.denied(attempt.kind.plural, attempt.kind.group, attempt.new["metadata"]["name"], why)
 
     def _forget(self, key: CollectionKey, event_type: str, object_key: ObjectKey) -> None:
         if event_type == "DELETED":

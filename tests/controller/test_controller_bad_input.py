@@ -175,7 +175,7 @@ def test_a_manifest_that_cannot_work_is_refused_at_the_door() -> None:
     async def scenario() -> None:
         rig = Rig()
         manifest = changed(jobset(), "spec.replicatedJobs.0.template.spec.backoffLimit", 6)
-        with pytest.raises(Invalid, match="backoffLimit must be set to 2147483647"):
+        with pytest.raises(Invalid, match="backoffLimit: found 6; must be set to 2147483647"):
             await rig.admin.create(JOBSETS, "default", manifest)
 
     run(scenario())

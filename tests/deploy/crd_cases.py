@@ -25,6 +25,29 @@ def crd() -> KubeObject:
     return document
 
 
+def without_rules(schema: Any) -> Any:
+    """Return a schema that leaves every value to the controller: no CEL, no pattern, no default, no bound."""
+    if isinstance(schema, dict):
+        kept = {key: value for key, value in schema.items() if key not in _RULES or not isinstance(value, _RULES[key])}
+        return {key: without_rules(value) for key, value in kept.items()}
+    return [without_rules(item) for item in schema] if isinstance(schema, list) else schema
+
+
+_RULES: Final[dict[str, type | tuple[type, ...]]] = {
+    "x-kubernetes-validations": list,
+    "pattern": str,
+    "default": (str, int, dict),
+    "maxLength": int,
+    "maximum": int,
+}
+
+
+def crd_without_rules() -> KubeObject:
+    """Return the CRD as it might have been before there were rules."""
+    document: KubeObject = without_rules(crd())
+    return document
+
+
 @dataclass(frozen=True, slots=True)
 class Create:
     """A manifest, and the words of its refusal; none means that it is accepted."""
@@ -183,7 +206,7 @@ UPDATES: Final = (
         "in_place_smuggled_in",
         "spec.failurePolicy",
         {"maxRestarts": 1, "restartStrategy": "InPlaceRestart"},
-        ("backoffLimit: found 0", "must be set to 2147483647", "spec.failurePolicy: Value is immutable"),
+        ("spec.failurePolicy: Value is immutable",),
         NO_POLICY,
     ),
     Update("network_added", "spec.network", {"subdomain": "net"}, ("spec.network", "immutable")),

@@ -139,7 +139,7 @@ SPEC_CREATES: Final = (
     Create(
         "v21_pattern_does_not_compile",
         with_rules(rule(onJobFailureMessagePatterns=["fine", "exit code (42"])),
-        ("spec.failurePolicy.rules[0].onJobFailureMessagePatterns[1]", "exit code (42"),
+        ("spec.failurePolicy", "exit code (42"),
     ),
     Create("v22_coordinator", plain(coordinator=COORDINATOR)),
     Create(
@@ -255,6 +255,20 @@ SPEC_UPDATES: Final = (
         ("spec.replicatedJobs: field is immutable", "dependsOn"),
         plain(replicated_job("a"), replicated_job("b"), suspend=True),
     ),
+    Update(
+        "backoff_limit_while_suspended",
+        f"{SPEC}.backoffLimit",
+        0,
+        ("spec.replicatedJobs: field is immutable", "backoffLimit"),
+        SUSPENDED,
+    ),
+    Update(
+        "opting_out_while_suspended",
+        "spec.replicatedJobs.0.template.metadata",
+        {"annotations": {"jobset.sigs.k8s.io/disable-in-place-restart": ""}},
+        ("spec.replicatedJobs: field is immutable", "metadata"),
+        SUSPENDED,
+    ),
     Update("finalizer", "metadata.finalizers", ["example.com/hold"]),
 )
 
@@ -341,7 +355,7 @@ POLICY_UPDATES: Final = (
         "job_labels_while_suspended",
         "spec.replicatedJobs.0.template.metadata",
         {"labels": {"a": "b"}},
-        ('spec.replicatedJobs[name="workers"].template.metadata: field is immutable',),
+        ("spec.replicatedJobs: field is immutable", "metadata of their templates"),
         SUSPENDED,
     ),
     Update("resize_alone", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),

@@ -1,0 +1,114 @@
+"""
+Refuse writes as ValidatingAdmissionPolicies with a binding say.
+
+Guarantees: a policy acts on the writes after it and its binding were stored; every expression sees object, oldObject,
+request and the policy's variables; an expression that fails refuses, unless failurePolicy is Ignore.
+Not there: parameters, selectors, auditing, warnings, `authorizer`, `namespaceObject`, limits of cost.
+Source: k8s.io/apiserver/pkg/admission/plugin/policy/validating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common.kube.client import KubeObject
+from simulator.apiserver.cel_programs import compiled, execute, text_of
+from simulator.apiserver.kinds import Kind
+from simulator.apiserver.store import CollectionKey, Store
+
+_POLICIES: Final[CollectionKey] = ("admissionregistration.k8s.io", "validatingadmissionpolicies")
+_BINDINGS: Final[CollectionKey] = ("admissionregistration.k8s.io", "validatingadmissionpolicybindings")
+_CEL_ERRORS: Final = (RuntimeError, TypeError, ValueError, KeyError)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A write that is about to happen; `old` is None for a create."""
+
+    kind: Kind
+    new: KubeObject
+    old: KubeObject | None
+    user: str
+    subresource: str = ""
+
+    @property
+    def operation(self) -> str:
+        """Return the operation's name in a policy."""
+        return "CREATE" if self.old is None else "UPDATE"
+
+
+class _Failed(Exception):
+    """An expression has no value; the text says why."""
+
+
+def refusal(store: Store, attempt: Attempt) -> str | None:
+    """Return why a write is refused, None when it is not."""
+    bindings = store.collection(_BINDINGS).objects
+    for binding in bindings.values():
+        spec = binding["spec"]
+        policy = store.get(_POLICIES, "", spec["policyName"])
+        if policy is None or "Deny" not in spec.get("validationActions", ()) or not _matches(policy["spec"], attempt):
+            continue
+        why = _decided(policy["spec"], attempt)
+        if why is not None:
+            names = f"'{policy['metadata']['name']}' with binding '{binding['metadata']['name']}'"
+            return f"ValidatingAdmissionPolicy {names} denied request: {why}"
+    return None
+
+
+def _matches(policy: Mapping[str, Any], attempt: Attempt) -> bool:
+    """Say whether a policy is about this write by its resource rules."""
+    resource = attempt.kind.resource
+    path = f"{resource.plural}/{attempt.subresource}" if attempt.subresource else resource.plural
+    return any(
+        _names(rule["apiGroups"], resource.group)
+        and _names(rule["apiVersions"], resource.version)
+        and _names(rule["operations"], attempt.operation)
+        and _names(rule["resources"], path)
+        for rule in policy["matchConstraints"].get("resourceRules") or ()
+    )
+
+
+def _names(names: list[str], name: str) -> bool:
+    return "*" in names or name in names
+
+
+def _decided(policy: Mapping[str, Any], attempt: Attempt) -> str | None:
+    """Return why a policy refuses; the first broken validation speaks."""
+    ignores = policy.get("failurePolicy") == "Ignore"
+    scope: dict[str, Any] = {
+        "object": attempt.new,
+        "oldObject": attempt.old,
+        "request": {"operation": attempt.operation, "userInfo": {"username": attempt.user}},
+    }
+    try:
+        if not all(_value(condition["expression"], scope) for condition in policy.get("matchConditions") or ()):
+            return None
+        scope["variables"] = {}
+        for name, value in _variables(policy, scope):
+            scope["variables"][name] = value
+        for validation in policy.get("validations") or ():
+            if _value(validation["expression"], scope) is not True:
+                spoken = text_of(validation["messageExpression"], scope) if "messageExpression" in validation else ""
+                return spoken or validation.get("message") or f"failed expression: {validation['expression']}"
+    except _Failed as failed:
+        return None if ignores else str(failed)
+    return None
+
+
+def _variables(policy: Mapping[str, Any], scope: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the variables in their order; each sees those before it."""
+    for variable in policy.get("variables") or ():
+        yield variable["name"], _value(variable["expression"], scope)
+
+
+def _value(expression: str, scope: Mapping[str, Any]) -> Any:
+    program = compiled(expression)
+    if program is None:
+        raise _Failed(f"expression '{expression}' does not compile")
+    try:
+        return execute(program, scope)
+    except _CEL_ERRORS as error:
+        raise _Failed(f"expression '{expression}' resulted in error: {error}") from error

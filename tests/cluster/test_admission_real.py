@@ -1,0 +1,160 @@
+"""The admission policies on a real kube-apiserver, and objects that are older than the rules."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
+
+from common.kube.client import KubeObject
+from tests.cluster.api_client import ApiClient
+from tests.cluster.binaries import Binaries
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.test_crd_real import DEFINITIONS, check, install, jobsets, merged, refusal
+from tests.controller.manifests import changed, jobset
+from tests.deploy.admission import policies
+from tests.deploy.crd_cases import CREATES, NO_POLICY, UPDATES, Create, Update, crd, crd_without_rules
+from tests.deploy.old_objects import OLD_OBJECTS
+from tests.deploy.spec_cases import POLICY_CREATES, POLICY_UPDATES, SPEC_CREATES, SPEC_UPDATES, rule, with_rules
+from tests.deploy.test_admission import accepted
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PLURALS = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+}
+ACTIVE_S_MAX = 90.0  # a policy acts about a second after it was stored, later when the machine is busy
+POLL_S = 0.1
+REFUSED = POLICY_CREATES[-1].manifest
+
+
+async def install_policies(client: ApiClient, documents: Iterable[KubeObject]) -> None:
+    """Store policies and bindings; their effect comes later."""
+    for document in documents:
+        path = f"{ADMISSION}/{PLURALS[document['kind']]}"
+        said = await refusal(client.post(path, document))
+        assert said is None or "already exists" in said
+
+
+async def wait_until_active(client: ApiClient) -> None:
+    """Return when the validating policy refuses and the mutating policy mutates."""
+
+    async def is_active() -> bool:
+        # The mutating plugin learns of a new CRD by its own discovery, and answers 503 until then.
+        if "There can be a delay" in str(
+            await refusal(client.post(jobsets("default"), with_rules(rule("")), dryRun="All"))
+        ):
+            return False
+        named = await client.post(jobsets("default"), with_rules(rule("")), dryRun="All")
+        return (
+            await refusal(client.post(jobsets("default"), REFUSED, dryRun="All")) is not None
+            and named["spec"]["failurePolicy"]["rules"][0]["name"] != ""
+        )
+
+    await until(is_active)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Return when something has become true."""
+    polling = AsyncRetrying(
+        retry=retry_if_result(lambda done: not done), stop=stop_after_delay(ACTIVE_S_MAX), wait=wait_fixed(POLL_S)
+    )
+    await polling(holds)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def guarded(binaries: Binaries) -> AsyncIterator[ApiClient]:
+    """Give a client of a server of its own: stored are OLD_OBJECTS first, then the CRD and the policies."""
+    async with ControlPlane(binaries) as running, running.client() as client:
+        await client.post(DEFINITIONS, crd_without_rules())
+        await install(client)
+        for name, manifest in OLD_OBJECTS.items():
+            old = changed(changed(manifest, "metadata.name", name), "metadata.finalizers", ["a.b/c"])
+            await client.post(jobsets("default"), old)
+        stored = await client.get(f"{DEFINITIONS}/{crd()['metadata']['name']}")
+        await client.text("PUT", f"{DEFINITIONS}/{crd()['metadata']['name']}", body=stored | {"spec": crd()["spec"]})
+        await install_policies(client, policies("jobsets.yaml") + policies("defaults.yaml"))
+        await wait_until_active(client)
+
+        async def has_the_new_rules() -> bool:
+            return await refusal(client.post(jobsets("default"), jobset("a.b"), dryRun="All")) is not None
+
+        await until(has_the_new_rules)
+        yield client
+
+
+async def new_namespace(client: ApiClient) -> str:
+    """Create a namespace for one test; nothing here could delete it."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "case-"}}
+    created: dict[str, Any] = await client.post("/api/v1/namespaces", body)
+    return str(created["metadata"]["name"])
+
+
+@pytest.mark.parametrize("case", POLICY_CREATES + accepted(CREATES + SPEC_CREATES), ids=lambda case: case.claim)
+async def test_create(guarded: ApiClient, case: Create) -> None:
+    """A manifest is accepted, or refused with the path, what was found and the way there."""
+    namespace = await new_namespace(guarded)
+    check(case.words, await refusal(guarded.post(jobsets(namespace), merged(case.manifest, namespace))))
+
+
+@pytest.mark.parametrize("case", POLICY_UPDATES + accepted(UPDATES + SPEC_UPDATES), ids=lambda case: case.claim)
+async def test_update(guarded: ApiClient, case: Update) -> None:
+    """A suspended JobSet may change what Kueue changes, and nothing else."""
+    namespace = await new_namespace(guarded)
+    stored = await guarded.post(jobsets(namespace), merged(case.before or jobset(), namespace))
+    path = f"{jobsets(namespace)}/train"
+    check(case.words, await refusal(guarded.text("PUT", path, body=changed(stored, case.path, case.value))))
+
+
+@pytest.mark.parametrize("name", OLD_OBJECTS)
+async def test_an_object_older_than_the_rules_lives_on(guarded: ApiClient, name: str) -> None:
+    """It can be labelled, get a status, lose its finalizer and go."""
+    path = f"{jobsets('default')}/{name}"
+    await guarded.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    await guarded.patch(f"{path}/status", {"status": {"restarts": 1}})
+    await guarded.delete(path)
+    await guarded.patch(path, {"metadata": {"finalizers": []}})
+    assert "not found" in str(await refusal(guarded.get(path)))
+
+
+async def test_what_was_left_out_is_filled_in(guarded: ApiClient) -> None:
+    """A stored JobSet says all that upstream's webhook makes it say, and applying it again changes nothing."""
+    namespace = await new_namespace(guarded)
+    manifest = merged(with_rules(rule(""), rule("mine"), rule("")), namespace)
+    del manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"]
+    stored = await guarded.post(jobsets(namespace), manifest)
+    spec = stored["spec"]
+    assert [entry["name"] for entry in spec["failurePolicy"]["rules"]] == [
+        "failurePolicyRule0",
+        "mine",
+        "failurePolicyRule2",
+    ]
+    assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    assert spec["successPolicy"] == {"operator": "All"}
+    assert spec["startupPolicy"] == {"startupPolicyOrder": "AnyOrder"}
+    assert spec["replicatedJobs"][0]["template"]["spec"]["completionMode"] == "Indexed"
+    assert spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
+    again = await guarded.text("PUT", f"{jobsets(namespace)}/train", body=manifest | {"metadata": stored["metadata"]})
+    assert f'"generation":{stored["metadata"]["generation"]},' in again
+
+
+async def test_the_largest_jobset_is_within_the_cost(guarded: ApiClient) -> None:
+    """A hundred replicatedJobs with all that rules walk over can be created and changed: no budget runs out."""
+    namespace = await new_namespace(guarded)
+    one = NO_POLICY["spec"]["replicatedJobs"][0]
+    names = [f"replicated-job-{index:03}" for index in range(100)]
+    jobs = [one | {"name": name} for name in names]
+    for index in range(5, 100):
+        jobs[index] |= {"dependsOn": [{"name": name, "status": "Ready"} for name in names[index - 5 : index]]}
+    rules = [rule(f"rule{index}", targetReplicatedJobs=names[:20]) for index in range(100)]
+    manifest = merged(
+        jobset(strategy=None, jobs=jobs, suspend=True, failurePolicy={"maxRestarts": 1, "rules": rules}), namespace
+    )
+    stored = await guarded.post(jobsets(namespace), manifest)
+    relabelled = changed(stored, "spec.replicatedJobs.99.template.spec.template.metadata", {"labels": {"a": "b"}})
+    assert await refusal(guarded.text("PUT", f"{jobsets(namespace)}/train", body=relabelled)) is None

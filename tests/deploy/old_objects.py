@@ -1,0 +1,18 @@
+"""JobSets that were stored BEFORE the rules were installed, and break one each."""
+
+from typing import Final
+
+from tests.controller.manifests import changed, jobset, replicated_job
+from tests.deploy.crd_cases import SPEC
+from tests.deploy.spec_cases import claim, claims, depending, plain, rule, with_rules
+
+OLD_OBJECTS: Final = {
+    "in-place-with-a-backoff-limit": changed(jobset(), f"{SPEC}.backoffLimit", 6),
+    "a-name-too-long-" + "j" * 40: plain(replicated_job("workers-of-the-set", backoffLimit=0)),
+    "name.with.dots": plain(),
+    "self-dependency": plain(replicated_job("a"), depending("b", "b")),
+    "coordinator-of-nobody": plain(coordinator={"replicatedJob": "x"}),
+    "pattern": with_rules(rule(onJobFailureMessagePatterns=["("])),
+    "rule-without-name": with_rules(rule("")),
+    "claim-nobody-mounts": plain(volumeClaimPolicies=claims(claim("data"))),
+}

@@ -1,0 +1,64 @@
+"""The admission policies on the embedded API server; tests/cluster/test_admission_real.py has them on a real one."""
+
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from common.kube.errors import ApiError
+from common.kube.resources import JOBSETS
+from simulator.apiserver import ApiServer, InMemoryTransport
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import changed, jobset
+from tests.deploy.admission import policies
+from tests.deploy.crd_cases import CREATES, UPDATES, Create, Update, crd
+from tests.deploy.spec_cases import POLICY_CREATES, POLICY_UPDATES, SPEC_CREATES, SPEC_UPDATES
+from tests.deploy.test_crd import words_missing
+
+Case = TypeVar("Case", Create, Update)
+
+
+def client() -> KubeClient:
+    """Return a client of a new server that has the CRD and the policies."""
+    server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
+    server.load([crd(), *policies("jobsets.yaml")])
+    return KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
+
+
+def accepted(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Return the cases that the CRD accepts: the policies have to accept them, too."""
+    return tuple(case for case in cases if not case.words)
+
+
+@pytest.mark.parametrize("case", POLICY_CREATES + accepted(CREATES + SPEC_CREATES), ids=lambda case: case.claim)
+def test_create(case: Create) -> None:
+    """A manifest is accepted, or refused with the path, what was found and the way there."""
+
+    async def scenario() -> None:
+        error = None
+        try:
+            await client().create(JOBSETS, "default", case.manifest)
+        except ApiError as refused:
+            error = refused
+        assert words_missing(case.words, error) == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("case", POLICY_UPDATES + accepted(UPDATES + SPEC_UPDATES), ids=lambda case: case.claim)
+def test_update(case: Update) -> None:
+    """A suspended JobSet may change what Kueue changes, and nothing else."""
+
+    async def scenario() -> None:
+        api = client()
+        stored = await api.create(JOBSETS, "default", case.before or jobset())
+        error = None
+        try:
+            await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
+        except ApiError as refused:
+            error = refused
+        assert words_missing(case.words, error) == []
+
+    run(scenario())
