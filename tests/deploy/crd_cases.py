@@ -244,7 +244,7 @@ UPDATES: Final = (
     Update("pod_labels_while_suspended", f"{POD}.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
     Update("node_selector_while_suspended", f"{POD}.spec.nodeSelector", {"zone": "a"}, (), SUSPENDED),
     Update("replicas_while_suspended", "spec.replicatedJobs.0.replicas", 2, ("immutable",), SUSPENDED),
-    Update("parallelism_while_suspended", f"{SPEC}.parallelism", 3, ("completions and parallelism",), SUSPENDED),
+    Update("parallelism_while_suspended", f"{SPEC}.parallelism", 3, ("for Elastic Indexed Jobs",), SUSPENDED),
 )
 
 STATUSES: Final = (
