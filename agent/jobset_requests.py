@@ -38,13 +38,24 @@ def list_request(config: AgentConfig, *, as_table: bool, consistent: bool) -> Re
     return _jobsets(config, "" if consistent else "&resourceVersion=0", as_table)
 
 
-def watch_request(config: AgentConfig, *, as_table: bool, resource_version: str, jitter: float) -> Request:
-    """Return the watch of what follows `resource_version`.
+def watch_request(
+    config: AgentConfig, *, as_table: bool, resource_version: str, from_state: bool = True, jitter: float
+) -> Request:
+    """Return the watch from `resource_version` on.
 
-    `jitter` in [0, 1) spreads the deadline that the server is asked to keep.
+    Args:
+        config: names, checked.
+        as_table: rows instead of whole objects.
+        resource_version: where the list or the last watch was.
+        from_state: begin with the JobSet as it is, not older than that version. A Table watch should: the column
+            definitions (2.5 kB) go with what a watch encodes first, and an event is encoded once for all watchers. So
+            without this the definitions would go with a status write's event, to every watcher at once.
+        jitter: in [0, 1); spreads the deadline that the server is asked to keep.
     """
     timeout_s = WATCH_TIMEOUT_S + int(WATCH_TIMEOUT_JITTER_S * jitter)
     query = f"&watch=1&allowWatchBookmarks=true&timeoutSeconds={timeout_s}&resourceVersion={_encoded(resource_version)}"
+    if from_state:
+        query += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     return _jobsets(config, query, as_table)
 
 

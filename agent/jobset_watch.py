@@ -25,7 +25,7 @@ from agent.retry_budget import RetryBudget
 from common.epoch.agent import View
 from common.epoch.errors import RemoteProtocolError
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, Throttled, error_from_response
+from common.kube.errors import ApiError, BadRequest, Invalid, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
 from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 
@@ -74,6 +74,7 @@ class JobSetWatch:
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
         self._as_table = config.prefer_table
+        self._sends_state = True  # the server knows sendInitialEvents (Kubernetes 1.32, and 1.34 on)
         self._verb = "list"  # of the request that is out, or was last
         self._answered = False  # it was taken
         self._stale = False  # a view was not good enough: begin anew with a consistent read
@@ -105,14 +106,22 @@ class JobSetWatch:
             self._as_table, self._version = False, ""
             return _Reopen()
         except (ApiError, TransportError) as error:
-            if isinstance(error, ApiError) and error.code == _NOT_ACCEPTABLE and self._as_table:
-                self._as_table = False
-                return _Reopen()
-            return ending_of(error)
+            return self._reopen_without(error) or ending_of(error)
         if self._stale:
             self._stale, self._consistent, self._version = False, True, ""
             return _Reopen()
         return Closed()
+
+    def _reopen_without(self, error: ApiError | TransportError) -> _Reopen | None:
+        """Drop what this server does not know, once each."""
+        if isinstance(error, ApiError) and error.code == _NOT_ACCEPTABLE and self._as_table:
+            self._as_table = False
+            return _Reopen()
+        if isinstance(error, BadRequest | Invalid) and self._verb == "watch" and self._as_table and self._sends_state:
+            self._log.info("send_initial_events_refused", message=str(error), then="watching on from the version")
+            self._sends_state = False
+            return _Reopen()
+        return None
 
     async def _list(self, events: JobSetEvents) -> None:
         """Read the collection of one, show it, and note from where to watch."""
@@ -130,7 +139,11 @@ class JobSetWatch:
         """Follow what comes after the last version, until the stream ends or a view was not good enough."""
         self._verb, self._answered = "watch", False
         request = watch_request(
-            self._config, as_table=self._as_table, resource_version=self._version, jitter=self._rng.random()
+            self._config,
+            as_table=self._as_table,
+            resource_version=self._version,
+            from_state=self._as_table and self._sends_state,
+            jitter=self._rng.random(),
         )
         lines = watch_lines(self._transport, request, clock=self._clock, on_open=self._note_answered)
         async with aclosing(lines):

@@ -60,9 +60,16 @@ class Http1Client:
                     body += part
         return body.partition(b"\n")[0]
 
-    def receive_raw(self) -> int:
-        """Read what arrived and return how many bytes it was on the wire; nothing is decoded."""
-        return len(self._socket.recv(READ_BYTES))
+    def receive(self) -> tuple[int, int]:
+        """Read what arrived of an answer that goes on; return its bytes on the wire and those of its body."""
+        received = self._socket.recv(READ_BYTES)
+        assert received, "the server closed the connection"
+        self._link.receive(received)
+        body = 0
+        while (part := self._link.poll()) is not Poll.NEED_BYTES:
+            assert part is not Poll.END, "the server ended the answer"
+            body += len(part) if isinstance(part, bytes) else 0
+        return len(received), body
 
     def close(self) -> None:
         """Drop the connection."""
@@ -91,7 +98,7 @@ class TwoConnections:
         """Make the start; return when the announcement is stored."""
         config = config_of(start)
         watching = Http1Client(start.credentials, start.tls)
-        watching.send(watch_request(config, as_table=True, resource_version="0", jitter=0.5))
+        watching.send(watch_request(config, as_table=True, resource_version="0", from_state=False, jitter=0.5))
         patching = Http1Client(start.credentials, start.tls)
         seen = JobSetEvents().read_line(watching.first_line())
         assert isinstance(seen, Seen), f"expected the JobSet, saw {seen!r}"
@@ -120,7 +127,7 @@ class OneConnection:
         (seen,), version = JobSetEvents().read_list(client.answer())
         client.send(announcement_request(config, int(seen.status["syncedEpoch"]) + 1))
         client.answer()
-        client.send(watch_request(config, as_table=True, resource_version=version, jitter=0.5))
+        client.send(watch_request(config, as_table=True, resource_version=version, from_state=True, jitter=0.5))
         return cls(client)
 
     def close(self) -> None:
@@ -139,7 +146,7 @@ class OneHttp2Connection:
         """Make the start; return when the announcement is stored."""
         config = config_of(start)
         client = Http2Client(start.credentials, start.http2)
-        watch = watch_request(config, as_table=True, resource_version="0", jitter=0.5)
+        watch = watch_request(config, as_table=True, resource_version="0", from_state=False, jitter=0.5)
         watching = client.send(watch.method, watch.path, dict(watch.headers))
         seen = JobSetEvents().read_line(client.first_line(watching))
         assert isinstance(seen, Seen), f"expected the JobSet, saw {seen!r}"

@@ -45,7 +45,10 @@ class Ahead:
             TransportError: there is no connection; nothing was sent.
         """
         try:
-            self.socket = socket.create_connection((self._to.host, self._to.port), timeout=self._left_s())
+            # Not create_connection: it looks every host up, and imports the IDNA codec for that.
+            self.socket = socket.socket(socket.AF_INET6 if ":" in self._to.host else socket.AF_INET)
+            self.socket.settimeout(self._left_s())
+            self.socket.connect((self._to.host, self._to.port))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.link.handshake()
             self._write()

@@ -15,7 +15,7 @@ from common.kube.http import CertificateError, Request, Response, TransportError
 from common.kube.http1_wire import Head, Http1Wire, Poll
 from common.kube.tls import TlsSession
 
-READ_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 16 * 1024  # what one TLS record holds at most
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024  # of one whole answer; a watch is a stream and has its own bound
 
 

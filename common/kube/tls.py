@@ -23,7 +23,9 @@ class TlsSession:
 
     def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
         self._received, self._unsent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._received, self._unsent, server_hostname=server_name)
+        # As bytes, a name is not put through the IDNA codec, which would be imported for it.
+        name = server_name.encode("ascii") if server_name.isascii() else server_name
+        self._tls = context.wrap_bio(self._received, self._unsent, server_hostname=name)
         self.is_established = False
 
     def handshake(self) -> None:

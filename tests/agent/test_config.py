@@ -156,7 +156,7 @@ def test_a_garbled_previous_epoch_is_unknown_and_told(garbage: str) -> None:
 
 def test_an_empty_variable_is_unset() -> None:
     """The downward API makes an empty text of an annotation that is not there yet."""
-    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "WORKER_COMMAND", "BARRIER_ADDRESS"), "")
+    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "BARRIER_ADDRESS"), "")
     assert AgentConfig.from_env(SEED | empty) == AgentConfig.from_env(SEED)
 
 

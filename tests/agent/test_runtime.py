@@ -25,6 +25,7 @@ from tests.agent.scripted_server import (
     line,
     lists_nothing,
     plain,
+    refuses,
     sends,
     until_patched,
 )
@@ -55,6 +56,8 @@ async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None
         "allowWatchBookmarks": "true",
         "includeObject": "None",
         "resourceVersion": "17",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
     }
     assert patch.path == "/api/v1/namespaces/ns/pods/train-w-0-0"
     assert patch.query == {"fieldManager": "inplace-agent", "fieldValidation": "Ignore"}
@@ -122,6 +125,18 @@ async def test_the_watch_waits_for_the_announcements_answer() -> None:
     async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART], answer=answer) as server:
         await Rig().run(server)
     assert watched_before_the_answer == [0]
+
+
+async def test_a_server_without_send_initial_events_is_watched_from_the_version() -> None:
+    """A server that refuses sendInitialEvents costs one request more, once."""
+    rig = Rig()
+    watches = [[refuses(422, "Invalid")], [jobset(1, 0, rv=20), ends], [jobset(1, 1)]]
+    async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
+        await rig.run(server)
+    assert [watch.query.get("sendInitialEvents") for watch in server.watched] == ["true", None, None]
+    assert [watch.query["resourceVersion"] for watch in server.watched] == ["10", "10", "20"]
+    assert len(server.listed) == 1
+    assert rig.clock.slept_s == []
 
 
 async def test_bypass_lifts_without_an_announcement() -> None:
@@ -224,6 +239,7 @@ async def test_an_upstream_controller_is_followed(tmp_path: Path) -> None:
     assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
     assert server.connections == 1
     assert {read.headers["accept"] for read in server.requests("GET")} == {"application/json"}
+    assert "sendInitialEvents" not in server.watched[0].query, "whole objects have no column definitions to get over"
     assert b'"jobset.sigs.k8s.io/in-place-restart-attempt":"0"' in server.requests("PATCH")[0].body
     assert rig.barrier.lifts == [1]
 
