@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.exit_code import ExitCode
+from agent.version import VERSION
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
@@ -23,6 +24,7 @@ USAGE: Final = f"""\
 usage: inplace-agent                                        hold the barrier beside the worker (sidecar)
        inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run the worker as a child, once per epoch (supervisor)
        inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait until this Pod's barrier is lifted, then run COMMAND
+       inplace-agent --version
 
 run: COMMAND starts when the barrier lifts, and again in each epoch, with INPLACE_EPOCH and INPLACE_RESTART_COUNT in its
 environment. When it exits 0, the Pod succeeds; when it dies, the group restarts in place.
@@ -76,6 +78,9 @@ class WaitOptions:
 
 def dispatch(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     """Do what the command line asks for; return the exit code."""
+    if list(arguments) == ["--version"]:
+        print(f"inplace-agent {VERSION}")
+        return 0
     try:
         options = parse(arguments, env)
     except ArgumentsError as error:

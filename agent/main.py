@@ -26,7 +26,7 @@ def main() -> int:
         return dispatch(sys.argv[1:], os.environ)
     from agent.process import run_process
 
-    return run_process(sys.argv[1:], os.environ)
+    return run_process(os.environ)
 
 
 def _exit_at_once(number: int, _frame: FrameType | None) -> None:

@@ -23,7 +23,7 @@ from agent.epoch_file import EpochFile
 from agent.exit_code import ExitCode
 from agent.log import LazyLog
 from agent.metrics import AgentMetrics, render
-from agent.process import read_settings, with_kept_epoch
+from agent.process import phases_of, read_settings, with_kept_epoch
 from agent.process_tree import ReaperError, become_reaper
 from agent.supervisor import Supervisor
 from agent.worker import NOT_EXECUTABLE, NOT_FOUND, WorkerProcess, WorkerStartError
@@ -33,7 +33,6 @@ from common.kube.http import Request
 from common.kube.http1 import Http1Transport
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
-WARM_TIMEOUT_S: Final = 10.0
 STOP_S_MAX: Final = 1.0  # from the worker's end to ours, whatever hangs (a name look-up in a thread)
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -62,7 +61,7 @@ def run_supervisor(options: RunOptions, env: Mapping[str, str]) -> int:
     """Run the agent and its worker; return the process's exit code."""
     log = LazyLog()
     try:
-        config, credentials = read_settings((), env)
+        config, credentials = read_settings(env)
         log = LazyLog(config.log_format, config.log_level)
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
@@ -118,9 +117,12 @@ async def _run(
         transport = Http1Transport(credentials, clock=clock, on_sent=on_sent)
     except CredentialsError as error:
         raise ConfigError((str(error),)) from error
+    phases = phases_of(config, metrics)
     barrier: Barrier = NoBarrier()
     if options.listens:
-        barrier = HttpBarrier(config, clock=clock, render_metrics=lambda: render(metrics))
+        barrier = HttpBarrier(
+            config, clock=clock, render_metrics=lambda accept: render(metrics, accept, clock.monotonic_s)
+        )
     agent = Supervisor(
         config,
         worker=WorkerProcess(options.command, env, clock=clock),
@@ -132,6 +134,7 @@ async def _run(
         log=log,
         metrics=metrics,
         memory=EpochFile(config.epoch_file) if config.epoch_file else None,
+        phases=phases,
     )
     for number in ENDING:
         loop.add_signal_handler(number, partial(agent.terminate, number))
@@ -139,14 +142,11 @@ async def _run(
         loop.add_signal_handler(number, partial(agent.forward, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {*ENDING, *FORWARDED})  # a careless parent may have left them blocked
     try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(agent.run())
-            if not config.start_jitter_s:
-                warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
-                running.add_done_callback(lambda _: warming.cancel())
-        loop.call_later(STOP_S_MAX, _leave, running.result())
-        return running.result()
+        code = await agent.run()
+        loop.call_later(STOP_S_MAX, _leave, code)
+        return code
     finally:
+        phases.leave()
         await transport.close()
 
 

@@ -45,11 +45,14 @@ def demo(
     seed: Annotated[int, typer.Option(help="Chooses the workers that die; under model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Stay up and print the KUBECONFIG to use.")] = False,
+    agent_pyz: Annotated[
+        bool, typer.Option("--agent-pyz", help="Run every agent from the one file that `make agent-pyz` builds.")
+    ] = False,
 ) -> None:
     """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
     from cli.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz)
     raise typer.Exit(run_demo(options))
 
 

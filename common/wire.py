@@ -32,6 +32,7 @@ JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 JOB_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
 JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
 RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+JOB_RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/job-restart-attempt"
 GROUP_NAME: Final = "jobset.sigs.k8s.io/group-name"
 GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
 JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
@@ -44,11 +45,18 @@ EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
 ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
 DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"  # upstream; on the JobSet, value ignored
 
+# Annotations of ours, beside the protocol: no decision reads them.
+PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
+GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
+GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
 CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
 PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
+EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
+LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy

@@ -16,6 +16,11 @@ COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
 SUSPENDED: Final = "Suspended"
 RESTARTING: Final = "RestartingJobSet"
+STARTUP_IN_PROGRESS: Final = "StartupPolicyInProgress"
+STARTUP_COMPLETED: Final = "StartupPolicyCompleted"
+SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
+
+MESSAGE_CHARS_MAX: Final = 32768  # of a condition; the API refuses a longer one
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,12 @@ RESTART_JOBS_READY: Final = Condition(RESTARTING, False, "JobsReady", "all jobs 
 RESTART_FAILED: Final = Condition(RESTARTING, False, "JobSetFailed", "jobset failed")
 RESTART_COMPLETED: Final = Condition(RESTARTING, False, "JobSetCompleted", "jobset completed successfully")
 RESTART_SUSPENDED: Final = Condition(RESTARTING, False, "JobSetSuspended", "jobset is suspended")
+IN_ORDER_IN_PROGRESS: Final = Condition(
+    STARTUP_IN_PROGRESS, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress"
+)
+IN_ORDER_COMPLETED: Final = Condition(
+    STARTUP_COMPLETED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed"
+)
 
 
 def failed(reason: str, message: str, first_failed_job: str | None = None) -> Condition:
@@ -60,22 +71,37 @@ def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
 
 
+def spec_problem(message: str) -> Condition:
+    """Return SpecProblem: what is wrong with the spec, in words."""
+    return Condition(SPEC_PROBLEM, True, "InvalidSpec", message[:MESSAGE_CHARS_MAX], warning=True)
+
+
+NO_SPEC_PROBLEM: Final = Condition(SPEC_PROBLEM, False, "SpecValid", "the spec has no problem any more")
+
+
 def restarting(rule: str | None, message: str) -> Condition:
     """Return RestartingJobSet for a restart that recreates every Job."""
     reason = "DefaultFailurePolicy" if rule is None else f"FailurePolicy_{rule}"
     return Condition(RESTARTING, True, reason, message, warning=True)
 
 
-def set_condition(conditions: list[Mapping[str, Any]], wanted: Condition, now: str) -> list[Mapping[str, Any]] | None:
-    """Return the conditions with `wanted` in them, or None when nothing changes."""
+def set_condition(
+    conditions: list[Mapping[str, Any]], wanted: Condition, now: str, generation: int | None = None
+) -> list[Mapping[str, Any]] | None:
+    """Return the conditions with `wanted` in them, or None when nothing changes.
+
+    `generation` is that of the spec it was decided on; another one alone is no reason to write.
+    """
     status = "True" if wanted.status else "False"
-    new = {
+    new: dict[str, Any] = {
         "type": wanted.kind,
         "status": status,
         "reason": wanted.reason,
         "message": wanted.message,
         "lastTransitionTime": now,
     }
+    if generation is not None:
+        new["observedGeneration"] = generation
     for position, old in enumerate(conditions):
         if old.get("type") != wanted.kind:
             continue

@@ -11,6 +11,7 @@ from controller.conditions import Condition, set_condition
 from controller.jobset import JobSet
 from controller.kinds import Job
 from controller.observed import Buckets, Observed
+from controller.order import order_of
 
 COUNTERS = "replicatedJobsStatus"
 COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
@@ -43,7 +44,15 @@ class SuspendJob:
 
     name: str
     uid: str
-    suspend: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeJob:
+    """Let this very Job run, with this pod template as far as a resume may change it."""
+
+    name: str
+    uid: str
+    template: KubeObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,21 @@ class CreateService:
     manifest: KubeObject
 
 
-Action = CreateJob | DeleteJob | SuspendJob | CreateService
+@dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """Create a PersistentVolumeClaim."""
+
+    manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJobSet:
+    """Delete this very JobSet (by UID), its Jobs first."""
+
+    uid: str
+
+
+Action = CreateJob | DeleteJob | SuspendJob | ResumeJob | CreateService | CreateClaim | DeleteJobSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +96,9 @@ class Plan:
         status: the fields of the status that should change, whole new values; empty when it says all that it
         should. actions: to perform AFTER the status was written (a conflict there means that they were
         decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
-        once. hold_s: how long a change of counters alone may wait for company.
+        once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
+        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. requeue_after_s: look
+        again by then, whether or not something changes.
     """
 
     status: Mapping[str, Any]
@@ -81,11 +106,16 @@ class Plan:
     notes: tuple[Note, ...] = ()
     warnings: tuple[Note, ...] = ()
     hold_s: float = 0.0
+    urgent: bool = False
+    expected: frozenset[str] = frozenset()
+    requeue_after_s: float | None = None
 
     @property
     def is_urgent(self) -> bool:
         """Say whether the status must be written at once: something other than counters changes."""
-        return any(name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items())
+        return self.urgent or any(
+            name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items()
+        )
 
 
 class Draft:
@@ -95,8 +125,12 @@ class Draft:
         self.observed = observed
         self.jobset: JobSet = observed.jobset
         self.buckets = Buckets.of(observed)
+        self.order = order_of(self.jobset, self.buckets)
         self.status: dict[str, Any] = dict(observed.jobset.status)
         self.hold_s = COUNTERS_HOLD_S
+        self.is_urgent = False
+        self.may_create_jobs = True
+        self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []
         self._warnings: list[Note] = []
@@ -112,10 +146,20 @@ class Draft:
 
     def set(self, condition: Condition) -> None:
         """Set a condition, with an Event about the change."""
-        changed = set_condition(list(self.status.get("conditions") or ()), condition, self.observed.now)
+        old = list(self.status.get("conditions") or ())
+        changed = set_condition(old, condition, self.observed.now, self.jobset.generation)
         if changed is not None:
             self.status["conditions"] = changed
             self.note(condition.reason, condition.message, warning=condition.warning)
+
+    def turn_false(self, kind: str) -> None:
+        """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough."""
+        self.status["conditions"] = [
+            dict(old) | {"status": "False", "lastTransitionTime": self.observed.now}
+            if (old.get("type"), old.get("status")) == (kind, "True")
+            else old
+            for old in self.status.get("conditions") or ()
+        ]
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Emit an Event once the status is written."""
@@ -129,4 +173,13 @@ class Draft:
         """Return the plan."""
         old = self.jobset.status
         changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
-        return Plan(changes, tuple(self._actions), tuple(self._notes), tuple(self._warnings), self.hold_s)
+        return Plan(
+            status=changes,
+            actions=tuple(self._actions),
+            notes=tuple(self._notes),
+            warnings=tuple(self._warnings),
+            hold_s=self.hold_s,
+            urgent=self.is_urgent,
+            expected=self.order.expected,
+            requeue_after_s=self.requeue_after_s,
+        )

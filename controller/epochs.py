@@ -41,4 +41,6 @@ def _cannot_restart(draft: Draft, decision: Decision, job: Job) -> bool:
     synced, deprecated = draft.jobset.epochs
     restarting = synced > 0 and decision.synced == synced and deprecated >= synced
     place = draft.jobset.places[job.metadata.name]
+    if place[0] not in draft.order.expected:
+        return False
     return place in decision.recreate or (restarting and (job.status.succeeded or 0) > 0)

@@ -60,6 +60,7 @@ class EventRecorder:
         self._instance = instance
         self._queue: asyncio.Queue[tuple[_Key, KubeObject]] = asyncio.Queue(QUEUE_MAX)
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._put_back = 0  # in a row; as many as are queued means that there is nothing to write yet
 
     def emit(self, regarding: KubeObject, note: Note) -> None:
         """Say something about an object; returns at once."""
@@ -97,14 +98,17 @@ class EventRecorder:
                 await self._later(key, regarding, wait_s)
                 continue
             series.queued = False
+            self._put_back = 0
             try:
                 await self._write(key[1], regarding, series)
             except (ApiError, TransportError) as error:
                 self._log.warning("event not written", reason=key[1].reason, error=str(error))
 
     async def _later(self, key: _Key, regarding: KubeObject, wait_s: float) -> None:
-        """Put a series back until it may be written again; do not spin when it is the only one that waits."""
-        if self._queue.empty():
+        """Put a series back until it may be written again; do not spin when all that is queued waits."""
+        self._put_back += 1
+        if self._put_back > self._queue.qsize():
+            self._put_back = 0
             await self._clock.sleep(min(wait_s, 1.0))
         try:
             self._queue.put_nowait((key, regarding))

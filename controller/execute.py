@@ -9,20 +9,40 @@ go into the caches, so the next pass does not work on an older view than this on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from common.kube.client import KubeClient, KubeObject
 from common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log
-from common.kube.resources import JOBS, SERVICES
-from controller.draft import Action, CreateJob, CreateService, DeleteJob, Note, SuspendJob
+from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, SERVICES
+from controller.draft import (
+    Action,
+    CreateClaim,
+    CreateJob,
+    CreateService,
+    DeleteJob,
+    DeleteJobSet,
+    Note,
+    ResumeJob,
+    SuspendJob,
+)
 from controller.events import EventRecorder
 from controller.jobset import JobSet
-from controller.kinds import Job, Service
+from controller.kinds import Job, PersistentVolumeClaim, Service
+from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
+
+_REASONS: Final[Mapping[type, str]] = {
+    CreateJob: "JobCreationFailed",
+    CreateService: "HeadlessServiceCreationFailed",
+    CreateClaim: "PVCCreationFailed",
+    DeleteJobSet: "JobSetDeletionFailed",
+}
 
 
 class ForeignObjectError(Exception):
@@ -40,6 +60,7 @@ class Executor:
     client: KubeClient
     jobs: Informer[Job]
     services: Informer[Service]
+    claims: Informer[PersistentVolumeClaim]
     recorder: EventRecorder
     log: Log
 
@@ -72,8 +93,7 @@ class Executor:
 
     def _report(self, jobset: JobSet, action: Action, error: Exception) -> None:
         """Tell the user about the first failure; the rest are most often the same."""
-        reasons = {CreateJob: "JobCreationFailed", CreateService: "HeadlessServiceCreationFailed"}
-        reason = reasons.get(type(action), "JobUpdateFailed")
+        reason = _REASONS.get(type(action), "JobUpdateFailed")
         self.recorder.emit(jobset.raw, Note(reason, str(error), warning=True))
 
     async def _perform(self, jobset: JobSet, action: Action) -> None:
@@ -83,15 +103,38 @@ class Executor:
                 await self._create_job(jobset, manifest)
             case CreateService(manifest):
                 await self._create_service(namespace, manifest)
+            case CreateClaim(manifest):
+                await self._create_claim(namespace, manifest)
+            case DeleteJobSet(uid):
+                self.log.info("deleting finished jobset", namespace=namespace, jobset=jobset.name)
+                with contextlib.suppress(NotFound, Conflict):  # gone, or another JobSet by now
+                    await self.client.delete(JOBSETS, namespace, jobset.name, propagation="Foreground", uid=uid)
             case DeleteJob(name, uid, why):
                 self.log.info("deleting job", namespace=namespace, jobset=jobset.name, job=name, why=why)
                 await self._delete_job(namespace, name, uid)
-            case SuspendJob(name, uid, suspend):
-                patch = {"metadata": {"uid": uid}, "spec": {"suspend": suspend}}
-                try:
+            case SuspendJob(name, uid):
+                patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
+                with contextlib.suppress(NotFound, Conflict):  # another Job by now; the cache will show it
                     self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
-                except (NotFound, Conflict):
-                    return  # another Job by now; the cache will show it
+            case ResumeJob(name, uid, template):
+                with contextlib.suppress(NotFound, Conflict):
+                    await self._resume_job(namespace, name, uid, template)
+
+    async def _resume_job(self, namespace: str, name: str, uid: str, template: KubeObject) -> None:
+        """Resume a Job as it is now: read it, so that what is gone from the template is removed.
+
+        A start time is cleared first: servers before 1.35 let a pod template change only before the first start.
+        """
+        job = await self.client.get(JOBS, namespace, name)
+        version = {"uid": uid, "resourceVersion": job["metadata"]["resourceVersion"]}
+        if (job.get("status") or {}).get("startTime") is not None:
+            cleared = {"metadata": version, "status": {"startTime": None}}
+            job = await self.client.patch(JOBS, namespace, name, cleared, subresource="status")
+            version["resourceVersion"] = job["metadata"]["resourceVersion"]
+        spec: KubeObject = {"suspend": False}
+        if changes := template_patch(job["spec"]["template"], template):
+            spec["template"] = changes
+        self.jobs.absorb(await self.client.patch(JOBS, namespace, name, {"metadata": version, "spec": spec}))
 
     async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
         namespace, name = jobset.namespace, manifest["metadata"]["name"]
@@ -111,6 +154,13 @@ class Executor:
             self.services.absorb(await self.client.create(SERVICES, namespace, manifest))
         except AlreadyExists:
             return  # whoever owns it, it is left alone
+
+    async def _create_claim(self, namespace: str, manifest: KubeObject) -> None:
+        try:
+            created = await self.client.create(PERSISTENT_VOLUME_CLAIMS, namespace, manifest)
+        except AlreadyExists:  # the next pass sees whose it is
+            created = await self.client.get(PERSISTENT_VOLUME_CLAIMS, namespace, manifest["metadata"]["name"])
+        self.claims.absorb(created)
 
     async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
         try:

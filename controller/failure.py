@@ -1,42 +1,35 @@
 """
-What a failed Job means for its JobSet.
+What a failed Job means for its JobSet: the failure policy's verdict, carried into the status.
 
-Rules are tried in order; the first that matches a failed Job decides. Without a match, every Job is
-recreated. Source: jobset pkg/controllers/failure_policy.go.
+One verdict a pass: a Job that alone is restarted leaves the failed ones with the status that says so, and the next
+pass judges what is left. A Job of an earlier attempt is deleted by the pass after. Source: jobset
+pkg/controllers/failure_policy.go; KEP-262.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 
 from controller import conditions
-from controller.draft import Draft
+from controller.budget import exempt_next_epoch, restarts_so_far
+from controller.draft import COUNTERS, Draft
 from controller.finish import fail
-from controller.jobset import FailurePolicy, JobSet
-from controller.kinds import Job
+from controller.rules import (
+    FAIL,
+    RESTART,
+    RESTART_JOB,
+    RESTART_JOB_UNCOUNTED,
+    RESTART_UNCOUNTED,
+    Verdict,
+    first_failed,
+    judge,
+)
 
-FAIL: Final = "FailJobSet"
-RESTART: Final = "RestartJobSet"
-RESTART_UNCOUNTED: Final = "RestartJobSetAndIgnoreMaxRestarts"
-# Until single Jobs can be recreated, the whole JobSet is: more than asked for, never less.
-WIDER_ACTIONS: Final = {"RestartJob": RESTART, "RestartJobAndIgnoreMaxRestarts": RESTART_UNCOUNTED}
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a failure policy says.
-
-    Args:
-        action: one of FailJobSet, RestartJobSet, RestartJobSetAndIgnoreMaxRestarts.
-        job: the failed Job that decided it.
-        rule: the name of the rule; None for the default.
-    """
-
-    action: str
-    job: str
-    rule: str | None = None
+COUNTED: Final = (RESTART, RESTART_JOB)
+# The API's limit on the two lists of replicatedJobsStatus; a replicatedJob of more Jobs restarts as a whole JobSet.
+JOB_COUNTERS_MAX: Final = 1024
+WIDER: Final = {RESTART_JOB: RESTART, RESTART_JOB_UNCOUNTED: RESTART_UNCOUNTED}
 
 
 def fail_or_restart(draft: Draft) -> bool:
@@ -46,64 +39,55 @@ def fail_or_restart(draft: Draft) -> bool:
         return False
     policy = draft.jobset.failure_policy
     if policy is None:
-        fail(draft, conditions.failed_jobs(_first(failed).metadata.name))
+        fail(draft, conditions.failed_jobs(first_failed(failed).metadata.name))
         return True
     verdict = judge(draft.jobset, policy, failed)
-    message = f"applying {verdict.action} failure policy action"
-    if verdict.action == FAIL:
-        fail(draft, conditions.failed("FailJobSetFailurePolicyAction", message, verdict.job))
-    elif verdict.action == RESTART and counted_restarts(draft.jobset) >= policy.restarts_max:
-        fail(draft, conditions.reached_max_restarts(verdict.job))
+    action, job = verdict.action, verdict.job.metadata.name
+    message = f"applying {action} failure policy action"
+    if action == FAIL:
+        fail(draft, conditions.failed("FailJobSetFailurePolicyAction", message, job))
+    elif action in COUNTED and restarts_so_far(draft.jobset) >= policy.restarts_max:
+        fail(draft, conditions.reached_max_restarts(job))
     else:
-        _restart(draft, verdict, f"{message} (first failed job: {verdict.job})")
+        _restart(draft, verdict, f"{message} (first failed job: {job})")
     return True
 
 
-def judge(jobset: JobSet, policy: FailurePolicy, failed: Sequence[Job]) -> Verdict:
-    """Find the first rule that matches a failed Job; of several matching Jobs the first to fail decides."""
-    for index, rule in enumerate(policy.rules):
-        matching = [job for job in failed if _applies(jobset, rule, job)]
-        if matching:
-            action = str(rule.get("action"))
-            name = str(rule.get("name") or f"failurePolicyRule{index}")
-            return Verdict(WIDER_ACTIONS.get(action, action), _first(matching).metadata.name, name)
-    return Verdict(RESTART, _first(failed).metadata.name)
-
-
-def counted_restarts(jobset: JobSet) -> int:
-    """Return how many restarts were counted so far, those in place included."""
-    if not jobset.is_in_place:
-        return jobset.restarts_counted
-    synced, _ = jobset.epochs
-    return max(jobset.restarts_counted, synced - 1 - jobset.uncounted_epochs)
-
-
 def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
-    """Recreate every Job: they belong to an earlier restart from the moment the status says so."""
-    draft.status["restarts"] = draft.jobset.restarts + 1
-    if verdict.action == RESTART:
-        draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
-    draft.set(conditions.restarting(verdict.rule, message))
+    """Recreate all Jobs or one: they are of an earlier attempt from the moment the status says so."""
+    replicated_job, index = draft.jobset.places[verdict.job.metadata.name]
+    action = verdict.action
+    if action in WIDER and index >= JOB_COUNTERS_MAX:
+        wider = WIDER[action]
+        message += f": job index {index} is beyond {JOB_COUNTERS_MAX - 1}, the last that can restart alone, so {wider}"
+        action = wider
+    exempt_next_epoch(draft)
+    if action in WIDER:
+        _restart_job(draft, replicated_job, index, counted=action == RESTART_JOB)
+    else:
+        draft.status["restarts"] = draft.jobset.restarts + 1
+        if action == RESTART:
+            draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
+        draft.set(conditions.restarting(verdict.rule, message))
     draft.note(f"{verdict.action}FailurePolicyAction", message, warning=True)
 
 
-def _applies(jobset: JobSet, rule: Mapping[str, Any], job: Job) -> bool:
-    """Say whether a rule matches a failed Job; one with message patterns never does (not supported yet)."""
-    condition = job.condition("Failed")
-    reasons = rule.get("onJobFailureReasons") or ()
-    targets = rule.get("targetReplicatedJobs") or ()
-    if rule.get("onJobFailureMessagePatterns"):
-        return False
-    if reasons and (condition is None or condition.reason not in reasons):
-        return False
-    return not targets or jobset.places[job.metadata.name][0] in targets
+def _restart_job(draft: Draft, replicated_job: str, index: int, *, counted: bool) -> None:
+    """Count a restart of one Job in the entry of its replicatedJob."""
+    names = ("jobRestarts", "jobRestartsCountTowardsMax") if counted else ("jobRestarts",)
+    draft.status[COUNTERS] = [
+        dict(entry) | {name: _bumped(draft, entry, name, index) for name in names}
+        if entry.get("name") == replicated_job
+        else entry
+        for entry in draft.status[COUNTERS]
+    ]
+    draft.is_urgent = True
 
 
-def _first(failed: Sequence[Job]) -> Job:
-    """Return the Job that failed first; of several in one second, the first in spec order."""
-    return min(failed, key=_failed_at)
-
-
-def _failed_at(job: Job) -> str:
-    condition = job.condition("Failed")
-    return (condition.last_transition_time or "") if condition is not None else ""
+def _bumped(draft: Draft, entry: Mapping[str, Any], name: str, index: int) -> list[int]:
+    """Return one list of counters, a zero for each Job where there was none, with one of them raised."""
+    replicas = next(job.replicas for job in draft.jobset.replicated_jobs if job.name == entry["name"])
+    old = list(entry.get(name) or ())[:JOB_COUNTERS_MAX]
+    new = old + [0] * (min(replicas, JOB_COUNTERS_MAX) - len(old))
+    new[index] += 1
+    return new

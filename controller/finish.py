@@ -34,9 +34,7 @@ def fail(draft: Draft, condition: conditions.Condition) -> None:
 
 
 def delete_active_when_finished(draft: Draft) -> bool:
-    """Stop what still runs of a finished JobSet; finished Jobs stay, for their logs. Ends the pass then."""
-    if not draft.jobset.is_finished:
-        return False
-    for job in draft.buckets.active:
+    """Stop what still runs of a finished JobSet; finished Jobs stay, for their logs."""
+    for job in draft.buckets.active if draft.jobset.is_finished else ():
         draft.delete(job, DeleteJob.FINISHED)
-    return True
+    return False

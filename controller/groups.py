@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision, Ledger
+from common.epoch.slot import Shape
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
 from common.kube.informer import Log
 from controller.draft import COUNTERS_HOLD_S, Note
 from controller.jobset import JobSet, parse_jobset
-from controller.kinds import Job, Pod, Service
+from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
@@ -34,12 +35,23 @@ class Group:
 
     Args:
         ledger: None where groups do not restart in place.
+        expected: the replicatedJobs that the barrier waits for; None while no pass has said so: then all of them,
+            with which nothing can be complete too early.
         due_since_s: since when the ledger asks for another status; None while it does not.
     """
 
     jobset: JobSet
     ledger: Ledger | None = None
+    expected: frozenset[str] | None = None
     due_since_s: float | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """Return the slots that the barrier waits for."""
+        whole = self.jobset.shape
+        if self.expected is None or self.expected >= whole.replicated_jobs.keys():
+            return whole
+        return Shape({name: size for name, size in whole.replicated_jobs.items() if name in self.expected})
 
     @property
     def key(self) -> Key:
@@ -95,7 +107,7 @@ class Groups:
             pods = ledger.histogram()
             yield GroupCount(
                 *group.key,
-                expected=group.jobset.shape.size,
+                expected=ledger.shape.size,
                 running=pods.get(ledger.synced, 0) if ledger.synced > ledger.deprecated else 0,
                 waiting=sum(count for epoch, count in pods.items() if epoch > ledger.synced),
                 synced=ledger.synced,
@@ -129,6 +141,15 @@ class Groups:
             self._follow(group, jobset, synced, deprecated)
         self.wake(group.key, 0.0)
 
+    def expect(self, group: Group, expected: frozenset[str]) -> None:
+        """Take in which replicatedJobs the barrier waits for."""
+        if group.expected == expected:
+            return
+        group.expected = expected
+        if group.ledger is not None:
+            group.ledger.reshape(group.shape)
+            self._wake_if_due(group)
+
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Take in a Job event."""
         job = new if new is not None else old
@@ -155,6 +176,17 @@ class Groups:
         if old is not None and new is None and (group := self._groups.get(old.owner_uid or "")) is not None:
             self.wake(group.key, 0.0)
 
+    def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
+        if old is not None and new is not None:
+            return
+        claim = old if old is not None else new
+        assert claim is not None
+        name = claim.metadata.labels.jobset if claim.metadata.labels is not None else None
+        uid = self._uids.get((claim.metadata.namespace, name or ""), claim.owner_uid or "")
+        if (group := self._groups.get(uid)) is not None:
+            self.wake(group.key, 0.0)
+
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
         if old is not None and old.job_uid is not None and (new is None or new.job_uid != old.job_uid):
@@ -178,8 +210,8 @@ class Groups:
             return
         if group.ledger is not None:
             group.ledger.learn(synced, deprecated)
-            group.ledger.reshape(jobset.shape)
-        if old.restarts != jobset.restarts:
+            group.ledger.reshape(group.shape)
+        if (old.restarts, old.job_restarts) != (jobset.restarts, jobset.job_restarts):
             self._read_all_pods(group)
         self._note_due(group)
 
@@ -187,7 +219,7 @@ class Groups:
         """Start counting from nothing, with every Pod that is known."""
         group.ledger = None
         if group.jobset.is_in_place and group.jobset.is_ours:
-            group.ledger = Ledger(group.jobset.shape, synced, deprecated)
+            group.ledger = Ledger(group.shape, synced, deprecated)
         self._read_all_pods(group)
         self._note_due(group)
 

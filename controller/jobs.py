@@ -14,8 +14,10 @@ from typing import Any
 
 from common import wire
 from common.kube.client import KubeObject
-from common.kube.resources import JOBS, SERVICES
-from controller.jobset import JobSet, ReplicatedJob
+from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
+from controller.jobset import Claim, Coordinator, JobSet, ReplicatedJob
+
+LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
 
 
 def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
@@ -28,10 +30,12 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     pod_template = spec.setdefault("template", {})
     pod_metadata = pod_template.get("metadata") or {}
     pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys)
+    pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
     pod_spec = pod_template.setdefault("spec", {})
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
     pod_spec.setdefault("restartPolicy", "OnFailure")
+    _add_volumes(jobset, pod_spec)
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -63,6 +67,25 @@ def build_service(jobset: JobSet) -> KubeObject:
     }
 
 
+def build_claim(jobset: JobSet, claim: Claim) -> KubeObject:
+    """Return a PersistentVolumeClaim; one that is retained has no owner, so nothing deletes it with the JobSet."""
+    metadata = claim.template.get("metadata") or {}
+    built: KubeObject = {
+        "apiVersion": PERSISTENT_VOLUME_CLAIMS.api_version,
+        "kind": PERSISTENT_VOLUME_CLAIMS.kind,
+        "metadata": {
+            "name": jobset.claim_name(claim),
+            "namespace": jobset.namespace,
+            "labels": (metadata.get("labels") or {}) | {wire.JOBSET_NAME: jobset.name},
+            "annotations": dict(metadata.get("annotations") or {}),
+        },
+        "spec": copy.deepcopy(dict(claim.template.get("spec") or {})),
+    }
+    if not claim.retained:
+        built["metadata"]["ownerReferences"] = [owner_reference(jobset)]
+    return built
+
+
 def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     """Return what is written as label AND annotation, on the Job and on its Pods."""
     name = jobset.job_name(job.name, index)
@@ -77,15 +100,25 @@ def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
         # Upstream's comments say SHA-256; its code, and so every label in the field, is SHA-1.
         wire.JOB_KEY: hashlib.sha1(f"{jobset.namespace}/{name}".encode(), usedforsecurity=False).hexdigest(),
         wire.RESTART_ATTEMPT: str(jobset.restarts),
+        wire.JOB_RESTART_ATTEMPT: str(jobset.job_restarts_of(job.name, index)),
         wire.GROUP_NAME: job.group_name,
         wire.GROUP_REPLICAS: str(
             sum(other.replicas for other in jobset.replicated_jobs if other.group_name == job.group_name)
         ),
         wire.JOB_GROUP_INDEX: str(_index_among(jobset, job, index, group=job.group_name)),
     }
-    if (coordinator := _coordinator(jobset)) is not None:
-        keys[wire.COORDINATOR] = coordinator
+    if (
+        jobset.coordinator is not None
+        and len(host := coordinator_host(jobset, jobset.coordinator)) <= LABEL_CHARACTERS_MAX
+    ):
+        keys[wire.COORDINATOR] = host
     return keys
+
+
+def coordinator_host(jobset: JobSet, coordinator: Coordinator) -> str:
+    """Return the coordinator's host name in the JobSet's subdomain."""
+    job_name = jobset.job_name(coordinator.replicated_job, coordinator.job_index)
+    return f"{job_name}-{coordinator.pod_index}.{jobset.subdomain}"
 
 
 def owner_reference(jobset: JobSet) -> KubeObject:
@@ -97,6 +130,34 @@ def owner_reference(jobset: JobSet) -> KubeObject:
         "uid": jobset.uid,
         "controller": True,
         "blockOwnerDeletion": True,
+    }
+
+
+def mounted_volumes(pod_spec: Mapping[str, Any]) -> set[str]:
+    """Return the names of the volumes that some container mounts."""
+    containers = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
+    return {str(mount.get("name")) for container in containers for mount in container.get("volumeMounts") or ()}
+
+
+def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
+    """Give a Pod the claims that it mounts; a volume of that name in the template stays what it is."""
+    volumes = list(pod_spec.get("volumes") or ())
+    wanted = mounted_volumes(pod_spec) - {volume.get("name") for volume in volumes}
+    claims = [claim for claim in jobset.claims if claim.name in wanted]
+    for claim in claims:
+        source = {"claimName": jobset.claim_name(claim)}
+        volumes.append({"name": claim.name, "persistentVolumeClaim": source})
+    if claims:
+        pod_spec["volumes"] = volumes
+
+
+def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
+    """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
+    sizes = [other.replicas * other.parallelism for other in jobset.replicated_jobs]
+    position = [other.name for other in jobset.replicated_jobs].index(job.name)
+    return {
+        wire.GROUP_SIZE: str(sum(sizes)),
+        wire.GROUP_OFFSET: str(sum(sizes[:position]) + index * job.parallelism),
     }
 
 
@@ -125,11 +186,3 @@ def _index_among(jobset: JobSet, job: ReplicatedJob, index: int, *, group: str |
         if group is None or other.group_name == group:
             before += other.replicas
     return before + index
-
-
-def _coordinator(jobset: JobSet) -> str | None:
-    coordinator = (jobset.raw.get("spec") or {}).get("coordinator")
-    if not coordinator:
-        return None
-    job_index, pod_index = coordinator.get("jobIndex") or 0, coordinator.get("podIndex") or 0
-    return f"{jobset.name}-{coordinator['replicatedJob']}-{job_index}-{pod_index}.{jobset.subdomain}"

@@ -8,7 +8,7 @@ which concerns this JobSet alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from common.kube.client import KubeObject
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
 COMPLETED = "Completed"
 FAILED = "Failed"
+STARTUP_COMPLETED = "StartupPolicyCompleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,21 @@ class ReplicatedJob:
         value = self.job_spec.get("parallelism")
         return 1 if value is None else int(value)
 
+    @property
+    def completions(self) -> int:
+        """Return how many Pods of one Job must succeed; parallelism when unset, as our Jobs have it."""
+        value = self.job_spec.get("completions")
+        return self.parallelism if value is None else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """spec.coordinator: the one Pod whose address every Pod gets."""
+
+    replicated_job: str
+    job_index: int = 0
+    pod_index: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
@@ -77,6 +93,20 @@ class Network:
     subdomain: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One template of spec.volumeClaimPolicies.
+
+    Args:
+        template: the PersistentVolumeClaim, raw.
+        retained: it outlives the JobSet.
+    """
+
+    name: str
+    template: Mapping[str, Any]
+    retained: bool = False
+
+
 @dataclass(frozen=True)
 class JobSet:
     """One version of a JobSet.
@@ -91,7 +121,11 @@ class JobSet:
     success_policy: SuccessPolicy = SuccessPolicy()
     network: Network = Network()
     suspended: bool = False
+    starts_in_order: bool = False
     managed_by: str | None = None
+    coordinator: Coordinator | None = None
+    ttl_s: int | None = None
+    claims: tuple[Claim, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -121,6 +155,12 @@ class JobSet:
         return str(self.metadata["resourceVersion"])
 
     @property
+    def generation(self) -> int | None:
+        """Return the generation: which version of the spec this is; None where nobody counts them."""
+        value = self.metadata.get("generation")
+        return int(value) if value is not None else None
+
+    @property
     def is_leaving(self) -> bool:
         """Say whether the JobSet is being deleted; the garbage collector does the rest."""
         return "deletionTimestamp" in self.metadata
@@ -136,10 +176,24 @@ class JobSet:
         return self.failure_policy is not None and self.failure_policy.strategy == wire.IN_PLACE_RESTART
 
     @property
+    def has_order(self) -> bool:
+        """Say whether some replicatedJob starts after another."""
+        return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
+
+    @property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
+        return self.is_true(COMPLETED) or self.is_true(FAILED)
+
+    @property
+    def startup_completed(self) -> bool:
+        """Say whether the startup policy was carried out."""
+        return self.is_true(STARTUP_COMPLETED)
+
+    def is_true(self, kind: str) -> bool:
+        """Say whether a condition of the status is True."""
         return any(
-            condition.get("type") in (COMPLETED, FAILED) and condition.get("status") == "True"
+            condition.get("type") == kind and condition.get("status") == "True"
             for condition in self.status.get("conditions") or ()
         )
 
@@ -162,10 +216,38 @@ class JobSet:
         """
         return wire.epochs_of_status(self.status)
 
+    @cached_property
+    def job_restarts(self) -> Mapping[str, Sequence[int]]:
+        """Return by replicatedJob how often each of its Jobs alone was recreated; absent for never."""
+        return self._job_counters("jobRestarts")
+
+    @cached_property
+    def job_restarts_counted(self) -> Mapping[str, Sequence[int]]:
+        """Return the same for those that count towards maxRestarts."""
+        return self._job_counters("jobRestartsCountTowardsMax")
+
+    @property
+    def recreations_counted(self) -> int:
+        """Return how many recreations, of all Jobs or of one, count towards maxRestarts."""
+        return self.restarts_counted + sum(sum(counters) for counters in self.job_restarts_counted.values())
+
+    @property
+    def exempt_epochs(self) -> int:
+        """Return how many epochs did not use up maxRestarts by themselves; see controller/budget.py."""
+        value = self.status.get(wire.EXEMPT_EPOCHS)
+        if value is None:
+            return self.restarts + sum(sum(counters) for counters in self.job_restarts.values())
+        return int(value)
+
+    @property
+    def last_exempt_epoch(self) -> int:
+        """Return the newest exempt epoch; 0 for none."""
+        return int(self.status.get(wire.LAST_EXEMPT_EPOCH) or 0)
+
     @property
     def uncounted_epochs(self) -> int:
-        """Return how many epochs were not counted restarts: recreations that a rule told us not to count."""
-        return self.restarts - self.restarts_counted
+        """Return what the ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
+        return self.exempt_epochs - self.recreations_counted
 
     @cached_property
     def shape(self) -> Shape:
@@ -185,6 +267,19 @@ class JobSet:
     def subdomain(self) -> str:
         """Return the name of the headless Service."""
         return self.network.subdomain or self.name
+
+    def _job_counters(self, name: str) -> Mapping[str, Sequence[int]]:
+        entries = self.status.get("replicatedJobsStatus") or ()
+        return {str(entry.get("name")): tuple(entry.get(name) or ()) for entry in entries}
+
+    def job_restarts_of(self, replicated_job: str, index: int) -> int:
+        """Return how often one Job alone was recreated."""
+        counters = self.job_restarts.get(replicated_job, ())
+        return int(counters[index]) if index < len(counters) else 0
+
+    def claim_name(self, claim: Claim) -> str:
+        """Return the name of one PersistentVolumeClaim."""
+        return f"{claim.name}-{self.name}"
 
     def job_name(self, replicated_job: str, index: int) -> str:
         """Return the name of one Job."""
@@ -206,7 +301,11 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             success_policy=_success_policy(spec.get("successPolicy") or {}),
             network=_network(spec.get("network") or {}),
             suspended=bool(spec.get("suspend")),
+            starts_in_order=(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder",
             managed_by=spec.get("managedBy"),
+            coordinator=_coordinator(spec.get("coordinator")),
+            ttl_s=None if spec.get("ttlSecondsAfterFinished") is None else int(spec["ttlSecondsAfterFinished"]),
+            claims=tuple(_claims(spec.get("volumeClaimPolicies") or ())),
             status=raw.get("status") or {},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -227,6 +326,24 @@ def _replicated_job(entry: Mapping[str, Any]) -> ReplicatedJob:
         template=entry.get("template") or {},
         depends_on=tuple(entry.get("dependsOn") or ()),
     )
+
+
+def _coordinator(coordinator: Mapping[str, Any] | None) -> Coordinator | None:
+    if not coordinator:
+        return None
+    return Coordinator(
+        replicated_job=str(coordinator["replicatedJob"]),
+        job_index=int(coordinator.get("jobIndex") or 0),
+        pod_index=int(coordinator.get("podIndex") or 0),
+    )
+
+
+def _claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Yield the templates; the webhook's default for whenDeleted is Delete."""
+    for policy in policies:
+        retained = (policy.get("retentionPolicy") or {}).get("whenDeleted") == "Retain"
+        for template in policy.get("templates") or ():
+            yield Claim(str(template["metadata"]["name"]), template, retained)
 
 
 def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:

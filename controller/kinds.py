@@ -28,10 +28,16 @@ class Condition(msgspec.Struct, rename="camel", frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
-class JobKeys(msgspec.Struct, frozen=True, gc=False, rename={"attempt": wire.RESTART_ATTEMPT}):
+class JobKeys(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"attempt": wire.RESTART_ATTEMPT, "job_attempt": wire.JOB_RESTART_ATTEMPT},
+):
     """The labels (and, with the same value, annotations) of a Job that are read back."""
 
     attempt: str | None = None
+    job_attempt: str | None = None
 
 
 class JobMeta(SlimMeta, rename="camel", frozen=True, gc=False):
@@ -102,13 +108,19 @@ class PodAnnotations(
     msgspec.Struct,
     frozen=True,
     gc=False,
-    rename={"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "completion_index": wire.JOB_COMPLETION_INDEX},
+    rename={
+        "epoch": wire.EPOCH,
+        "attempt": wire.ATTEMPT,
+        "completion_index": wire.JOB_COMPLETION_INDEX,
+        "phases": wire.PHASES,
+    },
 ):
     """The annotations of a Pod that are read."""
 
     epoch: str | None = None
     attempt: str | None = None
     completion_index: str | None = None
+    phases: str | None = None
 
 
 class PodMeta(SlimMeta, rename="camel", frozen=True, gc=False):
@@ -180,6 +192,30 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, wire.KIND)
 
 
+class ClaimLabels(msgspec.Struct, frozen=True, gc=False, rename={"jobset": wire.JOBSET_NAME}):
+    """The label of a PersistentVolumeClaim that is read."""
+
+    jobset: str | None = None
+
+
+class ClaimMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+    """Metadata of a PersistentVolumeClaim."""
+
+    owner_references: tuple[Owner, ...] | None = None
+    labels: ClaimLabels | None = None
+
+
+class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolumeClaim, slim: that it exists, and whose it is."""
+
+    metadata: ClaimMeta
+
+    @property
+    def owner_uid(self) -> str | None:
+        """Return the UID of the JobSet that controls this claim."""
+        return controller_uid(self.metadata.owner_references, wire.KIND)
+
+
 def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
     """Return the UID of the one owner that is the controller, when it is of this kind."""
     for owner in owners or ():
@@ -191,3 +227,4 @@ def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
 JOB_CODEC: Final = slim(Job)
 POD_CODEC: Final = slim(Pod)
 SERVICE_CODEC: Final = slim(Service)
+CLAIM_CODEC: Final = slim(PersistentVolumeClaim)

@@ -1,9 +1,9 @@
-"""What must exist: the Service, a Job in every place, suspended or not."""
+"""What must exist: the Service, and a Job in every place that is due."""
 
 from __future__ import annotations
 
-from controller import conditions
-from controller.draft import CreateJob, CreateService, Draft, SuspendJob
+from controller.budget import exempt_unless_restarting
+from controller.draft import CreateJob, CreateService, Draft
 from controller.jobs import build_job, build_service
 
 
@@ -15,26 +15,20 @@ def ensure_service(draft: Draft) -> bool:
 
 
 def create_missing_jobs(draft: Draft) -> bool:
-    """Create a Job in every place whose name is free; BlockingRecreate waits for previous Jobs to be gone."""
-    policy = draft.jobset.failure_policy
+    """Create a Job in every place that is due and free; BlockingRecreate waits for previous Jobs to be gone."""
+    jobset, policy = draft.jobset, draft.jobset.failure_policy
     if policy is not None and policy.strategy == "BlockingRecreate" and draft.buckets.previous:
         return False
-    for job in draft.jobset.replicated_jobs:
-        for index in range(job.replicas):
-            if draft.jobset.job_name(job.name, index) not in draft.observed.jobs:
-                draft.add(CreateJob(build_job(draft.jobset, job, index)))
-    return False
-
-
-def follow_suspend(draft: Draft) -> bool:
-    """Suspend or resume the Jobs that exist."""
-    suspend = draft.jobset.suspended
-    if suspend:
-        draft.set(conditions.IS_SUSPENDED)
-        draft.set(conditions.RESTART_SUSPENDED)
-    else:
-        draft.set(conditions.IS_RESUMED)
-    for job in draft.buckets.active:
-        if bool(job.spec.suspend) != suspend and not job.is_leaving:
-            draft.add(SuspendJob(job.metadata.name, job.metadata.uid, suspend))
+    if not draft.may_create_jobs:
+        return False
+    present = {jobset.places[job.metadata.name][0] for job in draft.buckets.current}
+    for job in jobset.replicated_jobs:
+        if job.name not in draft.order.due and not (jobset.suspended and jobset.starts_in_order):
+            continue
+        names = [jobset.job_name(job.name, index) for index in range(job.replicas)]
+        missing = [index for index, name in enumerate(names) if name not in draft.observed.jobs]
+        for index in missing:
+            draft.add(CreateJob(build_job(jobset, job, index)))
+        if missing and jobset.has_order and job.name not in present:
+            exempt_unless_restarting(draft)  # its Pods join the group, which restarts for them
     return False

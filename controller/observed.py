@@ -10,7 +10,7 @@ from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
 from controller.jobset import JobSet
-from controller.kinds import Job
+from controller.kinds import Job, PersistentVolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Observed:
     Args:
         jobs: by name, every Job that this JobSet owns (by UID), terminating ones included.
         has_service: a Service of the subdomain's name exists, whoever owns it.
+        claims: by name, every PersistentVolumeClaim that has a name of ours, whoever owns it.
         now: RFC 3339, for transition times.
         decision: what the ledger says about epochs; None where groups do not restart in place.
     """
@@ -28,6 +29,7 @@ class Observed:
     now: str
     jobs: Mapping[str, Job] = field(default_factory=dict)
     has_service: bool = False
+    claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     decision: Decision | None = None
 
 
@@ -59,7 +61,7 @@ class Buckets:
         for name in sorted(observed.jobs, key=_spec_order(observed.jobset)):
             job = observed.jobs[name]
             sorted_jobs[bucket_of(observed.jobset, job)].append(job)
-            if attempt_of(job) is None:
+            if attempt_of(job) is None or job_attempt_of(job) is None:
                 unreadable.append(job)
         return cls(
             previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
@@ -79,13 +81,17 @@ def bucket_of(jobset: JobSet, job: Job) -> Bucket:
     """Say where one Job stands.
 
     A Job whose restart-attempt nobody can read, neither as label nor as annotation, counts as previous: it is
-    ours by UID, so it is deleted and created anew, which cures it.
+    ours by UID, so it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is
+    missing is 0, because controllers that cannot restart single Jobs do not write it.
     """
-    attempt = attempt_of(job)
-    if attempt is None or attempt < jobset.restarts:
+    attempt, job_attempt = attempt_of(job), job_attempt_of(job)
+    if attempt is None or job_attempt is None or attempt < jobset.restarts:
         return Bucket.PREVIOUS
-    if job.metadata.name not in jobset.places:
+    place = jobset.places.get(job.metadata.name)
+    if place is None:
         return Bucket.STRAY
+    if job_attempt < jobset.job_restarts_of(*place):
+        return Bucket.PREVIOUS
     if job.condition("Failed") is not None:
         return Bucket.FAILED
     if job.condition("Complete") is not None:
@@ -103,9 +109,27 @@ def attempt_of(job: Job) -> int | None:
     return None
 
 
+def job_attempt_of(job: Job) -> int | None:
+    """Read a Job's job-restart-attempt, as `attempt_of` does; 0 when there is none."""
+    texts = [keys.job_attempt for keys in (job.metadata.labels, job.metadata.annotations) if keys is not None]
+    for text in texts:
+        try:
+            return wire.parse_int32(text, wire.JOB_RESTART_ATTEMPT, least=0)
+        except RemoteProtocolError:
+            continue
+    return 0 if all(text is None for text in texts) else None
+
+
 def is_current(jobset: JobSet, job: Job) -> bool:
     """Say whether a Job's Pods belong to the group as it should be now."""
     return not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
+
+
+def is_ready(job: Job) -> bool:
+    """Say whether every Pod of an active Job is ready or done."""
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    wanted = parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
+    return (job.status.succeeded or 0) + (job.status.ready or 0) >= wanted
 
 
 class _spec_order:  # noqa: N801 - a key function

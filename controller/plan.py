@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from controller.claims import ensure_claims
 from controller.draft import DeleteJob, Draft, Plan
 from controller.epochs import decide_epochs
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
-from controller.layout import create_missing_jobs, ensure_service, follow_suspend
+from controller.layout import create_missing_jobs, ensure_service
 from controller.observed import Observed
+from controller.problems import report_problems
 from controller.progress import count_jobs, note_jobs_ready
+from controller.startup import note_startup
+from controller.suspend import follow_suspend
+from controller.ttl import delete_after_ttl
 from controller.unsupported import warn_about_unsupported
 
 Step = Callable[[Draft], bool]
@@ -43,8 +48,8 @@ def delete_previous(draft: Draft) -> bool:
     for job in draft.buckets.unreadable:
         draft.warn(
             "UnreadableJob",
-            f"job {job.metadata.name} has no readable restart-attempt, neither as label nor as annotation: "
-            "it is deleted and created anew",
+            f"job {job.metadata.name} has no readable restart-attempt or job-restart-attempt, neither as label nor as "
+            "annotation: it is deleted and created anew",
         )
     for job in draft.buckets.previous:
         draft.delete(job, DeleteJob.PREVIOUS)
@@ -55,13 +60,17 @@ STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
     count_jobs,
     delete_active_when_finished,
+    delete_after_ttl,
+    report_problems,
     warn_about_unsupported,
     delete_previous,
     note_jobs_ready,
     fail_or_restart,
     complete,
     ensure_service,
+    ensure_claims,
     create_missing_jobs,
+    note_startup,
     follow_suspend,
     decide_epochs,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.conditions import RESTART_JOBS_READY
 from controller.draft import COUNTERS, Draft
-from controller.kinds import Job
+from controller.observed import is_ready
 
 
 def count_jobs(draft: Draft) -> bool:
@@ -42,13 +42,6 @@ def note_jobs_ready(draft: Draft) -> bool:
         if done == len(draft.jobset.places):
             draft.set(RESTART_JOBS_READY)
     return False
-
-
-def is_ready(job: Job) -> bool:
-    """Say whether every Pod of an active Job is ready or done."""
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    wanted = parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
-    return (job.status.succeeded or 0) + (job.status.ready or 0) >= wanted
 
 
 def _by_name(entries: Iterable[Mapping[str, Any]]) -> dict[Any, Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from controller.draft import Plan
 from controller.events import EventRecorder, time_text
 from controller.execute import Executor
 from controller.groups import Group, Groups, Key
-from controller.kinds import Service
+from controller.kinds import PersistentVolumeClaim, Service
 from controller.metrics import Metrics
 from controller.observed import Observed
 from controller.plan import plan
@@ -43,6 +43,7 @@ class Reconciler:
     groups: Groups
     jobsets: Informer[KubeObject]
     services: Informer[Service]
+    claims: Informer[PersistentVolumeClaim]
     executor: Executor
     recorder: EventRecorder
     timer: RestartTimer
@@ -68,11 +69,13 @@ class Reconciler:
         self._known[key] = group.jobset.uid
         planned = plan(self._observe(group))
         jobset = group.jobset
+        self.groups.expect(group, planned.expected)
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
         held_s = await self._write_status(group, planned)
         await self.executor.perform(jobset, planned.actions)
-        return Result(held_s)
+        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s) if wait_s is not None]
+        return Result(min(waits_s, default=None))
 
     def _observe(self, group: Group) -> Observed:
         jobset = group.jobset
@@ -81,6 +84,11 @@ class Reconciler:
             now=time_text(self.clock),
             jobs=self.groups.jobs_of(jobset.uid),
             has_service=self.services.get(jobset.namespace, jobset.subdomain) is not None,
+            claims={
+                name: claim
+                for name in map(jobset.claim_name, jobset.claims)
+                if (claim := self.claims.get(jobset.namespace, name)) is not None
+            },
             decision=group.decide(),
         )
 

@@ -68,6 +68,8 @@ class RestartTimer:
         restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
         count = decision.restarts if decision is not None else deprecated
         number = f"restart {count} of {restarts_max}"
+        if jobset.last_exempt_epoch == deprecated + 1:
+            number = f"not counted as a restart, {count} of {restarts_max} used"
         message = f"epoch {deprecated} is deprecated: the group restarts in place, {number}"
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
@@ -83,5 +85,6 @@ class RestartTimer:
             announce_s = max(0.0, complete_s - timing.deprecated_s)
             self.metrics.restart_phase_seconds.labels("announce").observe(announce_s)
             self.metrics.restart_phase_seconds.labels("sync").observe(now_s - complete_s)
-        message = f"all {jobset.shape.size} pods are at epoch {synced} {took}"
+        size = group.ledger.shape.size if group.ledger is not None else jobset.shape.size
+        message = f"all {size} pods are at epoch {synced} {took}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))

@@ -20,13 +20,23 @@ from common.kube.codec import RAW, Codec
 from common.kube.errors import ApiError, Conflict, ServerError, Throttled
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log, T
-from common.kube.resources import JOBS, JOBSETS, PODS, SERVICES, Resource
+from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Resource
 from common.kube.workqueue import WorkQueue
 from controller.events import EventRecorder
 from controller.execute import ActionsFailedError, Executor
 from controller.groups import Groups, Key
-from controller.kinds import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Job, Pod, Service
+from controller.kinds import (
+    CLAIM_CODEC,
+    JOB_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    Job,
+    PersistentVolumeClaim,
+    Pod,
+    Service,
+)
 from controller.metrics import CONTROLLER, LiveCollector, Metrics
+from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.restarts import RestartTimer
 
@@ -60,17 +70,21 @@ class Term:
         self.jobsets: Informer[KubeObject] = self._informer(JOBSETS, RAW, resync_s=resync_s)
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
+        self.claims: Informer[PersistentVolumeClaim] = self._informer(PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC)
         self.pods: Informer[Pod] = self._informer(PODS, POD_CODEC, label_selector=wire.JOBSET_NAME)
         self.jobsets.add_handler(self.groups.jobset_changed)
         self.jobs.add_handler(self.groups.job_changed)
         self.services.add_handler(self.groups.service_changed)
+        self.claims.add_handler(self.groups.claim_changed)
         self.pods.add_handler(self.groups.pod_changed)
+        self.pods.add_handler(PhaseReader(metrics).pod_changed)
         self._reconciler = Reconciler(
             client=client,
             groups=self.groups,
             jobsets=self.jobsets,
             services=self.services,
-            executor=Executor(client, self.jobs, self.services, self.recorder, log),
+            claims=self.claims,
+            executor=Executor(client, self.jobs, self.services, self.claims, self.recorder, log),
             recorder=self.recorder,
             timer=RestartTimer(self.recorder.emit, metrics),
             metrics=metrics,
@@ -149,7 +163,7 @@ class Term:
         self.queue.add_after(key, delay_s)
 
     def _informers(self) -> tuple[Informer[Any], ...]:
-        return self.jobsets, self.jobs, self.services, self.pods
+        return self.jobsets, self.jobs, self.services, self.claims, self.pods
 
     def _informer(
         self,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller.draft import Draft
-from controller.failure import WIDER_ACTIONS
 from controller.jobset import JobSet
 
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -24,22 +23,8 @@ def warn_about_unsupported(draft: Draft) -> bool:
 
 def unsupported_fields(jobset: JobSet) -> Iterator[str]:
     """Name what the manifest asks for and does not get."""
-    spec = jobset.raw.get("spec") or {}
-    if (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
-        yield "spec.startupPolicy.startupPolicyOrder InOrder"
-    if spec.get("volumeClaimPolicies"):
-        yield "spec.volumeClaimPolicies"
-    if spec.get("ttlSecondsAfterFinished") is not None:
-        yield "spec.ttlSecondsAfterFinished"
     if EXCLUSIVE in (jobset.metadata.get("annotations") or {}):
         yield f"annotation {EXCLUSIVE}"
     for job in jobset.replicated_jobs:
-        if job.depends_on:
-            yield f"dependsOn of {job.name}"
         if EXCLUSIVE in ((job.template.get("metadata") or {}).get("annotations") or {}):
             yield f"annotation {EXCLUSIVE} of {job.name}"
-    for rule in jobset.failure_policy.rules if jobset.failure_policy is not None else ():
-        if rule.get("onJobFailureMessagePatterns"):
-            yield f"onJobFailureMessagePatterns of rule {rule.get('name')} (the rule never matches)"
-        if rule.get("action") in WIDER_ACTIONS:
-            yield f"action {rule.get('action')} of rule {rule.get('name')} (the whole jobset restarts)"

@@ -11,7 +11,7 @@ announces at once from the newest view: no new watch, one PATCH.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from common.epoch.agent import (
@@ -30,6 +30,7 @@ from common.epoch.agent import (
 )
 from common.epoch.agent import step as step_agent
 from common.epoch.errors import InvariantError
+from common.record import replace
 
 
 class Life(Enum):

@@ -46,6 +46,7 @@ class ProcessRuntime:
         folder: an empty folder of this cluster's own.
         credentials: a Pod's bearer token and kubeconfig.
         tell: takes first steps.
+        programs: a folder whose programs every container finds before all others; None for none.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class ProcessRuntime:
         clock: Clock,
         credentials: Callable[[KubeObject], tuple[str, str]],
         tell: Callable[[ClusterEvent], None],
+        programs: Path | None = None,
     ) -> None:
         self._folder = folder
+        self._programs = programs
         self._clock = clock
         self._credentials = credentials
         self._tell = tell
@@ -170,9 +173,9 @@ class ProcessRuntime:
             self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, env={}, start_new_session=True)
 
     def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
-        interpreter = str(Path(sys.executable).parent)
+        programs = [] if self._programs is None else [str(self._programs)]
         return {
-            "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PATH": os.pathsep.join([*programs, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "HOME": str(folder.path),
             "HOSTNAME": hostname,
             "LANG": "C.UTF-8",

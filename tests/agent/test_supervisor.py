@@ -327,7 +327,7 @@ async def test_a_supervisor_that_is_killed_starts_anew_from_its_own_epoch(tmp_pa
         await running(group)
         assert file.read_text() == "1"
         group.child.kill()
-        await group.child.wait()
+        await until(lambda: group.child.returncode is not None, "the supervisor's end")
 
     async def stale(exchange: Exchange) -> None:
         await jobset(0, 0, rv=10)(exchange)

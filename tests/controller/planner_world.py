@@ -10,11 +10,13 @@ import msgspec
 
 from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
-from controller.draft import CreateJob, CreateService, DeleteJob, Plan, SuspendJob
+from controller.draft import CreateClaim, CreateJob, CreateService, DeleteJob, DeleteJobSet, Plan, ResumeJob, SuspendJob
 from controller.jobset import JobSet, parse_jobset
-from controller.kinds import Job
+from controller.kinds import Job, PersistentVolumeClaim
 from controller.observed import Observed
 from controller.plan import plan
+from controller.resume import template_patch
+from simulator.apiserver.merge_patch import merge_patch
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -27,6 +29,9 @@ class PlannerWorld:
     jobs: dict[str, KubeObject] = field(default_factory=dict)
     has_service: bool = False
     decision: Decision | None = None
+    claims: dict[str, KubeObject] = field(default_factory=dict)
+    now: str = NOW
+    is_deleted: bool = False
     deleted: list[str] = field(default_factory=list)
     _uid: int = 0
 
@@ -48,7 +53,8 @@ class PlannerWorld:
     def observed(self) -> Observed:
         """Return what the planner sees."""
         jobs = {name: msgspec.convert(job, Job) for name, job in self.jobs.items()}
-        return Observed(self.jobset, NOW, jobs, self.has_service, self.decision)
+        claims = {name: msgspec.convert(claim, PersistentVolumeClaim) for name, claim in self.claims.items()}
+        return Observed(self.jobset, self.now, jobs, self.has_service, claims, self.decision)
 
     def plan(self) -> Plan:
         """Plan one pass."""
@@ -68,10 +74,23 @@ class PlannerWorld:
                         del self.jobs[name]
                     else:
                         self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
-                case SuspendJob(name, _, suspend):
-                    self.jobs[name]["spec"]["suspend"] = suspend
+                case SuspendJob(name, _):
+                    self.jobs[name]["spec"]["suspend"] = True
+                case ResumeJob(name, _, template):
+                    spec = self.jobs[name]["spec"]
+                    spec["suspend"] = False
+                    spec["template"] = merge_patch(spec["template"], template_patch(spec["template"], template))
                 case CreateService(_):
                     self.has_service = True
+                case CreateClaim(manifest):
+                    self._uid += 1
+                    name = manifest["metadata"]["name"]
+                    metadata = manifest["metadata"] | {"uid": f"claim-{self._uid}", "resourceVersion": str(self._uid)}
+                    self.claims[name] = manifest | {"metadata": metadata}
+                case DeleteJobSet(uid):
+                    assert uid == self.jobset.uid
+                    self.is_deleted = True
+                    self.manifest["metadata"]["deletionTimestamp"] = NOW
 
     def settle(self, *, passes_max: int = 10) -> int:
         """Plan and carry out until nothing is left to do; return how many passes did something."""
@@ -83,7 +102,14 @@ class PlannerWorld:
         raise AssertionError(f"not settled after {passes_max} passes: {self.plan()!r}")
 
     def set_job(
-        self, name: str, condition: str | None = None, *, reason: str = "", at: str = NOW, **status: Any
+        self,
+        name: str,
+        condition: str | None = None,
+        *,
+        reason: str = "",
+        message: str = "",
+        at: str = NOW,
+        **status: Any,
     ) -> None:
         """Set a Job's status, with a True condition if named."""
         self.jobs[name]["status"] = dict(status)
@@ -93,7 +119,7 @@ class PlannerWorld:
                 "status": "True",
                 "reason": reason,
                 "lastTransitionTime": at,
-                "message": "",
+                "message": message,
             }
             self.jobs[name]["status"]["conditions"] = [entry]
 

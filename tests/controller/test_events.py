@@ -132,3 +132,21 @@ def test_a_server_that_refuses_events_stops_nothing() -> None:
         assert len(event["note"]) == NOTE_CHARS_MAX
 
     scenario(play)
+
+
+def test_two_series_that_wait_do_not_spin() -> None:
+    """While everything queued must wait for its next write the recorder sleeps; then both counts are written."""
+
+    async def play(rig: Rig) -> None:
+        notes = (Note("Suspended", "a"), Note("Resumed", "b"))
+        for _ in range(2):
+            for note in notes:
+                rig.recorder.emit(JOBSET, note)
+            await rig.clock.sleep(0.5)
+        before = rig.clock.monotonic_s()
+        await rig.clock.sleep(10.0)
+        assert rig.clock.monotonic_s() - before < 10.1
+        assert sorted(event["series"]["count"] for event in await rig.events()) == [2, 2]
+        assert rig.writes == 4
+
+    scenario(play)

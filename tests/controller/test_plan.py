@@ -1,5 +1,6 @@
 """What the planner decides, feature by feature, and what holds for every plan."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from common import wire
 from common.epoch.errors import InvariantError
 from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
-from controller.draft import COUNTERS_HOLD_RESTART_S, CreateJob, CreateService, DeleteJob, SuspendJob
+from controller.draft import COUNTERS_HOLD_RESTART_S, CreateJob, CreateService, DeleteJob, ResumeJob
+from controller.rules import ACTIONS
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.planner_world import NOW, PlannerWorld
 
@@ -84,9 +86,9 @@ def test_counters() -> None:
 def test_foreign_parts_of_the_counters_survive() -> None:
     """Fields of replicatedJobsStatus that this version does not write are kept."""
     world = started()
-    world.status["replicatedJobsStatus"][0]["jobRestarts"] = [1]
+    world.status["replicatedJobsStatus"][0]["invented"] = [1]
     world.set_job("train-workers-0", active=2)
-    assert world.plan().status["replicatedJobsStatus"][0]["jobRestarts"] == [1]
+    assert world.plan().status["replicatedJobsStatus"][0]["invented"] == [1]
 
 
 def test_all_jobs_completed() -> None:
@@ -191,7 +193,7 @@ def test_names_are_reused_as_soon_as_they_are_free() -> None:
         ({"action": "FailJobSet", "targetReplicatedJobs": ["workers"]}, "X", "Failed"),
         ({"action": "FailJobSet", "targetReplicatedJobs": ["other"]}, "X", "RestartingJobSet"),
         ({"action": "RestartJobSetAndIgnoreMaxRestarts"}, "X", "RestartingJobSet"),
-        ({"action": "RestartJob"}, "X", "RestartingJobSet"),
+        ({"action": "RestartElsewhere"}, "X", "RestartingJobSet"),
     ],
 )
 def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
@@ -221,11 +223,10 @@ def test_uncounted_restarts_are_not_counted() -> None:
 
 def test_what_is_not_supported_is_said_once() -> None:
     """A field without effect is named in a Warning before the first status, and not again."""
-    jobs = [replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}]
-    world = PlannerWorld(jobset(jobs=jobs, ttlSecondsAfterFinished=5))
+    exclusive = {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}
+    world = PlannerWorld(changed(jobset(), "metadata.annotations", exclusive["annotations"]))
     (warning,) = world.plan().warnings
-    assert "dependsOn of b" in warning.message
-    assert "ttlSecondsAfterFinished" in warning.message
+    assert "exclusive-topology" in warning.message
     world.settle()
     assert world.plan().warnings == ()
 
@@ -238,7 +239,7 @@ def test_suspend_and_resume() -> None:
     assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "SuspendedJobs")
     world.manifest["spec"]["suspend"] = False
-    assert SuspendJob("train-workers-0", "job-1", suspend=False) in world.plan().actions
+    assert [action.name for action in world.plan().actions if isinstance(action, ResumeJob)] == ["train-workers-0"]
     world.settle()
     condition = world.condition("Suspended")
     assert condition is not None
@@ -366,13 +367,25 @@ def worlds(draw: st.DrawFn) -> PlannerWorld:
     count: int = draw(st.integers(0, 3))
     names = ["a", "b", "c"][:count]
     jobs = [replicated_job(name, replicas=draw(st.integers(0, 3))) for name in names]
+    order = draw(st.sampled_from(["any", "in order", "depends"]))
+    for before, job in pairwise(jobs if order == "depends" else []):
+        job["dependsOn"] = [{"name": before["name"], "status": draw(st.sampled_from(["Ready", "Complete"]))}]
     manifest = jobset(strategy=strategy, jobs=jobs, restarts_max=draw(st.integers(0, 2)))
+    if order == "in order":
+        manifest = changed(manifest, "spec.startupPolicy", {"startupPolicyOrder": "InOrder"})
     if draw(st.booleans()):
         manifest = changed(manifest, "spec.suspend", draw(st.booleans()))
     targeted: bool = draw(st.booleans())
     if names and targeted:
         policy = {"operator": draw(st.sampled_from(["All", "Any"])), "targetReplicatedJobs": names[:1]}
         manifest = changed(manifest, "spec.successPolicy", policy)
+    if strategy is not None:
+        rules = st.builds(
+            lambda action, target: {"action": action, "targetReplicatedJobs": target, "name": "r"},
+            st.sampled_from([*ACTIONS]),
+            st.sampled_from([[], ["a"], ["b"]]),
+        )
+        manifest = changed(manifest, "spec.failurePolicy.rules", draw(st.lists(rules, max_size=2)))
     world = PlannerWorld(manifest)
     world.carry_out(world.plan())
     if strategy == "InPlaceRestart":
@@ -408,6 +421,12 @@ def _bring(world: PlannerWorld, name: str, state: str) -> None:
                 job["metadata"][part][wire.RESTART_ATTEMPT] = "x"
 
 
+def _place(name: str) -> tuple[str, int]:
+    """Return the place that a Job's name says."""
+    _, replicated_job, index = name.split("-")
+    return replicated_job, int(index)
+
+
 @settings(max_examples=300)
 @given(worlds())
 def test_plans_converge_and_then_ask_for_nothing(world: PlannerWorld) -> None:
@@ -429,6 +448,7 @@ def test_a_plan_deletes_only_what_must_go(world: PlannerWorld) -> None:
         job = observed.jobs[action.name]
         labels = world.jobs[action.name]["metadata"]["labels"]
         old = labels[wire.RESTART_ATTEMPT] == "x" or int(labels[wire.RESTART_ATTEMPT]) < world.jobset.restarts
+        old = old or int(labels[wire.JOB_RESTART_ATTEMPT]) < world.jobset.job_restarts_of(*_place(action.name))
         completed = restarting and (job.condition("Complete") is not None or (job.status.succeeded or 0) > 0)
         assert not job.is_leaving
         assert old or world.jobset.is_finished or completed
@@ -451,4 +471,4 @@ def test_restarts_never_pass_the_maximum(world: PlannerWorld) -> None:
             world.set_job(name, "Failed")
     policy = world.jobset.failure_policy
     limit = policy.restarts_max if policy is not None else 0
-    assert world.status.get("restartsCountTowardsMax", 0) <= max(limit, 0)
+    assert world.jobset.recreations_counted <= max(limit, 0)

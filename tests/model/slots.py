@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from common.epoch.errors import InvariantError
+from common.record import replace
 from tests.model.code import Code
 from tests.model.pods import (
     COMPLETE,

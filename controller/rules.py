@@ -1,0 +1,108 @@
+"""
+Which rule of a failure policy a failed Job matches: reasons, message patterns, targets; the first match wins.
+
+Patterns are RE2, as upstream's are: unanchored, and linear in the message's length whatever the pattern. One that
+does not compile matches nothing; `pattern_problem` says why, and controller/problems.py tells the user.
+Source: jobset pkg/controllers/failure_policy.go; KEP-262.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import re2
+
+from controller.jobset import FailurePolicy, JobSet
+from controller.kinds import Job
+
+FAIL: Final = "FailJobSet"
+RESTART: Final = "RestartJobSet"
+RESTART_UNCOUNTED: Final = "RestartJobSetAndIgnoreMaxRestarts"
+RESTART_JOB: Final = "RestartJob"
+RESTART_JOB_UNCOUNTED: Final = "RestartJobAndIgnoreMaxRestarts"
+ACTIONS: Final = (FAIL, RESTART, RESTART_UNCOUNTED, RESTART_JOB, RESTART_JOB_UNCOUNTED)
+
+# re2 keeps the 128 patterns used last, so 128 MiB is the most that hostile ones can take; a plain one needs 10 KiB.
+PATTERN_MEMORY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a failure policy says.
+
+    Args:
+        action: one of the five above.
+        job: the failed Job that decided it.
+        rule: the name of the rule; None for the default.
+    """
+
+    action: str
+    job: Job
+    rule: str | None = None
+
+
+def judge(jobset: JobSet, policy: FailurePolicy, failed: Sequence[Job]) -> Verdict:
+    """Find the first rule that matches a failed Job; of several matching Jobs the first to fail decides."""
+    for index, rule in enumerate(policy.rules):
+        matching = [job for job in failed if _applies(jobset, rule, job)]
+        if matching:
+            action = str(rule.get("action"))
+            return Verdict(action if action in ACTIONS else RESTART, first_failed(matching), rule_name(rule, index))
+    return Verdict(RESTART, first_failed(failed))
+
+
+def rule_name(rule: Mapping[str, Any], index: int) -> str:
+    """Return the name of a rule; upstream's webhook gives one to those that have none."""
+    return str(rule.get("name") or f"failurePolicyRule{index}")
+
+
+def first_failed(failed: Sequence[Job]) -> Job:
+    """Return the Job that failed first; of several in one second, the first in spec order."""
+    return min(failed, key=_failed_at)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Say why a pattern is not RE2; None when it is."""
+    try:
+        re2.compile(pattern, _options())
+    except re2.error as error:
+        (why,) = error.args
+        return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+    return None
+
+
+def _applies(jobset: JobSet, rule: Mapping[str, Any], job: Job) -> bool:
+    """Say whether a rule matches a failed Job: every part that is given must match."""
+    condition = job.condition("Failed")
+    reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
+    reasons = rule.get("onJobFailureReasons") or ()
+    patterns = rule.get("onJobFailureMessagePatterns") or ()
+    targets = rule.get("targetReplicatedJobs") or ()
+    return (
+        (not reasons or reason in reasons)
+        and (not targets or jobset.places[job.metadata.name][0] in targets)
+        and (not patterns or any(_finds(pattern, message or "") for pattern in patterns))
+    )
+
+
+def _finds(pattern: str, message: str) -> bool:
+    try:
+        return re2.search(pattern, message, _options()) is not None
+    except re2.error:
+        return False
+
+
+@cache
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY_BYTES
+    return options
+
+
+def _failed_at(job: Job) -> str:
+    condition = job.condition("Failed")
+    return (condition.last_transition_time or "") if condition is not None else ""

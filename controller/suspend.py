@@ -1,0 +1,46 @@
+"""Suspend and resume: the Jobs follow the JobSet."""
+
+from __future__ import annotations
+
+from controller import conditions
+from controller.budget import exempt_unless_restarting
+from controller.draft import Draft, ResumeJob, SuspendJob
+from controller.jobs import build_job
+from controller.kinds import Job
+
+
+def follow_suspend(draft: Draft) -> bool:
+    """Suspend the Jobs, or resume those that are due."""
+    if draft.jobset.suspended:
+        draft.set(conditions.IS_SUSPENDED)
+        draft.set(conditions.RESTART_SUSPENDED)
+        for job in draft.buckets.active:
+            if not job.spec.suspend and not job.is_leaving:
+                draft.add(SuspendJob(job.metadata.name, job.metadata.uid))
+        return False
+    if draft.order.has_started or not draft.jobset.starts_in_order:
+        draft.set(conditions.IS_RESUMED)
+    for job in draft.buckets.active:
+        if job.spec.suspend and not job.is_leaving:
+            _resume(draft, job)
+    return False
+
+
+def _resume(draft: Draft, job: Job) -> None:
+    """Resume one Job when it is due and at rest."""
+    name, index = draft.jobset.places[job.metadata.name]
+    if name not in draft.order.due or not is_at_rest(job):
+        return
+    replicated_job = next(entry for entry in draft.jobset.replicated_jobs if entry.name == name)
+    manifest = build_job(draft.jobset, replicated_job, index)
+    draft.add(ResumeJob(job.metadata.name, job.metadata.uid, manifest["spec"]["template"]))
+    exempt_unless_restarting(draft)  # its Pods are new and announce the next epoch
+
+
+def is_at_rest(job: Job) -> bool:
+    """Say whether the Job controller has stopped a suspended Job: before that its pod template cannot change.
+
+    A Job that never started is at rest. Its next event wakes us. Source: kubernetes pkg/registry/batch/job/strategy.go.
+    """
+    stopped = job.condition("Suspended") is not None
+    return (stopped or job.status.start_time is None) and not job.status.active
