@@ -202,11 +202,11 @@ async def test_a_refused_patch_and_a_view_at_once(tmp_path: Path) -> None:
     views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
-        await jobset(0, rv=10)(exchange)
         while True:
             await jobset(*(await views.get()))(exchange)
 
-    async with supervised(tmp_path, RUN, server=ScriptedServer(watches=[(follow,)], answer=answer)) as group:
+    server = ScriptedServer(lists=[jobset(0)], watches=[(follow,)], answer=answer)
+    async with supervised(tmp_path, RUN, server=server) as group:
         for view in ((0, 0), (1, 0)):
             views.put_nowait(view)
         await group.noted("main")
@@ -321,7 +321,7 @@ async def test_other_signals_are_the_worker_s(tmp_path: Path) -> None:
 
 
 async def test_a_supervisor_that_is_killed_starts_anew_from_its_own_epoch(tmp_path: Path) -> None:
-    """The container is started again: EPOCH_FILE says what was announced, and a cheap view is enough."""
+    """The container is started again: EPOCH_FILE says what was announced, and an older view is not enough."""
     file = tmp_path / "epoch"
     async with supervised(tmp_path, RUN, EPOCH_FILE=str(file)) as group:
         await running(group)
@@ -329,17 +329,10 @@ async def test_a_supervisor_that_is_killed_starts_anew_from_its_own_epoch(tmp_pa
         group.child.kill()
         await until(lambda: group.child.returncode is not None, "the supervisor's end")
 
-    async def stale(exchange: Exchange) -> None:
-        await jobset(0, 0, rv=10)(exchange)
-
-    async def fresh(exchange: Exchange) -> None:
-        await jobset(1, 1, rv=20)(exchange)
-        await asyncio.Event().wait()
-
-    server = ScriptedServer(watches=[(stale,), (fresh,)])
+    server = ScriptedServer(lists=[jobset(0, 0), jobset(1, 1, rv=20)])
     async with supervised(tmp_path, RUN, server=server, EPOCH_FILE=str(file)) as group:
         assert await group.announced() == 2
-        assert [request.query.get("sendInitialEvents") for request in group.server.watched] == [None, "true"]
+        assert [request.query.get("resourceVersion") for request in group.server.listed] == ["0", None]
 
 
 # Bad input.
