@@ -16,10 +16,12 @@ from agent.arguments import RunOptions
 from agent.config import AgentConfig
 from agent.exit_code import ExitCode
 from agent.runtime import Agent
-from agent.worker import STUCK_S, Worker, WorkerStartError, WorkerStuckError
+from agent.worker import EPOCH, STUCK_S, Worker, WorkerStartError, WorkerStuckError
 from common.epoch import supervisor
+from common.epoch.agent import Phase
 from common.epoch.supervisor import (
     Leave,
+    Life,
     StartWorker,
     StopWorker,
     SupervisorState,
@@ -29,7 +31,6 @@ from common.epoch.supervisor import (
     WorkerNotStarted,
 )
 
-EPOCH: Final = "INPLACE_EPOCH"  # the worker's environment: the epoch it runs in; "" when in-place restart is off
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
 
 
@@ -88,6 +89,12 @@ class Supervisor(Agent):
                 self._leave(code)
             case _:
                 super()._perform(action)
+
+    async def _announce(self, epoch: int) -> None:
+        """Announce; while the group waits at the barrier, the next worker's process may get ready."""
+        await super()._announce(epoch)
+        if self._options.standby and self._machine.life is Life.ABSENT and self._state.phase is Phase.WAITING:
+            self._worker.stage()
 
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""

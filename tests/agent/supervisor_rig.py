@@ -33,7 +33,7 @@ def linger():
     note("lingering")
     while True:
         time.sleep(3600)
-note("started", os.environ["INPLACE_EPOCH"])
+note("started", os.environ.get("INPLACE_EPOCH", "staged"))
 """
 
 

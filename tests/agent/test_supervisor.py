@@ -227,6 +227,51 @@ async def test_a_death_that_is_already_deprecated_announces_once(tmp_path: Path)
         assert group.epochs() == [1, 2]
 
 
+# Standby.
+
+STANDBY = """
+note('staged')
+line = os.read(int(os.environ['INPLACE_STANDBY_FD']), 64) if 'INPLACE_STANDBY_FD' in os.environ else b'not staged'
+if not line: sys.exit(9)
+note('released', line.decode().strip())
+"""
+
+
+async def test_a_standby_waits_for_its_epoch(tmp_path: Path) -> None:
+    """The next worker's process is there before the barrier lifts, acts after it, and never beside the last one."""
+    async with supervised(tmp_path, STANDBY + RUN, "--standby") as group:
+        for epoch in (1, 2, 3):
+            assert await group.announced() == epoch
+            await group.noted("staged", epoch)
+            assert len(group.tree()) == 1, "expected the staged process alone"
+            assert len(group.notes("released")) == epoch - 1
+            group.show(epoch, epoch - 1)
+            await group.noted("main", epoch)
+            os.kill(main_of(group), signal.SIGKILL)
+        assert group.notes("released") == ["1", "2", "3"]
+
+
+async def test_a_standby_that_died_is_replaced_at_the_lift(tmp_path: Path) -> None:
+    """Nobody is there to be released: the worker is started as ever."""
+    async with supervised(tmp_path, STANDBY + RUN, "--standby") as group:
+        assert await group.announced() == 1
+        (staged,) = await group.noted("staged")
+        os.kill(int(staged), signal.SIGKILL)
+        group.show(1, 0)
+        await group.noted("main")
+        assert group.notes("released") == ["not staged"]
+
+
+async def test_a_standby_ends_with_its_pod(tmp_path: Path) -> None:
+    """SIGTERM at the barrier: the process that waits there does not stay."""
+    async with supervised(tmp_path, STANDBY + RUN, "--standby") as group:
+        assert await group.announced() == 1
+        await group.noted("staged")
+        group.child.terminate()
+        assert await group.finished() == 143
+        assert group.notes("released") == []
+
+
 # Ends.
 
 

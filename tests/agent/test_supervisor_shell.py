@@ -31,6 +31,9 @@ class UndeadWorker:
     def prepare(self) -> None:
         """Nothing to see."""
 
+    def stage(self) -> None:
+        """Not used here."""
+
     def start(self, env: Mapping[str, str]) -> None:
         """Run."""
         self.starts.append(dict(env))
