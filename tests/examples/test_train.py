@@ -51,7 +51,7 @@ class Group:
 
     def start_all(self, *, epoch: int = 1, **env: str) -> list[subprocess.Popen[str]]:
         """Start every rank."""
-        return [self.start(rank, epoch=epoch, **env) for rank in range(self.world)]
+        return [self.start(rank, epoch=epoch, pass_fds=(), **env) for rank in range(self.world)]
 
 
 @pytest.fixture
