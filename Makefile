@@ -60,6 +60,7 @@ sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
 bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.agent_start
+	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 
 demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place

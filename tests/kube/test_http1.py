@@ -343,7 +343,6 @@ async def test_a_deadline_covers_connection_and_handshake() -> None:
 
 async def test_what_a_server_says_unasked_ends_the_reuse() -> None:
     """An idle connection on which something came is dropped: no request may take it for its answer."""
-
     said = asyncio.Event()
 
     async def answer_twice(exchange: Exchange) -> None:
