@@ -17,7 +17,7 @@ from typing import Final
 
 from agent.environment import Environment, is_integer, is_object_name
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
-from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, RETRY_BASE_S, WINDOW_S, WINDOW_S_MAX, Herd
+from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
 from common.epoch.int32 import INT32_MAX
 from common.kube.credentials import service_account_dir
 from common.record import record
@@ -52,8 +52,7 @@ class AgentConfig:
             and finding that out would cost each start a third request.
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
-        retry_base_s: bound of the first wait after a failure.
-        reopen_s: bound of the wait after a watch that ended in good order; 0 for small groups.
+        spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -71,8 +70,7 @@ class AgentConfig:
     jobset_uid: str = ""
     start_slot_s: float = 0.0
     restart_slot_s: float = 0.0
-    retry_base_s: float = RETRY_BASE_S
-    reopen_s: float = 0.0
+    spread_s: float = 0.0
     prefer_table: bool = True
     phases_annotation: bool = True
     log_format: str = "json"
@@ -121,8 +119,7 @@ class AgentConfig:
             jobset_uid=read.uid("JOBSET_UID"),
             start_slot_s=herd.start_slot_s,
             restart_slot_s=herd.restart_slot_s,
-            retry_base_s=herd.retry_base_s,
-            reopen_s=herd.window_s,
+            spread_s=herd.spread_s,
             prefer_table=not upstream,
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),

@@ -27,8 +27,6 @@ WINDOW_S: Final = 3.0  # the longest window by default: above 1,200 Pods the rat
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
 # One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
 PATCHES_PER_START: Final = 4
-RETRY_BASE_S: Final = 0.5  # the first retry's wait, for a group that needs no more: a blip costs less than a second
-RETRY_BASE_S_MAX: Final = 3.0  # a whole group's first retries: those of 5,000 Pods are 1,700 per second
 
 
 @record
@@ -52,7 +50,7 @@ class Herd:
     @property
     def window_s(self) -> float:
         """Return the seconds over which the group spreads its starts; 0 for a group of up to GROUP_FREE."""
-        return min(self.window_s_max, max(0, self.size - GROUP_FREE) / self.rate_per_s)
+        return min(self.window_s_max, self._needed_s)
 
     @property
     def start_slot_s(self) -> float:
@@ -68,9 +66,16 @@ class Herd:
         return self.start_slot_s / PATCHES_PER_START
 
     @property
-    def retry_base_s(self) -> float:
-        """Return the bound of the first retry's wait: a group that fails as one comes back as it starts."""
-        return max(RETRY_BASE_S, min(RETRY_BASE_S_MAX, self.size / self.rate_per_s))
+    def spread_s(self) -> float:
+        """Return the seconds over which what ends all watches of the group at once is followed by new ones.
+
+        Whatever the window: nobody waits for it, and a queue in the server does not spare the TLS handshakes.
+        """
+        return min(WINDOW_S, self._needed_s)
+
+    @property
+    def _needed_s(self) -> float:
+        return max(0, self.size - GROUP_FREE) / self.rate_per_s
 
 
 def slot_s(index: int, size: int, window_s: float, jitter: float) -> float:

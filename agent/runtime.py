@@ -80,7 +80,7 @@ class Agent:
         self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
-        budget = RetryBudget(rng, config.retry_base_s, config.reopen_s)
+        budget = RetryBudget(rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
             transport=transport,

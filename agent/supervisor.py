@@ -91,17 +91,20 @@ class Supervisor(Agent):
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = {EPOCH: "" if epoch is None else str(epoch), RESTART_COUNT: str((epoch or 1) - 1)}
+        began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)
         except WorkerStartError as error:
             self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
             asyncio.get_running_loop().call_soon(self._take_own, WorkerNotStarted(error.code))
             return
+        self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._tasks.create_task(self._see_off())
         self._lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""
+        self._phases.worker_down()
         if action.at_once:
             self._worker.signal(signal.SIGKILL)
             return
@@ -121,6 +124,7 @@ class Supervisor(Agent):
     async def _see_off(self) -> None:
         """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
         code = await self._worker.exited()
+        self._phases.worker_down()
         ended_s = self._started_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()
@@ -136,6 +140,7 @@ class Supervisor(Agent):
             self._exit.set_result(ExitCode.WORKER_STUCK)
             return
         gone_s = self._clock.monotonic_s()
+        self._phases.worker_gone()
         self._take_own(WorkerGone())
         await asyncio.sleep(0)  # the announcement goes first
         self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))

@@ -26,6 +26,7 @@ from agent.metrics import AgentMetrics, render
 from agent.process import phases_of, read_settings, with_kept_epoch
 from agent.process_tree import ReaperError, become_reaper
 from agent.supervisor import Supervisor
+from agent.version import VERSION
 from agent.worker import NOT_EXECUTABLE, NOT_FOUND, WorkerProcess, WorkerStartError
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials, CredentialsError
@@ -67,7 +68,10 @@ def run_supervisor(options: RunOptions, env: Mapping[str, str]) -> int:
             log.warning("setting_ignored", message=warning)
         check_command(options.command[0], env)
         become_reaper()
-        return asyncio.run(_run(with_kept_epoch(config, log), credentials, options, env, log))
+        config = with_kept_epoch(config, log)
+        started = {"version": VERSION, "pod": config.pod_name, "previous": config.previous_epoch}
+        log.info("agent_started", **started, worker=options.command[0])
+        return asyncio.run(_run(config, credentials, options, env, log))
     except ConfigError as error:
         for problem in error.problems:
             log.error("setting_refused", message=problem, then=f"exit {ExitCode.CONFIG.value}; nothing was sent")
@@ -121,7 +125,9 @@ async def _run(
     barrier: Barrier = NoBarrier()
     if options.listens:
         barrier = HttpBarrier(
-            config, clock=clock, render_metrics=lambda accept: render(metrics, accept, clock.monotonic_s)
+            config,
+            clock=clock,
+            render_metrics=lambda accept: render(metrics, accept, clock.monotonic_s) if log.loaded else None,
         )
     agent = Supervisor(
         config,
@@ -140,6 +146,7 @@ async def _run(
         loop.add_signal_handler(number, partial(agent.terminate, number))
     for number in FORWARDED:
         loop.add_signal_handler(number, partial(agent.forward, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*ENDING, *FORWARDED})  # a careless parent may have left them blocked
     try:
         code = await agent.run()
         loop.call_later(STOP_S_MAX, _leave, code)

@@ -183,7 +183,7 @@ class _Agents:
             task.jobset,
             previous_epoch=task.synced,
             start_slot_s=herd.start_slot_s if task.slots else 0.0,
-            retry_base_s=herd.retry_base_s,
+            spread_s=herd.spread_s,
         )
         inner = self._transport()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 
-from agent.herd import RATE_PER_S, RETRY_BASE_S, WINDOW_S, Herd
+from agent.herd import RATE_PER_S, WINDOW_S, Herd
 from agent.retry_budget import RetryBudget
 from common.kube.errors import Throttled
 from common.kube.watch import Busy
@@ -35,11 +35,9 @@ class Way:
 
     window_s_max: float
     rate_per_s: float = RATE_PER_S
-    scaled_base: bool = True
 
 
 WAYS = {
-    "no slots, 0.5 s base": Way(0.0, scaled_base=False),
     "no slots": Way(0.0),
     "1 s": Way(1.0),
     "3 s (ours)": Way(WINDOW_S),
@@ -107,7 +105,6 @@ def simulate(
     *,
     rate_per_s: float = RATE_PER_S,
     window_s_max: float = WINDOW_S,
-    scaled_base: bool = True,
     started_within_s: float = 1.0,
     restart: bool = False,
     seed: int = 1,
@@ -122,7 +119,7 @@ def simulate(
     budgets, left, events = [], [1 if restart else REQUESTS_PER_START] * size, []
     for index in range(size):
         herd = Herd(size, index, rng.random(), rate_per_s, window_s_max)
-        budgets.append(RetryBudget(rng, herd.retry_base_s if scaled_base else RETRY_BASE_S))
+        budgets.append(RetryBudget(rng, herd.spread_s))
         slot_s = herd.restart_slot_s if restart else herd.start_slot_s
         events.append((rng.uniform(0.0, started_within_s) + slot_s, index))
     heapq.heapify(events)
@@ -165,7 +162,6 @@ def _row(size: int, server_per_s: float, way: Way, seeds: int, restart: bool) ->
             server_per_s,
             rate_per_s=way.rate_per_s,
             window_s_max=way.window_s_max,
-            scaled_base=way.scaled_base,
             started_within_s=within_s,
             restart=restart,
             seed=seed,

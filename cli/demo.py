@@ -42,6 +42,7 @@ class DemoOptions:
     pods: int | None
     failures: int
     runtime: Literal["process", "model"]
+    mode: Literal["sidecar", "supervisor"] | None
     file: Path | None
     seed: int
     json: bool
@@ -57,7 +58,11 @@ class DemoOptions:
 def run_demo(options: DemoOptions) -> int:
     """Run the demo; return the exit code."""
     try:
-        manifest = read_demo_manifest(options.file, options.pods, options.failures)
+        manifest = read_demo_manifest(options.file, options.pods, options.failures, options.mode)
+        if manifest.mode == "supervisor" and options.runtime == "model":
+            raise DemoError(
+                "expected --runtime process for supervisor mode (a modelled worker is no process), saw model"
+            )
         if options.agent_pyz and options.runtime != "process":
             raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
         if options.is_virtual:
@@ -142,7 +147,8 @@ async def _kill_workers(cluster: Cluster, manifest: DemoManifest, timeline: Time
         await cluster.clock.sleep(TRAIN_S)
         names = sorted(pod["metadata"]["name"] for pod in cluster.pods(manifest.namespace))
         try:
-            cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker)
+            supervised = manifest.mode == "supervisor"
+            cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker, supervised=supervised)
         except LookupError as error:
             raise DemoError(f"no worker could be killed: {error}") from error
         await _complete(cluster, manifest, timeline, number)

@@ -78,6 +78,7 @@ class DemoView:
         self.say(f"requests per agent start: {budget}")
         self.say(f"requests rejected: {self._cluster.server.requests.rejected}")
         self.say(f"pods recreated: {self._timeline.pods_recreated}")
+        self.say(f"containers restarted by kubelet: {self._timeline.containers_restarted}")
         if self._json:
             print(json_module.dumps(self._result()), flush=True)
 
@@ -93,9 +94,11 @@ class DemoView:
             "pods": self._manifest.pods,
             "failures": len(failures),
             "runtime": self._runtime,
+            "mode": self._manifest.mode,
             "seed": self._seed,
             "restarts": [_restart_json(restart) for restart in failures],
             "pods_recreated": self._timeline.pods_recreated,
+            "containers_restarted": self._timeline.containers_restarted,
             "requests": dict(sorted(totals.items())),
             "rejected": self._cluster.server.requests.rejected,
         }

@@ -35,6 +35,10 @@ def demo(
         Literal["process", "model"],
         typer.Option(help="Real local processes, or the real agents with modelled containers under virtual time."),
     ] = "process",
+    mode: Annotated[
+        Literal["sidecar", "supervisor"] | None,
+        typer.Option(help="The agent beside the worker, or as its parent; sidecar, or what --file says."),
+    ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A manifest with one JobSet; its workers print 'step=...'.")
     ] = None,
@@ -48,7 +52,7 @@ def demo(
     """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
     from cli.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, file, seed, json_output, keep, agent_pyz)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz)
     raise typer.Exit(run_demo(options))
 
 

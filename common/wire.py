@@ -43,7 +43,8 @@ JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 # Annotations of the protocol.
 EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
 ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
-DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"  # upstream; on the JobSet, value ignored
+# Upstream's, on the JobSet; ours as well on replicatedJobs[].template.metadata: not part of the group. Value ignored.
+DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"
 
 # Annotations of ours, beside the protocol: no decision reads them.
 PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
@@ -59,6 +60,7 @@ EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs di
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
+MANAGED_BY_US: Final = "inplace/jobset-controller"  # spec.managedBy that leaves upstream's controller out
 MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
 
 # Titles of the priority-1 printer columns that the agents' Table watch reads; deploy/crd declares them.

@@ -56,6 +56,15 @@ class ResumeJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeJob:
+    """Let this very Indexed Job have so many Pods."""
+
+    name: str
+    uid: str
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
 class CreateService:
     """Create the headless Service."""
 
@@ -76,7 +85,7 @@ class DeleteJobSet:
     uid: str
 
 
-Action = CreateJob | DeleteJob | SuspendJob | ResumeJob | CreateService | CreateClaim | DeleteJobSet
+Action = CreateJob | DeleteJob | SuspendJob | ResumeJob | ResizeJob | CreateService | CreateClaim | DeleteJobSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,7 @@ class Draft:
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
         self.may_create_jobs = True
+        self.is_shrinking = False  # Pods of the running epoch are taken away, which no Pod will announce
         self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []

@@ -22,8 +22,9 @@ def decide_epochs(draft: Draft) -> bool:
     synced, deprecated = draft.jobset.epochs
     if decision.synced < synced or decision.deprecated < deprecated:
         raise InvariantError(f"S and D only grow: decided {decision!r}, status says {synced} and {deprecated}")
-    if (decision.synced, decision.deprecated) != (synced, deprecated):
-        draft.status |= wire.status_of_epochs(decision.synced, decision.deprecated)
+    wanted = decision.deprecated if not draft.is_shrinking else max(decision.deprecated, synced)
+    if (decision.synced, wanted) != (synced, deprecated):
+        draft.status |= wire.status_of_epochs(decision.synced, wanted)
     if decision.synced <= decision.deprecated or decision.synced == 0:
         draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
     for job in draft.buckets.current:

@@ -27,6 +27,7 @@ from controller.draft import (
     DeleteJob,
     DeleteJobSet,
     Note,
+    ResizeJob,
     ResumeJob,
     SuspendJob,
 )
@@ -116,6 +117,10 @@ class Executor:
                 patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
                 with contextlib.suppress(NotFound, Conflict):  # another Job by now; the cache will show it
                     self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
+            case ResizeJob(name, uid, pods):
+                size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
+                with contextlib.suppress(NotFound, Conflict):
+                    self.jobs.absorb(await self.client.patch(JOBS, namespace, name, size))
             case ResumeJob(name, uid, template):
                 with contextlib.suppress(NotFound, Conflict):
                     await self._resume_job(namespace, name, uid, template)

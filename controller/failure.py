@@ -61,7 +61,8 @@ def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
         wider = WIDER[action]
         message += f": job index {index} is beyond {JOB_COUNTERS_MAX - 1}, the last that can restart alone, so {wider}"
         action = wider
-    exempt_next_epoch(draft)
+    if action not in WIDER or replicated_job not in draft.jobset.opted_out:
+        exempt_next_epoch(draft)
     if action in WIDER:
         _restart_job(draft, replicated_job, index, counted=action == RESTART_JOB)
     else:

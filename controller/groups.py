@@ -264,13 +264,19 @@ class Groups:
         """
         job = self._jobs.get(pod.job_uid or "")
         if job is None:
-            claimed = pod.metadata.labels.jobset_uid if pod.metadata.labels is not None else None
-            home = self._home_of.get(pod.metadata.uid, claimed or "")
-            return self._groups.get(home), read_pod(pod, NOWHERE, current=False)
+            home, labels = self._home_of.get(pod.metadata.uid), pod.metadata.labels
+            if home is not None or labels is None:
+                return self._groups.get(home or ""), read_pod(pod, NOWHERE, current=False)
+            group = self._groups.get(labels.jobset_uid or "")
+            if group is not None and labels.replicated_job in group.jobset.opted_out:
+                return group, Reading(None)
+            return group, read_pod(pod, NOWHERE, current=False)
         group = self._groups.get(job.owner_uid or "")
         if group is None:
             return None, Reading(None)
         place = group.jobset.places.get(job.metadata.name, NOWHERE)
+        if place[0] in group.jobset.opted_out:
+            return group, Reading(None)
         return group, read_pod(pod, place, current=is_current(group.jobset, job))
 
     def _drop(self, pod: Pod, job_uid: str) -> None:

@@ -52,6 +52,12 @@ class ReplicatedJob:
         return 1 if value is None else int(value)
 
     @property
+    def has_opted_out(self) -> bool:
+        """Say whether its Pods are no part of the group: no barrier waits for them and no restart reaches them."""
+        metadata = self.template.get("metadata") or {}
+        return wire.DISABLE in (metadata.get("annotations") or {})
+
+    @property
     def completions(self) -> int:
         """Return how many Pods of one Job must succeed; parallelism when unset, as our Jobs have it."""
         value = self.job_spec.get("completions")
@@ -168,7 +174,7 @@ class JobSet:
     @property
     def is_ours(self) -> bool:
         """Say whether this controller manages the JobSet (spec.managedBy)."""
-        return self.managed_by in (None, wire.MANAGED_BY_BUILT_IN)
+        return self.managed_by in (None, wire.MANAGED_BY_BUILT_IN, wire.MANAGED_BY_US)
 
     @property
     def is_in_place(self) -> bool:
@@ -251,8 +257,14 @@ class JobSet:
 
     @cached_property
     def shape(self) -> Shape:
-        """Return the expected slots."""
-        return Shape({job.name: (job.replicas, job.parallelism) for job in self.replicated_jobs})
+        """Return the slots of the group; a replicatedJob that opted out has none."""
+        members = [job for job in self.replicated_jobs if not job.has_opted_out]
+        return Shape({job.name: (job.replicas, job.parallelism) for job in members})
+
+    @cached_property
+    def opted_out(self) -> frozenset[str]:
+        """Return the names of the replicatedJobs that are not part of the group."""
+        return frozenset(job.name for job in self.replicated_jobs if job.has_opted_out)
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]]:

@@ -96,11 +96,16 @@ class PodLabels(
     msgspec.Struct,
     frozen=True,
     gc=False,
-    rename={"jobset_uid": wire.JOBSET_UID, "completion_index": wire.JOB_COMPLETION_INDEX},
+    rename={
+        "jobset_uid": wire.JOBSET_UID,
+        "replicated_job": wire.REPLICATED_JOB_NAME,
+        "completion_index": wire.JOB_COMPLETION_INDEX,
+    },
 ):
     """The labels of a Pod that are read."""
 
     jobset_uid: str | None = None
+    replicated_job: str | None = None
     completion_index: str | None = None
 
 

@@ -29,6 +29,7 @@ def create_missing_jobs(draft: Draft) -> bool:
         missing = [index for index, name in enumerate(names) if name not in draft.observed.jobs]
         for index in missing:
             draft.add(CreateJob(build_job(jobset, job, index)))
-        if missing and jobset.has_order and job.name not in present:
+        is_joining = job.name in draft.order.expected and job.name not in present
+        if missing and jobset.has_order and is_joining:
             exempt_unless_restarting(draft)  # its Pods join the group, which restarts for them
     return False

@@ -57,7 +57,7 @@ def order_of(jobset: JobSet, buckets: Buckets) -> Order:
     """Say how far the start of a JobSet is; O(Jobs) where there is an order, O(replicatedJobs) elsewhere."""
     names = frozenset(job.name for job in jobset.replicated_jobs)
     if not jobset.has_order:
-        return Order(names, names)
+        return Order(names, names - jobset.opted_out)
     standings = _standings(jobset, buckets)
     if jobset.starts_in_order:
         due, has_started = _due_in_order(jobset, standings)
@@ -68,7 +68,7 @@ def order_of(jobset: JobSet, buckets: Buckets) -> Order:
         awaited = {entry.get("name") for job in jobset.replicated_jobs for entry in job.depends_on if _for_end(entry)}
         gone = {name for name, standing in standings.items() if standing.is_complete and name in awaited}
     running = frozenset(name for name, standing in standings.items() if standing.is_running)
-    return Order(due, (due | running) - gone, has_started)
+    return Order(due, (due | running) - gone - jobset.opted_out, has_started)
 
 
 def broken_dependencies(jobset: JobSet) -> Iterator[tuple[str, str]]:

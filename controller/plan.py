@@ -13,6 +13,7 @@ from typing import Final
 
 from controller.claims import ensure_claims
 from controller.draft import DeleteJob, Draft, Plan
+from controller.elastic import resize_jobs
 from controller.epochs import decide_epochs
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
@@ -69,6 +70,7 @@ STEPS: Final[tuple[Step, ...]] = (
     complete,
     ensure_service,
     ensure_claims,
+    resize_jobs,
     create_missing_jobs,
     note_startup,
     follow_suspend,

@@ -34,7 +34,8 @@ def _resume(draft: Draft, job: Job) -> None:
     replicated_job = next(entry for entry in draft.jobset.replicated_jobs if entry.name == name)
     manifest = build_job(draft.jobset, replicated_job, index)
     draft.add(ResumeJob(job.metadata.name, job.metadata.uid, manifest["spec"]["template"]))
-    exempt_unless_restarting(draft)  # its Pods are new and announce the next epoch
+    if name in draft.order.expected:
+        exempt_unless_restarting(draft)  # its Pods are new and announce the next epoch
 
 
 def is_at_rest(job: Job) -> bool:

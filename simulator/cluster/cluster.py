@@ -246,9 +246,15 @@ class Cluster:
         raise LookupError(f"expected a Pod {namespace}/{pod} on some node, saw none")
 
     def kill_worker(
-        self, namespace: str, pod: str, *, signal_number: int = signal.SIGKILL, container: str = "worker"
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        signal_number: int = signal.SIGKILL,
+        container: str = "worker",
+        supervised: bool = False,
     ) -> None:
-        """Send a signal to a container's main process, as a fault does.
+        """Send a signal to a container's main process, as a fault does; or to the worker that it supervises.
 
         Raises:
             LookupError: it does not run.
@@ -259,7 +265,8 @@ class Cluster:
         uid = worker.pod["metadata"]["uid"]
         now_s, name = self.clock.monotonic_s(), signal.Signals(signal_number).name
         self.observers.tell(ClusterEvent(now_s, Kind.FAULT, namespace, pod, uid, container, name))
-        worker.running[container].signal(signal_number)
+        running = worker.running[container]
+        (running.signal_child if supervised else running.signal)(signal_number)
 
     def lose_node(self, node: str) -> None:
         """Stop a node with all its containers, for ever; its Pods are Failed `timings.node_lost_s` later."""

@@ -90,6 +90,10 @@ class _Instance:
         """End by a signal."""
         self.end(128 + number)
 
+    def signal_child(self, number: int) -> None:  # noqa: ARG002
+        """Refuse: a model has no processes below it."""
+        raise LookupError("expected a supervisor with a worker below it, saw a model; use --runtime process")
+
 
 class ModelAgent(_Instance):
     """The real agent's coroutine in the place of its process."""

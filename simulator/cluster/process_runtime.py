@@ -26,6 +26,11 @@ from simulator.cluster.runtime import ContainerRun, Sandbox
 CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
 FIRST_STEP_PREFIX = b"step="
+# Two events in a supervisor's log (agent/): nothing of the last worker is left, and the next one was started. A quick
+# worker prints its first step before the second is written.
+_ANNOUNCED = b"announcement_accepted"
+_LIFTED = b"barrier_lifted"
+_SUPERVISOR = ("inplace-agent", "run")
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
@@ -194,15 +199,21 @@ class ProcessRuntime:
         fresh.replace(self.hosts_file)
 
     def _first_step(self, run: ContainerRun) -> Callable[[bytes], None]:
+        """Return what tells of a worker's first step; a supervisor's container runs one worker after the other."""
         meta = run.pod["metadata"]
+        who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
+        supervises = run.command[:2] == _SUPERVISOR
         stepped = False
 
         def on_line(line: bytes) -> None:
             nonlocal stepped
+            if supervises and _ANNOUNCED in line:
+                stepped = False
+            if supervises and _LIFTED in line:
+                self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.WORKER_STARTED, *who))
             if stepped or not line.startswith(FIRST_STEP_PREFIX):
                 return
             stepped = True
-            who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
             text = line.decode("utf-8", "replace")
             self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.FIRST_STEP, *who, text))
 

@@ -81,7 +81,7 @@ class Supervised:
 
     def tree(self) -> list[int]:
         """Return every process that the worker's tree has, zombies left out: each carries the test's mark."""
-        return marked(str(self.folder))
+        return [pid for pid in marked(str(self.folder)) if pid != self.child.pid]
 
     async def finished(self) -> int:
         """Wait for the supervisor's exit; return its code. Nothing it started may be left."""
@@ -124,9 +124,16 @@ async def supervised(
             finally:  # BEFORE the end of the output is waited for, which the worker holds open, too
                 with suppress(ProcessLookupError):
                     child.kill()
-                for pid in marked(str(folder)):
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, 9)
+                await until(lambda: not _killed(str(folder), child.pid), "the end of the worker's processes")
+
+
+def _killed(mark: str, agent: int) -> list[int]:
+    """Kill what is left of a test, also what forks meanwhile; return what was there."""
+    found = [pid for pid in marked(mark) if pid != agent]
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    return found
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:

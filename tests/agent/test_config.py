@@ -156,7 +156,7 @@ def test_a_garbled_previous_epoch_is_unknown_and_told(garbage: str) -> None:
 
 def test_an_empty_variable_is_unset() -> None:
     """The downward API makes an empty text of an annotation that is not there yet."""
-    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "WORKER_COMMAND", "BARRIER_ADDRESS"), "")
+    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "BARRIER_ADDRESS"), "")
     assert AgentConfig.from_env(SEED | empty) == AgentConfig.from_env(SEED)
 
 
@@ -176,15 +176,15 @@ def test_a_pod_of_a_large_group_gets_its_slot() -> None:
     config = AgentConfig.from_env(LARGE)
     assert 2.999 < config.start_slot_s < 3.0
     assert config.restart_slot_s == config.start_slot_s / 4
-    assert (config.retry_base_s, config.reopen_s) == (3.0, 3.0)
+    assert config.spread_s == 3.0
     assert config.warnings == ()
 
 
 def test_the_window_can_be_switched_off() -> None:
     """START_WINDOW_S=0: every agent starts at once, whatever the size; for clusters that have deploy/apf."""
     config = AgentConfig.from_env(LARGE | {"START_WINDOW_S": "0"})
-    assert (config.start_slot_s, config.restart_slot_s, config.reopen_s) == (0.0, 0.0, 0.0)
-    assert config.retry_base_s == 3.0
+    assert (config.start_slot_s, config.restart_slot_s) == (0.0, 0.0)
+    assert config.spread_s == 3.0
 
 
 @pytest.mark.parametrize("garbage", ["x", "0", "-3", "2147483648"])

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.herd import GROUP_FREE, RATE_PER_S, RETRY_BASE_S, RETRY_BASE_S_MAX, WINDOW_S, Herd, slot_s
+from agent.herd import GROUP_FREE, RATE_PER_S, WINDOW_S, Herd, slot_s
 from common.record import replace
 
 HERDS = st.builds(
@@ -32,11 +32,9 @@ def test_a_slot_lies_inside_its_own_stratum(herd: Herd) -> None:
 
 
 @given(herd=HERDS)
-def test_first_retries_are_as_sparse_as_starts(herd: Herd) -> None:
-    """The first retry's bound is never below what a small group has, nor above its own bound."""
-    base_s = herd.retry_base_s
-    assert RETRY_BASE_S <= base_s <= RETRY_BASE_S_MAX
-    assert base_s >= min(RETRY_BASE_S_MAX, herd.size / herd.rate_per_s)
+def test_the_spread_is_the_default_window_whatever_the_window(herd: Herd) -> None:
+    """Who switches slots off still comes back, after a lost server, as densely as others start."""
+    assert herd.spread_s == replace(herd, window_s_max=WINDOW_S).window_s
 
 
 @given(size=st.integers(1, GROUP_FREE))

@@ -52,6 +52,20 @@ async def test_one_restart_is_told_in_ten_lines(tmp_path: Path) -> None:
     assert re.fullmatch(r"v1,announce=\d+,barrier=\d+,lift=\d+,kubelet=\d+,view=\d+", str(lines[5]["phases"]))
 
 
+async def test_a_disk_that_refuses_costs_the_numbers_it_held(tmp_path: Path) -> None:
+    """Where nothing can be written the agent says so, announces, and restarts as ever."""
+    async with ScriptedServer(lists=LISTS[:1], watches=WATCHES[:1]) as server:
+        env = environment(tmp_path, server, EPOCH_FILE="/proc/inplace/epoch")
+        async with process(env) as child:
+            code, lines = await finished(child)
+    assert code == 88
+    events = [line["event"] for line in lines]
+    assert events.count("announcement_accepted") == 1
+    assert set(events) - {"agent_started", "announcement_accepted", "barrier_lifted", "restarting_in_place"} == {
+        "epoch_not_kept"
+    }
+
+
 async def test_the_log_s_debug_level_stays_readable(tmp_path: Path) -> None:
     """Even with everything switched on, one restart fits the ten lines."""
     assert len(await restart_lines(tmp_path, LOG_LEVEL="debug")) <= LINES_MAX

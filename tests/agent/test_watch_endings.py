@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from agent.herd import RETRY_BASE_S
-from agent.retry_budget import DENIED_BASE_S, RETRY_CAP_S
+from agent.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
 from common.kube.credentials import Credentials
 from tests.agent.rig import ImpatientClock, Rig
 from tests.agent.scripted_server import (

@@ -19,7 +19,7 @@ import pytest
 from cli.agent_pyz import BuildError, build, main
 from common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
-from tests.agent.scripted_server import ScriptedServer, jobset, until_patched
+from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.promtool import complaints
 
@@ -126,6 +126,20 @@ async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], versi
     assert len(server.requests("PATCH")) == 1
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.asyncio
+async def test_a_supervisor_and_its_worker(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
+    """The file also runs a worker under `version`: it starts in epoch 1, ends with 0, and so does the Pod."""
+    python = python_or_skip(found, version)
+    async with ScriptedServer(lists=[jobset(0)], watches=[(until_patched(), jobset(1, 0, rv=20), silence)]) as server:
+        env = environment(tmp_path, server, PYTHONPATH="")
+        worker = ("run", "--", "/bin/sh", "-c", 'test "$INPLACE_EPOCH" = 1')
+        async with process(env, python, "-I", "-S", str(pyz), *worker) as child:
+            code, lines = await finished(child)
+    assert code == 0, lines
+    assert "worker_exited" in [line["event"] for line in lines]
+
+
 @pytest.mark.asyncio
 async def test_a_kubeconfig_in_yaml_is_refused_in_words(pyz: Path, tmp_path: Path) -> None:
     """There is no YAML parser in the file: the agent says what it reads, and sends nothing."""
@@ -158,6 +172,14 @@ def test_the_model_runs_no_program() -> None:
     result = run("demo", "--agent-pyz", "--runtime", "model")
     assert result.returncode == 1
     assert "expected --runtime process, saw model" in result.stderr
+
+
+def test_the_demo_runs_it_as_a_supervisor() -> None:
+    """In supervisor mode, too: one restart, and kubelet restarted no container."""
+    result = run("demo", "--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1", "--json")
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (len(last["restarts"]), last["containers_restarted"], last["pods_recreated"]) == (1, 0, 0)
 
 
 @pytest.fixture

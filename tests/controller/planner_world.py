@@ -10,7 +10,17 @@ import msgspec
 
 from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
-from controller.draft import CreateClaim, CreateJob, CreateService, DeleteJob, DeleteJobSet, Plan, ResumeJob, SuspendJob
+from controller.draft import (
+    CreateClaim,
+    CreateJob,
+    CreateService,
+    DeleteJob,
+    DeleteJobSet,
+    Plan,
+    ResizeJob,
+    ResumeJob,
+    SuspendJob,
+)
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim
 from controller.observed import Observed
@@ -74,6 +84,8 @@ class PlannerWorld:
                         del self.jobs[name]
                     else:
                         self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
+                case ResizeJob(name, _, pods):
+                    self.jobs[name]["spec"] |= {"parallelism": pods, "completions": pods}
                 case SuspendJob(name, _):
                     self.jobs[name]["spec"]["suspend"] = True
                 case ResumeJob(name, _, template):

@@ -58,9 +58,10 @@ def test_what_is_not_ours_is_left_alone(where: str) -> None:
     assert (planned.status, planned.actions, planned.warnings) == ({}, (), ())
 
 
-def test_the_reserved_manager_is_us() -> None:
-    """Upstream's reserved managedBy value means the built-in controller."""
-    assert PlannerWorld(jobset(managedBy=wire.MANAGED_BY_BUILT_IN)).plan().actions
+@pytest.mark.parametrize("name", [wire.MANAGED_BY_BUILT_IN, wire.MANAGED_BY_US])
+def test_the_reserved_managers_are_us(name: str) -> None:
+    """Upstream's reserved value means the built-in controller; our own name leaves upstream's out."""
+    assert PlannerWorld(jobset(managedBy=name)).plan().actions
 
 
 def test_a_jobset_without_replicated_jobs_is_fine() -> None:
@@ -370,6 +371,9 @@ def worlds(draw: st.DrawFn) -> PlannerWorld:
     order = draw(st.sampled_from(["any", "in order", "depends"]))
     for before, job in pairwise(jobs if order == "depends" else []):
         job["dependsOn"] = [{"name": before["name"], "status": draw(st.sampled_from(["Ready", "Complete"]))}]
+    for job in jobs:
+        if draw(st.booleans()):
+            job["template"]["metadata"] = {"annotations": {wire.DISABLE: "true"}}
     manifest = jobset(strategy=strategy, jobs=jobs, restarts_max=draw(st.integers(0, 2)))
     if order == "in order":
         manifest = changed(manifest, "spec.startupPolicy", {"startupPolicyOrder": "InOrder"})

@@ -59,7 +59,17 @@ NO_POLICY: Final = jobset(strategy=None, jobs=[replicated_job(backoffLimit=0)])
 SUSPENDED: Final = jobset(suspend=True)
 POD: Final = f"{SPEC}.template"
 
+OPTED_OUT: Final = replicated_job("monitor", backoffLimit=3, podReplacementPolicy="TerminatingOrFailed", completions=5)
+OPTED_OUT["template"]["metadata"] = {"annotations": {"jobset.sigs.k8s.io/disable-in-place-restart": ""}}
+
 CREATES: Final = (
+    Create("opted_out_needs_nothing", jobset(jobs=[replicated_job(), OPTED_OUT])),
+    Create(
+        "other_annotations_opt_nobody_out",
+        changed(jobset(), "spec.replicatedJobs.0.template", OPTED_OUT["template"] | {"metadata": {"annotations": {}}}),
+        ("backoffLimit must be set to 2147483647", "jobset.sigs.k8s.io/disable-in-place-restart"),
+    ),
+    Create("managed_by_us", jobset(managedBy="inplace/jobset-controller")),
     Create("in_place", jobset()),
     Create("without_replicated_jobs", jobset(jobs=[])),
     Create("without_replicated_jobs_at_all", changed(jobset(strategy=None), "spec.replicatedJobs", None)),
@@ -166,7 +176,31 @@ UPDATES: Final = (
     Update("success_policy_added", "spec.successPolicy", {"operator": "Any"}, ("spec.successPolicy", "immutable")),
     Update("managed_by_added", "spec.managedBy", "example.com/other", ("spec.managedBy", "immutable")),
     Update("replicas", "spec.replicatedJobs.0.replicas", 2, ("spec.replicatedJobs", "immutable")),
-    Update("parallelism", f"{SPEC}.parallelism", 3, ("spec.replicatedJobs", "immutable")),
+    Update(
+        "parallelism_without_completions",
+        f"{SPEC}.parallelism",
+        3,
+        ("completions must be equal to parallelism for Elastic Indexed Jobs",),
+        NO_POLICY,
+    ),
+    Update("elastic", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
+    Update("elastic_in_place", SPEC, replicated_job(pods=1)["template"]["spec"]),
+    Update("elastic_to_nothing", SPEC, replicated_job(pods=0)["template"]["spec"], ("for Elastic Indexed Jobs",)),
+    Update(
+        "elastic_and_another_image",
+        SPEC,
+        replicated_job(pods=3, template={"spec": {"containers": [{"name": "worker", "image": "worker:2"}]}})[
+            "template"
+        ]["spec"],
+        ("spec.replicatedJobs: field is immutable while the JobSet is not suspended",),
+    ),
+    Update(
+        "elastic_non_indexed",
+        SPEC,
+        replicated_job(pods=3, backoffLimit=0, completionMode="NonIndexed")["template"]["spec"],
+        ("a replicatedJob that is not Indexed cannot change them",),
+        jobset(strategy=None, jobs=[replicated_job(backoffLimit=0, completionMode="NonIndexed")]),
+    ),
     Update("added_job", "spec.replicatedJobs", [replicated_job("a"), replicated_job("b")], ("immutable",)),
     Update("image", f"{POD}.spec.containers", [{"name": "worker", "image": "worker:2"}], ("immutable", "suspend")),
     Update("pod_labels", f"{POD}.metadata", {"labels": {"a": "b"}}, ("spec.replicatedJobs", "immutable")),

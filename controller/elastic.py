@@ -1,0 +1,38 @@
+"""
+Elastic Indexed Jobs: parallelism and completions of a replicatedJob that changed while it runs (KEP-3715).
+
+Both change together, or the Job API refuses it. In place, the group restarts once, uncounted, at the new size. When it
+grows, the first new Pod announces the next epoch: those who run go on until somebody is there to join them. When it
+shrinks nobody is new, so we deprecate the epoch that runs, whose workers know the old size; who no longer belongs holds
+the barrier up until it is gone. Source: jobset pkg/controllers/elastic_jobset.go.
+"""
+
+from __future__ import annotations
+
+from controller.budget import exempt_unless_restarting
+from controller.draft import Draft, ResizeJob
+from controller.jobset import ReplicatedJob
+
+
+def resize_jobs(draft: Draft) -> bool:
+    """Give every active Job the size that its template says."""
+    jobset = draft.jobset
+    sizes = {job.name: wanted_size(job) for job in jobset.replicated_jobs}
+    for job in draft.buckets.active:
+        name = jobset.places[job.metadata.name][0]
+        size, present = sizes[name], job.spec.parallelism
+        if size is None or (present, job.spec.completions) == (size, size) or job.is_leaving:
+            continue
+        draft.add(ResizeJob(job.metadata.name, job.metadata.uid, size))
+        if jobset.suspended or name not in draft.order.expected:
+            continue  # nobody runs in it, or not in the group
+        exempt_unless_restarting(draft)
+        if present is not None and present > size:
+            draft.is_shrinking = True
+    return False
+
+
+def wanted_size(job: ReplicatedJob) -> int | None:
+    """Return how many Pods one Job of an elastic replicatedJob should have; None for one that is not elastic."""
+    indexed = job.job_spec.get("completionMode") in (None, "Indexed")
+    return job.parallelism if indexed and job.parallelism == job.completions >= 1 else None
