@@ -61,6 +61,7 @@ bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.agent_start
 	$(BIN)/python -m benchmarks.supervisor
+	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.herd --rounds 3
 
