@@ -16,6 +16,7 @@ from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from controller.jobset import Claim, Coordinator, JobSet, ReplicatedJob
+from controller.topology import exclusive_annotations, place_exclusively
 
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
 
@@ -29,19 +30,21 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     spec["suspend"] = jobset.suspended
     pod_template = spec.setdefault("template", {})
     pod_metadata = pod_template.get("metadata") or {}
-    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys)
+    exclusive = exclusive_annotations(jobset, job)
+    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
     pod_spec = pod_template.setdefault("spec", {})
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
     pod_spec.setdefault("restartPolicy", "OnFailure")
     _add_volumes(jobset, pod_spec)
+    place_exclusively(jobset, job, jobset.job_name(job.name, index), keys[wire.JOB_KEY], pod_spec)
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {
             "name": jobset.job_name(job.name, index),
             "namespace": jobset.namespace,
-            **_labelled(metadata, keys),
+            **_labelled(metadata, keys, exclusive),
             "ownerReferences": [owner_reference(jobset)],
         },
         "spec": spec,
@@ -150,9 +153,14 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
         pod_spec["volumes"] = volumes
 
 
-def _labelled(metadata: Mapping[str, Any], keys: dict[str, str]) -> dict[str, dict[str, str]]:
+def _labelled(
+    metadata: Mapping[str, Any], keys: dict[str, str], annotations: dict[str, str]
+) -> dict[str, dict[str, str]]:
     """Return the user's labels and annotations with ours on top: ours win on a clash."""
-    return {part: (metadata.get(part) or {}) | keys for part in ("labels", "annotations")}
+    return {
+        "labels": (metadata.get("labels") or {}) | keys,
+        "annotations": (metadata.get("annotations") or {}) | annotations | keys,
+    }
 
 
 def _fill_defaults(spec: dict[str, Any]) -> None:
