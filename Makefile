@@ -8,7 +8,7 @@ PODS   ?= 1000
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster sim bench demo image check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster sim bench demo agent-pyz image check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,9 +60,14 @@ sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
 bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.agent_start
+	$(BIN)/python -m benchmarks.agent_pyz
+	$(BIN)/python -m benchmarks.herd --rounds 3
 
 demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place
 	$(BIN)/inplace demo
+
+agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYTHONS="python3.12 ..." adds their byte code
+	$(BIN)/python -m cli.agent_pyz $(addprefix --also ,$(PYTHONS))
 
 image:  ## build both images with buildah; BASE=IMAGE chooses the base, BUILD_FLAGS go to buildah
 	for target in agent controller; do \

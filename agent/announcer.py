@@ -8,19 +8,21 @@ it still wants to announce.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 from agent.config import AgentConfig
-from agent.endings import Patience, cause_of, cure_of, words_of
+from agent.endings import cause_of, cure_of, words_of
 from agent.jobset_requests import announcement_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import Accepted, NotAccepted
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, error_from_response
-from common.kube.http import Transport, TransportError
+from common.kube.errors import ApiError, Throttled, error_from_response
+from common.kube.http import Request, Response, Transport, TransportError
 from common.kube.watch import ending_of
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
@@ -30,6 +32,7 @@ class Announcer:
     """Announce epochs on one Pod.
 
     Args:
+        budget: shared with the watch.
         on_problem: called with the words of what is wrong, None when it works again.
     """
 
@@ -39,9 +42,10 @@ class Announcer:
         *,
         transport: Transport,
         clock: Clock,
-        rng: Random,
+        budget: RetryBudget,
         log: Log,
         metrics: AgentMetrics,
+        phases: RestartPhases,
         on_problem: Callable[[str | None], None],
     ) -> None:
         self._config = config
@@ -49,31 +53,47 @@ class Announcer:
         self._clock = clock
         self._log = log
         self._metrics = metrics
+        self._phases = phases
         self._on_problem = on_problem
-        self._patience = Patience(rng)
+        self._budget = budget
+        self._answered = asyncio.Event()
+
+    async def until_answered(self) -> None:
+        """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
+        await self._answered.wait()
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
-        request = announcement_request(self._config, epoch)
+        phases = self._phases.announcing(epoch)
+        request = announcement_request(self._config, epoch, phases)
         try:
-            response = await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
+            response = await self._send(request)
             if response.status >= 400:
                 raise error_from_response(response)
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)
         self._metrics.requests["patch", "ok"] += 1
+        self._budget.note_success(self._clock.monotonic_s())
+        self._phases.accepted()
         self._on_problem(None)
-        self._log.info("announcement_accepted", epoch=epoch)
+        self._log.info("announcement_accepted", epoch=epoch, phases=phases)
         return Accepted(epoch)
+
+    async def _send(self, request: Request) -> Response:
+        self._answered.clear()
+        try:
+            return await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
+        finally:
+            self._answered.set()
 
     async def _after(self, epoch: int, error: ApiError | TransportError) -> None:
         """Report a failure, and wait."""
         ending = ending_of(error)
         cause = cause_of(ending)
-        wait_s = self._patience.wait_s(ending)
+        wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
         self._metrics.requests["patch", cause] += 1
-        self._metrics.retries += 1
+        self._metrics.wait("patch", cause, wait_s, throttled=isinstance(error, Throttled))
         self._on_problem(f"patch pods: {cause}: {words_of(ending)}")
         cure = cure_of(ending, "patch", "pods", self._config.namespace)
         self._log.warning(

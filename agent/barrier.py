@@ -8,21 +8,19 @@ is in memory.
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH, AgentConfig
+from agent.listener import listen
 from common.kube.clock import Clock
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
 CONNECTIONS_MAX: Final = 32  # a probe and a few scrapers; more are closed unanswered
-_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
 _JSON: Final = "application/json"
-_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -52,7 +50,7 @@ class Report(NamedTuple):
 
 
 class Barrier(Protocol):
-    """Holds the worker back until lifted. Lifting is for ever: only a new process closes it again."""
+    """Holds the worker back until lifted. A sidecar lifts it for ever; a supervisor closes it between two workers."""
 
     async def start(self) -> None:
         """Close the barrier and begin to answer.
@@ -64,6 +62,9 @@ class Barrier(Protocol):
     def lift(self, epoch: int | None) -> None:
         """Let the worker start; `epoch` is None when in-place restart is off."""
 
+    def close(self) -> None:
+        """Hold the next worker back."""
+
     def report(self, report: Report) -> None:
         """Take note of what the agent is doing."""
 
@@ -71,23 +72,29 @@ class Barrier(Protocol):
         """Stop answering; idempotent."""
 
 
-class BarrierError(Exception):
-    """The barrier cannot listen where the manifest says."""
-
-
 class HttpBarrier:
     """Answer 503 until lifted, 200 from then on; also /metrics and /healthz.
 
     Args:
-        render_metrics: returns the metrics in Prometheus' text format.
+        render_metrics: returns (media type, body) of the metrics for an Accept header; None while the start would
+            pay for loading what renders them.
+        listener: a socket that listens already; the barrier closes it.
     """
 
-    def __init__(self, config: AgentConfig, *, clock: Clock, render_metrics: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        clock: Clock,
+        render_metrics: Callable[[str], tuple[str, bytes] | None],
+        listener: socket.socket | None = None,
+    ) -> None:
         self._address = config.barrier_address
         self._port = config.barrier_port
         self._paths = frozenset((config.barrier_path, OUR_PATH, UPSTREAM_PATH))
         self._clock = clock
         self._render_metrics = render_metrics
+        self._listener = listener
         self._server: asyncio.Server | None = None
         self._exchanges: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._lifted = False
@@ -99,18 +106,18 @@ class HttpBarrier:
         return self._port
 
     async def start(self) -> None:
-        """Listen. Binding takes no name look-up and no thread, so it does not delay the announcement."""
-        try:
-            listener = _listen(self._address, self._port)
-        except OSError as error:
-            where = f"{self._address or 'every address'} port {self._port}"
-            raise BarrierError(f"cannot listen on {where}: {error.strerror or error}") from error
+        """Answer on the socket that was bound early, or bind one now."""
+        listener = self._listener or listen(self._address, self._port)
         self._port = listener.getsockname()[1]
         self._server = await asyncio.start_server(self._accept, sock=listener, limit=REQUEST_BYTES_MAX)
 
     def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
         """Answer 200 from now on."""
         self._lifted = True
+
+    def close(self) -> None:
+        """Answer 503 again."""
+        self._lifted = False
 
     def report(self, report: Report) -> None:
         """Keep the newest report for the next answer."""
@@ -166,18 +173,22 @@ class HttpBarrier:
         method, path = line[0].decode("latin-1"), line[1].split(b"?", 1)[0].decode("latin-1")
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
-        status, media_type, body = self._resource(path)
+        status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path)
         return _response(status, media_type, body, with_body=method == "GET")
 
     def _resource(self, path: str) -> tuple[int, str, bytes]:
         if path in self._paths:
             return 200 if self._lifted else 503, _JSON, self._state()
-        if path == METRICS_PATH:
-            return 200, _METRICS, self._render_metrics()
         if path == HEALTH_PATH:
             return 200, _JSON, b'{"ok":true}'
         expected = ", ".join((*sorted(self._paths), METRICS_PATH, HEALTH_PATH))
         return 404, _JSON, json.dumps({"error": f"expected one of {expected}"}).encode()
+
+    def _metrics(self, head: bytes) -> tuple[int, str, bytes]:
+        rendered = self._render_metrics(_header(head, b"accept"))
+        if rendered is None:
+            return 503, _JSON, b'{"error":"the agent is starting; ask again in a second"}'
+        return 200, *rendered
 
     def _state(self) -> bytes:
         """Return what the barrier waits for, as JSON."""
@@ -195,16 +206,10 @@ class HttpBarrier:
         return json.dumps(state).encode()
 
 
-def _listen(address: str, port: int) -> socket.socket:
-    """Return a listening socket on one address, or on all of both families where the system has both."""
-    if not address and socket.has_dualstack_ipv6():
-        try:
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        except OSError as error:
-            if error.errno not in _NO_IPV6:
-                raise
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, port), family=family)
+def _header(head: bytes, name: bytes) -> str:
+    """Return a request header's value, "" when it is not there; several of a name are one list."""
+    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return ",".join(value.strip().decode("latin-1") for key, _, value in fields if key.lower() == name)
 
 
 def _response(status: int, media_type: str, body: bytes, *, with_body: bool = True) -> bytes:

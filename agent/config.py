@@ -13,13 +13,14 @@ configured one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from agent.environment import Environment, is_object_name
+from agent.environment import Environment, is_integer, is_object_name
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
+from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
 from common.epoch.int32 import INT32_MAX
 from common.kube.credentials import service_account_dir
+from common.record import record
 
 OUR_PATH: Final = "/barrier-is-lifted"
 UPSTREAM_PATH: Final = "/barrier-is-down"
@@ -27,7 +28,6 @@ OUR_PORT: Final = 8080
 UPSTREAM_PORT: Final = 8081
 METRICS_PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
-START_JITTER_S_MAX: Final = 300.0
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
 
@@ -43,13 +43,17 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentConfig:
     """What one agent needs to know.
 
     Args:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
             and finding that out would cost each start a third request.
+        start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
+        restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
+        spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
+        phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
 
@@ -64,8 +68,11 @@ class AgentConfig:
     epoch_file: str = ""
     pod_uid: str = ""
     jobset_uid: str = ""
-    start_jitter_s: float = 0.0
+    start_slot_s: float = 0.0
+    restart_slot_s: float = 0.0
+    spread_s: float = 0.0
     prefer_table: bool = True
+    phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
     warnings: tuple[str, ...] = ()
@@ -80,9 +87,9 @@ class AgentConfig:
         """
         read = Environment(env)
         upstream = not any(env.get(name) for name in _OURS)
-        if read.get("WORKER_COMMAND"):
-            read.refuse("WORKER_COMMAND", "no value (this agent is a sidecar and starts no worker)")
-        previous_epoch, warnings = _previous_epoch(read.get("PREVIOUS_EPOCH"))
+        warnings: list[str] = []
+        previous_epoch = _read_or_warn(read, "PREVIOUS_EPOCH", 1, INT32_MAX, "as unknown", warnings)
+        herd = _herd(read, warnings)
         config = cls(
             namespace=_namespace(read, f"{service_account_dir(env)}/namespace"),
             pod_name=read.name("POD_NAME", 253),
@@ -110,11 +117,14 @@ class AgentConfig:
             epoch_file=read.file("EPOCH_FILE"),
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
-            start_jitter_s=read.seconds("START_JITTER_S", START_JITTER_S_MAX),
+            start_slot_s=herd.start_slot_s,
+            restart_slot_s=herd.restart_slot_s,
+            spread_s=herd.spread_s,
             prefer_table=not upstream,
+            phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
-            warnings=warnings,
+            warnings=tuple(warnings),
         )
         if read.problems:
             raise ConfigError(tuple(read.problems))
@@ -150,10 +160,26 @@ def _address(read: Environment) -> str:
     return text
 
 
-def _previous_epoch(text: str) -> tuple[int | None, tuple[str, ...]]:
-    """Read the Pod's own annotation; garbage means unknown, which costs one consistent read."""
-    if not text:
-        return None, ()
-    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= INT32_MAX:
-        return int(text), ()
-    return None, (f"PREVIOUS_EPOCH: expected an integer from 1 to {INT32_MAX}, saw {text[:80]!r}; taken as unknown",)
+def _herd(read: Environment, warnings: list[str]) -> Herd:
+    """Return this Pod's place in its group. Without a size, a group of one: nobody waits for a slot."""
+    rate_per_s = read.integer("START_RATE_PER_S", 1, RATE_PER_S_MAX) or RATE_PER_S
+    window_s_max = read.seconds("START_WINDOW_S", WINDOW_S_MAX, default=WINDOW_S)
+    size = _read_or_warn(read, "GROUP_SIZE", 1, GROUP_SIZE_MAX, "as a group of one: no slots", warnings) or 1
+    if size == 1:
+        return Herd(1, rate_per_s=rate_per_s, window_s_max=window_s_max)
+    from zlib import crc32  # a hash that every process agrees on; a group of one needs none
+
+    own = crc32(read.get("POD_NAME").encode())
+    offset = _read_or_warn(read, "GROUP_OFFSET", 0, GROUP_SIZE_MAX, "as unknown: a random slot", warnings)
+    index = _read_or_warn(read, "JOB_COMPLETION_INDEX", 0, GROUP_SIZE_MAX, "as unknown: a random slot", warnings)
+    place = own if offset is None or index is None else offset + index
+    return Herd(size, place, (own & 0xFFFF) / 0x10000, rate_per_s, window_s_max)
+
+
+def _read_or_warn(read: Environment, name: str, least: int, most: int, taken: str, warnings: list[str]) -> int | None:
+    """Read what others write on the Pod (the downward API): garbage is told, and the agent starts without it."""
+    text = read.get(name)
+    if not text or is_integer(text, least, most):
+        return int(text) if text else None
+    warnings.append(f"{name}: expected an integer from {least} to {most}, saw {text[:80]!r}; taken {taken}")
+    return None

@@ -1,65 +1,21 @@
 """
-What to do after a request failed or a watch ended: how long to wait, and what to tell whoever reads the log.
+What to tell whoever reads the log after a request failed or a watch ended: the cause, the cure and the words.
 
-One table for the watch and the announcement. All waits are full jitter, so that 5,000 agents that fail
-together do not come back together: at a cap of C seconds they send about 10,000 / C requests per second.
+One table for the watch and the announcement. How long to wait is said by `agent.retry_budget`.
 """
 
 from __future__ import annotations
 
-from random import Random
-from typing import Final
-
-from common.kube.backoff import Backoff
 from common.kube.errors import Forbidden, NotFound
-from common.kube.http import CertificateError, TransportTimeoutError
+from common.kube.http import CertificateError, GarbledError, TransportTimeoutError
 from common.kube.watch import (
     Broken,
-    Busy,
     Closed,
     Denied,
-    GarbledError,
     Gone,
     Unauthenticated,
     WatchEnding,
 )
-
-RETRY_BASE_S: Final = 0.5  # a blip should cost less than a second
-RETRY_CAP_S: Final = 30.0  # 5,000 agents: 330 requests per second in the worst hour of an API server
-DENIED_BASE_S: Final = 10.0  # somebody has to change RBAC, a CRD or a manifest
-DENIED_CAP_S: Final = 120.0  # 5,000 agents: 80 requests per second
-HEALTHY_S: Final = 10.0  # a watch that lived this long ends a row of failures
-FREE_ENDINGS_MAX: Final = 2  # clean ends in a row, each before HEALTHY_S, that are followed by no wait
-
-
-class Patience:
-    """Say how long to wait before trying again.
-
-    Args:
-        rng: source of the jitter.
-    """
-
-    def __init__(self, rng: Random) -> None:
-        self._retry = Backoff(RETRY_BASE_S, RETRY_CAP_S, rng)
-        self._denied = Backoff(DENIED_BASE_S, DENIED_CAP_S, rng)
-        self._free = 0
-
-    def wait_s(self, ending: WatchEnding, lived_s: float = 0.0) -> float:
-        """Return the seconds to wait after `ending` of something that worked for `lived_s` seconds."""
-        if lived_s >= HEALTHY_S:
-            self._retry.reset()
-            self._denied.reset()
-            self._free = 0
-        match ending:
-            case Closed() | Gone() if self._free < FREE_ENDINGS_MAX:
-                self._free += 1
-                return 0.0
-            case Busy(after_s=after_s):
-                return self._retry.next_s(after_s)
-            case Denied():
-                return self._denied.next_s()
-            case _:
-                return self._retry.next_s()
 
 
 def cause_of(ending: WatchEnding) -> str:

@@ -45,7 +45,7 @@ class Environment:
         text = self.get(name)
         if not text:
             return None
-        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
+        if is_integer(text, least, most):
             return int(text)
         self.refuse(name, f"an integer from {least} to {most}")
         return None
@@ -77,11 +77,11 @@ class Environment:
             self.refuse(name, "a uid (letters, digits, '-')")
         return text
 
-    def seconds(self, name: str, most: float) -> float:
-        """Return seconds in [0, most], 0 when unset."""
+    def seconds(self, name: str, most: float, default: float = 0.0) -> float:
+        """Return seconds in [0, most], `default` when unset or refused."""
         text = self.get(name)
         if not text:
-            return 0.0
+            return default
         try:
             value = float(text)
         except ValueError:
@@ -89,7 +89,7 @@ class Environment:
         if 0.0 <= value <= most:
             return value
         self.refuse(name, f"seconds from 0 to {most:g}")
-        return 0.0
+        return default
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """Return one of `allowed` whatever its case, the first when unset."""
@@ -104,6 +104,11 @@ class Environment:
         if len(values) == 2 and values[0] != values[1]:
             self.refuse(theirs, f"the same value as {ours} ({values[0]!r}) or none")
         return values[0] if values else default
+
+
+def is_integer(text: str, least: int, most: int) -> bool:
+    """Say whether `text` is a decimal integer in [least, most]: ASCII digits only, no sign, no space."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most
 
 
 def is_object_name(text: str, length_max: int) -> bool:

@@ -14,12 +14,17 @@ successor's announcement. In sidecar mode kubelet sees to that if the agent's co
 A rule for X alone is not enough: the out-of-memory killer (137), a bug (70) or a bad manifest (2) would
 restart the agent alone, and its announcement would claim that the worker which is still running is gone.
 
+In supervisor mode the agent is the container's main process. It then also leaves with the worker's own code: 0 when the
+worker completed, a code of --fail-on, any code when in-place restart is off; 126 and 127 when the command cannot be
+executed or found, as a shell has it.
+
 | code     | why                                               | what a restart does                        |
 |----------|---------------------------------------------------|--------------------------------------------|
 | X        | the group restarts in place                       | every container starts again               |
 | 2        | the environment or the credentials cannot be used | fails alike until the manifest is cured    |
 | 3        | the barrier's address cannot be bound             | may succeed once the other listener is gone |
 | 4        | int32 has no next epoch                           | fails alike; recreate the JobSet           |
+| 5        | a worker's process survives SIGKILL (supervisor)  | helps on another node                      |
 | 70       | a bug of this program                             | may succeed                                |
 | 130, 143 | SIGINT, SIGTERM                                   | the Pod is going away                      |
 """
@@ -36,6 +41,7 @@ class ExitCode(IntEnum):
     CONFIG = 2
     BARRIER_UNAVAILABLE = 3
     EPOCHS_EXHAUSTED = 4
+    WORKER_STUCK = 5
     BUG = 70  # sysexits.h EX_SOFTWARE
     RESTART_IN_PLACE = 88  # X when nothing configures it; Python's and most shells' own failures never use it
     INTERRUPTED = 130

@@ -1,5 +1,5 @@
 """
-Read one line of the JobSet watch: a Table row, or a whole object.
+Read the JobSet list and the lines of the watch: Table rows, or whole objects.
 
 Source: k8s.io/apimachinery meta/v1 WatchEvent, Table; apiextensions-apiserver tableconvertor (a missing value
 is null, column definitions come at least with a stream's first event).
@@ -13,10 +13,10 @@ import json
 from typing import Any, Final, NamedTuple
 
 from common import wire
+from common.epoch.agent import View
 from common.kube.errors import error_from_status
-from common.kube.watch import GarbledError
+from common.kube.http import GarbledError
 
-_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (
     _NAME,
@@ -49,10 +49,9 @@ class Deleted(NamedTuple):
 
 
 class Bookmark(NamedTuple):
-    """Nothing changed up to `resource_version`; `initial_end`: a consistent watch has shown all there is."""
+    """Nothing changed up to `resource_version`."""
 
     resource_version: str
-    initial_end: bool
 
 
 class ColumnsMissingError(Exception):
@@ -131,6 +130,21 @@ class JobSetEvents:
         )
 
 
+def is_of(seen: Seen | Deleted, name: str, uid: str) -> bool:
+    """Say whether `seen` is the JobSet of this name and uid ("" when not known yet); a recreated one is not."""
+    return seen.name == name and uid in ("", seen.uid)
+
+
+def view_of(seen: Seen, *, consistent: bool) -> View:
+    """Return what the protocol makes of a JobSet.
+
+    Raises:
+        RemoteProtocolError: an epoch in its status is none (the controller is at fault).
+    """
+    synced, deprecated = wire.epochs_of_status(seen.status)
+    return View(synced, deprecated, in_place=seen.in_place, consistent=consistent)
+
+
 def _plain(obj: dict[str, Any]) -> Seen:
     metadata = obj["metadata"]
     policy = (obj.get("spec") or {}).get("failurePolicy") or {}
@@ -149,9 +163,7 @@ def _in_place(strategy: object, disabled: object) -> bool:
 
 
 def _bookmark(obj: dict[str, Any]) -> Bookmark:
-    """Read a bookmark; a Table carries the annotation in its row's object."""
+    """Read a bookmark; a Table may carry the version in its row's object."""
     rows = [row.get("object") or {} for row in obj.get("rows") or []]
     metadatas = [carrier.get("metadata") or {} for carrier in (obj, *rows)]
-    versions = [version for metadata in metadatas if (version := metadata.get("resourceVersion"))]
-    ended = any((metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true" for metadata in metadatas)
-    return Bookmark(versions[0] if versions else "", ended)
+    return Bookmark(next((version for metadata in metadatas if (version := metadata.get("resourceVersion"))), ""))

@@ -1,45 +1,49 @@
 """
-Keep one watch of the JobSet open, for ever, and hand over each view of it.
+Read the JobSet, keep one watch of what follows open, for ever, and hand over each view.
 
 Every way in which a watch can end is a value (`common.kube.watch.WatchEnding`); `agent.endings` says what
-follows it. Two ways to begin: cheap (from the watch cache, possibly stale) and consistent (one quorum read
-first). Once a read was consistent, so is everything that resumes from it.
+follows it. Two ways to begin: a cheap list (from the watch cache, possibly stale) and a consistent one (a quorum
+read). Once a list was consistent, so is everything that resumes from it.
+
+Between the list and the watch comes the announcement: the watch, which never ends, would keep their connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from random import Random
 from typing import Final, NoReturn
 
 from agent.config import AgentConfig
-from agent.endings import Patience, cause_of, cure_of, words_of
-from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen
-from agent.jobset_requests import list_request, watch_request
+from agent.endings import cause_of, cure_of, words_of
+from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen, is_of, view_of
+from agent.jobset_requests import begins_consistent, list_request, watch_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import View
 from common.epoch.errors import RemoteProtocolError
 from common.kube.clock import Clock
-from common.kube.errors import ApiError, BadRequest, Invalid, error_from_response
+from common.kube.errors import ApiError, BadRequest, Invalid, Throttled, error_from_response
 from common.kube.http import Transport, TransportError
-from common.kube.watch import HEADERS_TIMEOUT_S, Closed, Gone, WatchEnding, ending_of, watch_lines
-from common.wire import epochs_of_status
+from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 
 _NOT_ACCEPTABLE: Final = 406
 
 
 class _Reopen:
-    """End this stream and open the next at once: it would begin differently now."""
+    """Begin again at once: it would begin differently now."""
 
 
 class JobSetWatch:
     """Watch one JobSet.
 
     Args:
+        budget: shared with the announcement.
         on_view: called with each view, in order.
         on_problem: called with the words of what is wrong, None when it works again.
+        before_watch: awaited before each watch; returns when nobody else wants the connection.
     """
 
     def __init__(
@@ -49,10 +53,12 @@ class JobSetWatch:
         transport: Transport,
         clock: Clock,
         rng: Random,
+        budget: RetryBudget,
         log: Log,
         metrics: AgentMetrics,
         on_view: Callable[[View], None],
         on_problem: Callable[[str | None], None],
+        before_watch: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
         self._transport = transport
@@ -62,13 +68,15 @@ class JobSetWatch:
         self._metrics = metrics
         self._on_view = on_view
         self._on_problem = on_problem
-        self._patience = Patience(rng)
+        self._before_watch = before_watch
+        self._budget = budget
         self._uid = config.jobset_uid
         self._version = ""  # resume from here; "" begins anew
-        self._consistent = config.previous_epoch is None  # the stream begins, or began, with a consistent read
+        self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
         self._as_table = config.prefer_table
-        self._sends_initial_events = True  # the server knows sendInitialEvents
-        self._answered = False  # the current stream delivered a line
+        self._sends_state = True  # the server knows sendInitialEvents (Kubernetes 1.32, and 1.34 on)
+        self._verb = "list"  # of the request that is out, or was last
+        self._answered = False  # it was taken
         self._stale = False  # a view was not good enough: begin anew with a consistent read
 
     def take_consistent_view(self) -> None:
@@ -77,129 +85,137 @@ class JobSetWatch:
 
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
-        if self._config.start_jitter_s > 0:
-            await self._clock.sleep(self._rng.uniform(0.0, self._config.start_jitter_s))
+        if self._config.start_slot_s > 0:
+            await self._clock.sleep(self._config.start_slot_s)
         while True:
-            opened_s = self._clock.monotonic_s()
             ending = await self._once()
             if not isinstance(ending, _Reopen):
-                await self._after(ending, self._clock.monotonic_s() - opened_s)
+                await self._after(ending)
 
     async def _once(self) -> WatchEnding | _Reopen:
-        """Hold one stream until it ends."""
+        """Read the list unless there is a version to resume from, and hold one watch until it ends."""
         events = JobSetEvents()
-        self._answered = False
         try:
-            if self._consistent and not self._version and not self._sends_initial_events:
-                await self._read_list(events)
-            request = watch_request(
-                self._config,
-                as_table=self._as_table,
-                resource_version=self._version,
-                consistent=self._consistent,
-                jitter=self._rng.random(),
-            )
-            lines = watch_lines(self._transport, request, clock=self._clock)
-            async with aclosing(lines):
-                async for line in lines:
-                    self._count_answered()
-                    self._take(events.read_line(line))
-                    if self._stale:
-                        self._stale, self._consistent, self._version = False, True, ""
-                        return _Reopen()
+            if not self._version:
+                await self._list(events)
+            if not self._stale:
+                await self._before_watch()
+                await self._watch(events)
         except ColumnsMissingError as error:
-            self._log.info("table_columns_missing", message=str(error), then="watching whole objects")
-            self._as_table = False
+            self._log.info("table_columns_missing", message=str(error), then="reading whole objects")
+            self._as_table, self._version = False, ""
             return _Reopen()
         except (ApiError, TransportError) as error:
             return self._reopen_without(error) or ending_of(error)
+        if self._stale:
+            self._stale, self._consistent, self._version = False, True, ""
+            return _Reopen()
         return Closed()
 
     def _reopen_without(self, error: ApiError | TransportError) -> _Reopen | None:
-        """Drop what an older server does not know, once each."""
+        """Drop what this server does not know, once each."""
         if isinstance(error, ApiError) and error.code == _NOT_ACCEPTABLE and self._as_table:
             self._as_table = False
             return _Reopen()
-        began_consistent = self._consistent and not self._version
-        if isinstance(error, BadRequest | Invalid) and began_consistent and self._sends_initial_events:
-            self._log.info("send_initial_events_refused", message=str(error), then="listing before each watch")
-            self._sends_initial_events = False
+        if isinstance(error, BadRequest | Invalid) and self._verb == "watch" and self._as_table and self._sends_state:
+            self._log.info("send_initial_events_refused", message=str(error), then="watching on from the version")
+            self._sends_state = False
             return _Reopen()
         return None
 
-    async def _read_list(self, events: JobSetEvents) -> None:
-        """Read the collection of one consistently, and note from where to watch."""
-        request = list_request(self._config, as_table=self._as_table)
+    async def _list(self, events: JobSetEvents) -> None:
+        """Read the collection of one, show it, and note from where to watch."""
+        self._verb, self._answered = "list", False
+        request = list_request(self._config, as_table=self._as_table, consistent=self._consistent)
         response = await self._transport.request(request, timeout_s=HEADERS_TIMEOUT_S)
         if response.status >= 400:
             raise error_from_response(response)
-        self._metrics.requests["list", "ok"] += 1
         jobsets, self._version = events.read_list(response.body)
+        self._note_answered()
         for seen in jobsets:
             self._show(seen)
 
-    def _count_answered(self) -> None:
-        if not self._answered:
-            self._answered = True
-            self._metrics.requests["watch", "ok"] += 1
+    async def _watch(self, events: JobSetEvents) -> None:
+        """Follow what comes after the last version, until the stream ends or a view was not good enough."""
+        self._verb, self._answered = "watch", False
+        request = watch_request(
+            self._config,
+            as_table=self._as_table,
+            resource_version=self._version,
+            from_state=self._as_table and self._sends_state,
+            jitter=self._rng.random(),
+        )
+        lines = watch_lines(self._transport, request, clock=self._clock, on_open=self._note_answered)
+        async with aclosing(lines):
+            async for line in lines:
+                self._take(events.read_line(line))
+                if self._stale:
+                    return
+
+    def _note_answered(self) -> None:
+        """Count a request that the server took; what was wrong is over."""
+        self._answered = True
+        self._metrics.requests[self._verb, "ok"] += 1
+        self._metrics.heard_s = self._clock.monotonic_s()
+        self._budget.note_success(self._metrics.heard_s)
+        self._on_problem(None)
 
     def _take(self, event: JobSetEvent) -> None:
         """Note how far the stream is, and hand over what it shows."""
         self._version = event.resource_version or self._version
-        self._on_problem(None)
+        self._metrics.heard_s = self._clock.monotonic_s()
         match event:
-            case Bookmark(initial_end=True):
-                self._log.debug("initial_events_end", resource_version=event.resource_version)
             case Bookmark():
                 pass
             case Deleted():
-                if self._is_ours(event.name, event.uid):
+                if self._is_ours(event):
                     self._log.warning("jobset_deleted", uid=event.uid, then="waiting; this Pod should be deleted too")
             case Seen():
                 self._show(event)
 
     def _show(self, seen: Seen) -> None:
         """Hand over a view, unless it is another JobSet's or malformed."""
-        if not self._is_ours(seen.name, seen.uid):
+        if not self._is_ours(seen):
             return
         self._uid = self._uid or seen.uid
         try:
-            synced, deprecated = epochs_of_status(seen.status)
+            view = view_of(seen, consistent=self._consistent)
         except RemoteProtocolError as error:
             self._log.error("jobset_status_malformed", message=str(error), then="ignored this view")
             return
-        self._on_view(View(synced, deprecated, in_place=seen.in_place, consistent=self._consistent))
+        self._on_view(view)
 
-    def _is_ours(self, name: str, uid: str) -> bool:
-        """Say whether this is the JobSet this Pod belongs to; a recreated one of the same name is not."""
-        if name == self._config.jobset_name and (not self._uid or uid == self._uid):
+    def _is_ours(self, seen: Seen | Deleted) -> bool:
+        """Say whether this is the JobSet this Pod belongs to."""
+        if is_of(seen, self._config.jobset_name, self._uid):
             return True
         self._log.warning(
             "jobset_ignored",
             expected=self._config.jobset_name,
             expected_uid=self._uid,
-            seen=name,
-            seen_uid=uid,
+            seen=seen.name,
+            seen_uid=seen.uid,
         )
         return False
 
-    async def _after(self, ending: WatchEnding, lived_s: float) -> None:
+    async def _after(self, ending: WatchEnding) -> None:
         """Report an ending, prepare the next beginning, and wait as long as it takes."""
         cause = cause_of(ending)
         self._metrics.watch_endings[cause] += 1
         if not self._answered:
-            self._metrics.requests["watch", cause] += 1
+            self._metrics.requests[self._verb, cause] += 1
         if isinstance(ending, Gone):
             self._version, self._consistent = "", True
-        wait_s = self._patience.wait_s(ending, lived_s)
-        cure = cure_of(ending, "watch", "jobsets", self._config.namespace)
+        wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
+        cure = cure_of(ending, self._verb, "jobsets", self._config.namespace)
         fields = {"cause": cause, "message": words_of(ending), "retry_in_s": round(wait_s, 3)}
         match ending:
             case Closed() | Gone():
                 self._log.debug("watch_ended", **fields)
             case _:
-                self._on_problem(f"watch jobsets: {cause}: {words_of(ending)}")
+                self._on_problem(f"{self._verb} jobsets: {cause}: {words_of(ending)}")
                 self._log.warning("watch_failed", **fields, **({"cure": cure} if cure else {}))
         if wait_s > 0:
-            self._metrics.retries += 1
+            throttled = isinstance(ending, Busy) and isinstance(ending.error, Throttled)
+            self._metrics.wait(self._verb, cause, wait_s, throttled=throttled)
             await self._clock.sleep(wait_s)

@@ -73,9 +73,14 @@ class LazyLog:
         """Log at level error."""
         self._log("error", event, fields)
 
+    @property
+    def loaded(self) -> bool:
+        """Say whether structlog is there: the start is over, and what is heavy may be imported."""
+        return self._write != self._keep
+
     def load(self) -> None:
         """Import structlog and write every line that waited, in order; idempotent."""
-        if self._write != self._keep:
+        if self.loaded:
             return
         # structlog.dev imports rich where it is installed: 5 MB for tracebacks that this log never renders.
         sys.modules.setdefault("rich", None)  # type: ignore[arg-type]

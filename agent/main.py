@@ -20,9 +20,13 @@ def main() -> int:
     """Run the agent until its Pod must restart; return the exit code."""
     for number in _SIGNALS:
         signal.signal(number, _exit_at_once)
+    if len(sys.argv) > 1 or os.environ.get("WORKER_COMMAND"):
+        from agent.arguments import dispatch
+
+        return dispatch(sys.argv[1:], os.environ)
     from agent.process import run_process
 
-    return run_process(sys.argv[1:], os.environ)
+    return run_process(os.environ)
 
 
 def _exit_at_once(number: int, _frame: FrameType | None) -> None:

@@ -1,79 +1,104 @@
 """
-The agent's numbers, as plain integers; prometheus_client is imported when they are first scraped.
+The agent's numbers, as plain integers; `agent.exposition` turns them into Prometheus' formats when they are scraped.
 
-Label values are bounded: verbs, outcomes and causes are names from this project, never text from a server.
+Label values are bounded: verbs, outcomes, causes and phases are names from this project, never text from a server.
+
+`observe(Phase.STOP, seconds)` feeds the histogram and, until the next announcement is built, `ended`, from which
+`agent.phases` writes the annotation. That module also does the timing: callers tell it moments, not durations.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Final
 
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from common.phases import Phase
+
+# Seconds. Edges at 1 (a supervisor's promise at 5,000 Pods) and 10 (a sidecar's); the start itself is some 50 ms.
+PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-@dataclass(slots=True, eq=False)
+class Durations:
+    """The observations of one phase: how many fell into each bucket, and their sum in seconds."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(PHASE_BUCKETS) + 1)  # the last one is beyond every edge
+        self.sum_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one observation; an edge belongs to the bucket that it ends."""
+        self.counts[sum(seconds > edge for edge in PHASE_BUCKETS)] += 1
+        self.sum_s += seconds
+
+
 class AgentMetrics:
-    """What one agent counts.
+    """What one agent counts. No dataclass: it is on the start path.
 
-    Args:
-        requests: by (verb, outcome); verbs watch, list, patch.
-        retries: waits before something was tried again.
+    Attributes:
+        requests: by (verb, outcome); verbs watch, list, patch; outcomes "ok" and the causes of `agent.endings`.
+        retries: waits before something was tried again, by (verb, outcome of what failed).
+        throttled: answers 429.
+        throttled_wait_s: seconds that were waited because of them.
         watch_endings: by cause, see `agent.endings.cause_of`.
         epoch: the epoch this process announced, 0 before.
-        synced: the newest S seen.
+        synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.
-        barrier_wait_s: seconds from the start to the lift; None while the barrier is up.
+        heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
+        durations: by phase, all that this process measured.
+        ended: the newest duration of each phase that ended since an announcement was last built, in seconds.
     """
 
-    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
-    retries: int = 0
-    watch_endings: Counter[str] = field(default_factory=Counter)
-    epoch: int = 0
-    synced: int = 0
-    lifted: bool = False
-    barrier_wait_s: float | None = None
+    __slots__ = (
+        *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
+        *("lifted", "heard_s", "durations", "ended"),
+    )
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield Prometheus metric families (the collector interface of prometheus_client)."""
-        import platform
+    def __init__(
+        self,
+        *,
+        epoch: int = 0,
+        synced: int = 0,
+        deprecated: int = 0,
+        lifted: bool = False,
+        heard_s: float | None = None,
+    ) -> None:
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.retries: Counter[tuple[str, str]] = Counter()
+        self.throttled = 0
+        self.throttled_wait_s = 0.0
+        self.watch_endings: Counter[str] = Counter()
+        self.epoch = epoch
+        self.synced = synced
+        self.deprecated = deprecated
+        self.lifted = lifted
+        self.heard_s = heard_s
+        self.durations: dict[Phase, Durations] = {}
+        self.ended: dict[Phase, float] = {}
 
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+    def observe(self, phase: Phase, seconds: float) -> None:
+        """Note how long a phase took that has just ended."""
+        self.ended[phase] = seconds
+        self.durations.setdefault(phase, Durations()).add(seconds)
 
-        requests = CounterMetricFamily(
-            "inplace_agent_requests", "Requests to the API server.", labels=["verb", "outcome"]
-        )
-        for (verb, outcome), count in sorted(self.requests.items()):
-            requests.add_metric([verb, outcome], count)
-        yield requests
-        yield CounterMetricFamily("inplace_agent_retries", "Waits before trying again.", value=self.retries)
-        endings = CounterMetricFamily("inplace_agent_watch_endings", "Watches that ended, by cause.", labels=["cause"])
-        for cause, count in sorted(self.watch_endings.items()):
-            endings.add_metric([cause], count)
-        yield endings
-        yield GaugeMetricFamily("inplace_agent_epoch", "The announced epoch; 0 before.", value=self.epoch)
-        yield GaugeMetricFamily("inplace_agent_synced_epoch", "The newest synced epoch seen.", value=self.synced)
-        yield GaugeMetricFamily("inplace_agent_barrier_lifted", "1 once the worker may start.", value=int(self.lifted))
-        if self.barrier_wait_s is not None:
-            yield GaugeMetricFamily(
-                "inplace_agent_barrier_wait_seconds",
-                "From the agent's start to the lift.",
-                value=self.barrier_wait_s,
-            )
-        build = {"version": VERSION, "python": platform.python_version()}
-        yield InfoMetricFamily("inplace_agent_build", "What runs here.", value=build)
+    def wait(self, verb: str, cause: str, seconds: float, *, throttled: bool) -> None:
+        """Count a failure that is followed by a wait of so many seconds; `throttled`: the answer was 429."""
+        self.retries[verb, cause] += 1
+        if throttled:
+            self.throttled += 1
+            self.throttled_wait_s += seconds
 
 
-VERSION = "0.1.0"  # pyproject.toml's; reading package metadata would cost 20 ms
+def render(metrics: AgentMetrics, accept: str = "", now_s: Callable[[], float] | None = None) -> tuple[str, bytes]:
+    """Return (media type, body) of the metrics.
 
+    Args:
+        metrics: what to show.
+        accept: the request's Accept header, which chooses the format.
+        now_s: the clock that `heard_s` was read from; None leaves the age of the view out.
+    """
+    from agent.exposition import exposition
 
-def render(metrics: AgentMetrics) -> bytes:
-    """Return the metrics in Prometheus' text format."""
-    from prometheus_client import CollectorRegistry, generate_latest
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
-    return generate_latest(registry)
+    return exposition(metrics, accept, now_s)

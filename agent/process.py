@@ -1,49 +1,59 @@
 """
-Build the agent's parts from the environment, run them in one loop, and turn every ending into an exit code.
+Read the settings, bind the barrier, announce, run the agent in a loop, and turn every ending into an exit code.
 
-Order matters for the start: read settings, bind the barrier, open the watch and (in the same breath) the
-connection for the announcement. Everything else, structlog first, is imported once the announcement has left.
+The order is the start's cost: what comes before the announcement is all that the announcement needs. asyncio and all
+that runs in it is imported once the announcement has left, structlog after that.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
+import gc
 import signal
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from random import Random
+from collections.abc import Mapping
+from types import FrameType
 from typing import Final
 
-from agent.barrier import HttpBarrier
 from agent.config import AgentConfig, ConfigError
-from agent.epoch_file import EpochFile
+from agent.epoch_file import EpochFile, EpochMemory, NoMemory
 from agent.exit_code import ExitCode
+from agent.listener import BarrierError, listen
 from agent.log import LazyLog
-from agent.metrics import AgentMetrics, render
-from agent.runtime import Agent
-from common.kube.clock import LoopClock
+from agent.metrics import AgentMetrics
+from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
+from agent.prelude import head_start
+from agent.version import VERSION
 from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
-from common.kube.http import Request
-from common.kube.http1 import Http1Transport
+from common.record import replace
 
-LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
-STOP_S_MAX: Final = 1.0  # from a signal to the exit; kubelet's shortest grace period is 2 s
-WARM_TIMEOUT_S: Final = 10.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
+class _SignalledError(BaseException):
+    """A signal came before there was a loop to take it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def run_process(env: Mapping[str, str]) -> int:
     """Run the agent; return the process's exit code."""
     log = LazyLog()
     try:
-        config, credentials = _settings(arguments, env)
+        config, credentials = read_settings(env)
         log = LazyLog(config.log_format, config.log_level)
         for warning in config.warnings:
             log.warning("setting_ignored", message=warning)
-        config = _with_kept_epoch(config, log)
-        return asyncio.run(_run(config, credentials, log))
+        config = with_kept_epoch(config, log)
+        log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch)
+        return _start(config, credentials, log)
+    except _SignalledError as signalled:
+        name, code = signal.Signals(signalled.number).name, 128 + signalled.number
+        log.info("signalled", signal=name, then=f"exit {code}")
+        return code
+    except BarrierError as error:
+        log.error("barrier_unavailable", message=str(error), then="exit; nothing was announced")
+        return ExitCode.BARRIER_UNAVAILABLE
     except ConfigError as error:
         for problem in error.problems:
             log.error("setting_refused", message=problem, then=f"exit {ExitCode.CONFIG.value}; nothing was sent")
@@ -57,15 +67,53 @@ def run_process(arguments: Sequence[str], env: Mapping[str, str]) -> int:
         log.load()
 
 
-def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
+def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
+    """Bind, announce, then load the rest of the agent in the shadow of the server's answer, and run it.
+
+    Raises:
+        BarrierError, ConfigError: nothing was announced.
+    """
+    try:
+        context = credentials.ssl_context()
+    except CredentialsError as error:
+        raise ConfigError((str(error),)) from error
+    memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
+    metrics = AgentMetrics()
+    phases = phases_of(config, metrics)
+    with listen(config.barrier_address, config.barrier_port) as listener:
+        for number in SIGNALS:
+            signal.signal(number, _raise_signalled)
+        gc.disable()  # what is imported stays; looking for garbage in it is for nothing
+        ahead = head_start(config, credentials, context, memory, phases)
+        from agent.session import Session
+
+        gc.freeze()
+        gc.enable()
+        session = Session(
+            config=config,
+            credentials=credentials,
+            context=context,
+            log=log,
+            memory=memory,
+            metrics=metrics,
+            phases=phases,
+            listener=listener,
+            ahead=ahead,
+        )
+        return session.run()
+
+
+def _raise_signalled(number: int, _frame: FrameType | None) -> None:
+    raise _SignalledError(number)
+
+
+def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
     """Read everything that comes from outside.
 
     Raises:
         ConfigError: all that is wrong with it.
     """
     problems: list[str] = []
-    if arguments:
-        problems.append(f"arguments: expected none (settings are environment variables), saw {list(arguments)!r}")
     try:
         config = AgentConfig.from_env(env)
     except ConfigError as error:
@@ -79,7 +127,7 @@ def _settings(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[AgentCo
     return config, credentials
 
 
-def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
+def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     """Let the epoch in EPOCH_FILE correct an older PREVIOUS_EPOCH; a garbled file makes it unknown."""
     if not config.epoch_file:
         return config
@@ -91,71 +139,12 @@ def _with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     return replace(config, previous_epoch=max(known, default=None))
 
 
-async def _run(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
-    """Run one agent in this loop, until it ends or a signal ends it."""
-    received = _stop_on_signals()
-    try:
-        return await _run_agent(config, credentials, log)
-    except asyncio.CancelledError:
-        if not received:
-            raise
-        log.info("signalled", signal=received[0].name, then=f"exit {128 + received[0]}")
-        return 128 + received[0]
-
-
-async def _run_agent(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
-    """Build the parts and run them until the agent ends; return its exit code."""
-    loop = asyncio.get_running_loop()
-
-    def on_sent(request: Request) -> None:
-        if request.method == "PATCH":  # the announcement is in the kernel's hands; its answer takes a while
-            loop.call_soon(log.load)
-
-    loop.call_later(LOG_LOAD_S, log.load)
-    clock, metrics = LoopClock(), AgentMetrics()
-    try:
-        transport = Http1Transport(credentials, clock=clock, on_sent=on_sent)
-    except CredentialsError as error:
-        raise ConfigError((str(error),)) from error
-    barrier = HttpBarrier(config, clock=clock, render_metrics=lambda: render(metrics))
-    agent = Agent(
-        config,
-        transport=transport,
-        clock=clock,
-        rng=Random(),
-        barrier=barrier,
-        log=log,
-        metrics=metrics,
-        memory=EpochFile(config.epoch_file) if config.epoch_file else None,
+def phases_of(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:
+    """Time this process from its first moment; EPOCH_FILE's folder survives it."""
+    return RestartPhases(
+        metrics,
+        now_s=boot_s,
+        started_s=process_started_s(boot_s()),
+        file=PhaseFile(f"{config.epoch_file}.phases") if config.epoch_file else None,
+        annotate=config.phases_annotation,
     )
-    try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(agent.run())
-            if not config.start_jitter_s:  # the jitter is there to spread handshakes too
-                warming = group.create_task(transport.warm(timeout_s=WARM_TIMEOUT_S))
-                running.add_done_callback(lambda _: warming.cancel())
-        return running.result()
-    finally:
-        await transport.close()
-
-
-def _stop_on_signals() -> list[signal.Signals]:
-    """Cancel the current task when a signal comes; return the list that will hold it."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    received: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        received.append(number)
-        task.cancel()
-        # Whatever hangs (a name look-up in a thread) may not hold us.
-        loop.call_later(STOP_S_MAX, _leave, 128 + number)
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop, number)
-    return received
-
-
-def _leave(code: int) -> None:
-    sys.stderr.flush()
-    os._exit(code)

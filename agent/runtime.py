@@ -15,15 +15,17 @@ import asyncio
 from random import Random
 
 from agent.announcer import Announcer
-from agent.barrier import Barrier, BarrierError, Report
+from agent.barrier import Barrier, Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.exit_code import ExitCode
 from agent.jobset_watch import JobSetWatch
+from agent.listener import BarrierError
 from agent.log import Log
 from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases
+from agent.retry_budget import RetryBudget
 from common.epoch.agent import (
-    Action,
     AgentState,
     Announce,
     Event,
@@ -49,6 +51,7 @@ class Agent:
         log: where events go.
         metrics: counted into when given.
         memory: keeps each epoch BEFORE it is announced; None keeps it nowhere but in the annotation.
+        phases: times the restart; None times it from now, by `clock`.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Agent:
         log: Log,
         metrics: AgentMetrics | None = None,
         memory: EpochMemory | None = None,
+        phases: RestartPhases | None = None,
     ) -> None:
         self._config = config
         self._memory = memory or NoMemory()
@@ -69,29 +73,34 @@ class Agent:
         self._barrier = barrier
         self._log = log
         self._metrics = metrics = AgentMetrics() if metrics is None else metrics
+        self._phases = phases or RestartPhases(metrics, now_s=clock.monotonic_s, annotate=config.phases_annotation)
         self._state = AgentState(previous=config.previous_epoch)
         self._problems: dict[str, str] = {}
         self._started_s = self._since_s = 0.0
         self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
+        budget = RetryBudget(rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
             transport=transport,
             clock=clock,
             rng=rng,
+            budget=budget,
             log=log,
             metrics=metrics,
             on_view=self._take,
             on_problem=lambda problem: self._note_problem("watch", problem),
+            before_watch=self._until_announced,
         )
         self._announcer = Announcer(
             config,
             transport=transport,
             clock=clock,
-            rng=rng,
+            budget=budget,
             log=log,
             metrics=metrics,
+            phases=self._phases,
             on_problem=lambda problem: self._note_problem("patch", problem),
         )
 
@@ -107,6 +116,7 @@ class Agent:
             ExceptionGroup: a bug of ours (InvariantError inside); never caught here.
         """
         self._started_s = self._since_s = self._clock.monotonic_s()
+        self._exit = asyncio.get_running_loop().create_future()
         try:
             await self._barrier.start()
         except BarrierError as error:
@@ -119,7 +129,6 @@ class Agent:
 
     async def _follow(self) -> int:
         """Follow the JobSet until an action ends the process."""
-        self._exit = asyncio.get_running_loop().create_future()
         self._send_report()
         async with asyncio.TaskGroup() as self._tasks:
             watching = self._tasks.create_task(self._watch.run())
@@ -134,14 +143,19 @@ class Agent:
         if self._exit.done():
             return  # the same chunk of the watch held more lines; the machine has ended
         before = self._state
-        self._state, actions = step(before, event)
+        actions = self._advance(event)
         if self._state.phase is not before.phase:
             self._since_s = self._clock.monotonic_s()
         for action in actions:
             self._perform(action)
         self._send_report()
 
-    def _perform(self, action: Action) -> None:
+    def _advance(self, event: Event) -> tuple[object, ...]:
+        """Step the machine; a supervisor has another one."""
+        self._state, actions = step(self._state, event)
+        return actions
+
+    def _perform(self, action: object) -> None:
         match action:
             case TakeConsistentView():
                 self._log.info("consistent_view_wanted", previous=self._state.previous)
@@ -152,8 +166,9 @@ class Agent:
             case LiftBarrier(epoch):
                 self._lift(epoch)
             case RestartInPlace(epoch, verdict):
-                code = self._config.restart_exit_code
-                self._log.warning("restarting_in_place", epoch=epoch, verdict=verdict.value, exit_code=code)
+                code, view = self._config.restart_exit_code, self._state.view
+                seen = {"synced": view.synced, "deprecated": view.deprecated} if view else {}
+                self._log.warning("restarting_in_place", epoch=epoch, verdict=verdict.value, **seen, exit_code=code)
                 self._exit.set_result(code)
             case GiveUp(synced):
                 self._log.error("epochs_exhausted", synced=synced, cure="recreate the JobSet")
@@ -169,10 +184,16 @@ class Agent:
         """Make one attempt; its outcome is the machine's next event."""
         self._take(await self._announcer.announce(epoch))
 
+    async def _until_announced(self) -> None:
+        """Let the announcement go first on the one connection; until its answer no view but a bypass matters."""
+        if self._announcing is not None:
+            await self._announcer.until_answered()
+
     def _lift(self, epoch: int | None) -> None:
         self._barrier.lift(epoch)
         wait_s = self._clock.monotonic_s() - self._started_s
-        self._metrics.lifted, self._metrics.barrier_wait_s = True, wait_s
+        self._metrics.lifted = True
+        self._phases.lifted()
         self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3))
 
     def _note_problem(self, source: str, problem: str | None) -> None:
@@ -190,6 +211,7 @@ class Agent:
         state, view = self._state, self._state.view
         self._metrics.epoch = state.epoch
         self._metrics.synced = view.synced if view else 0
+        self._metrics.deprecated = view.deprecated if view else 0
         self._barrier.report(
             Report(
                 phase=state.phase.value,

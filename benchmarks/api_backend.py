@@ -39,11 +39,13 @@ class Backend:
         client: the administrator's.
         agent_kubeconfig: what an agent gets as KUBECONFIG.
         agent_requests: counts the requests that agents made so far.
+        server_cpu_s: user and system time of a real server so far; the embedded one has none of its own.
     """
 
     client: KubeClient
     agent_kubeconfig: Path
     agent_requests: Callable[[], Awaitable[int]]
+    server_cpu_s: Callable[[], float] = lambda: 0.0
 
     @staticmethod
     def free_port() -> int:
@@ -78,7 +80,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
             return server.requests.total() - server.requests.of(family=USER_AGENT)
 
         try:
-            await _prepare(client, namespace)
+            await prepare_cluster(client, namespace)
             yield Backend(client, agents, count)
         finally:
             await client.transport.close()
@@ -101,13 +103,14 @@ async def _real(namespace: str) -> AsyncIterator[Backend]:
         async with ControlPlane(find_binaries(), apiserver_flags=flags) as plane:
             client = _client(plane.kubeconfig)
             try:
-                await _prepare(client, namespace)
-                yield Backend(client, await plane.service_account_kubeconfig(namespace, ACCOUNT), count)
+                await prepare_cluster(client, namespace)
+                kubeconfig = await plane.service_account_kubeconfig(namespace, ACCOUNT)
+                yield Backend(client, kubeconfig, count, plane.apiserver_cpu_seconds)
             finally:
                 await client.transport.close()
 
 
-async def _prepare(client: KubeClient, namespace: str) -> None:
+async def prepare_cluster(client: KubeClient, namespace: str) -> None:
     """Create the namespace, the CRD and the agents' permissions; return when JobSets are served."""
     await client.create(NAMESPACES, None, {"metadata": {"name": namespace}})
     await install_crd(client)

@@ -1,5 +1,5 @@
 """
-The agent a user would write in an afternoon with kubernetes_asyncio: the baseline of benchmarks.agent_start.
+The agent a user would write in an afternoon with kubernetes_asyncio: what agent_start and herd compare ours with.
 
 It follows the seed's pseudo code: read the JobSet, patch the Pod, watch the JobSet, exit or lift. It is written the
 obvious way, not made slow.
@@ -22,25 +22,30 @@ async def run() -> int:
     namespace, jobset, pod = (os.environ[name] for name in ("NAMESPACE", "JOBSET_NAME", "POD_NAME"))
     await config.load_kube_config(os.environ["KUBECONFIG"])
     async with client.ApiClient() as api:
-        custom = client.CustomObjectsApi(api)
-        parent = await custom.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, jobset)
-        epoch = parent.get("status", {}).get("syncedEpoch", 0) + 1
-        patch = {"metadata": {"annotations": {EPOCH: str(epoch)}}}
-        await client.CoreV1Api(api).patch_namespaced_pod(pod, namespace, patch)
-        async with watch.Watch().stream(
-            custom.list_namespaced_custom_object,
-            GROUP,
-            VERSION,
-            namespace,
-            PLURAL,
-            field_selector=f"metadata.name={jobset}",
-        ) as events:
-            async for event in events:
-                status = event["object"].get("status", {})
-                if epoch <= status.get("deprecatedEpoch", 0):
-                    return 88
-                if epoch == status.get("syncedEpoch", 0):
-                    print("barrier lifted", flush=True)
+        return await follow(api, namespace, jobset, pod)
+
+
+async def follow(api: client.ApiClient, namespace: str, jobset: str, pod: str) -> int:
+    """Do what `run` says, over one client."""
+    custom = client.CustomObjectsApi(api)
+    parent = await custom.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, jobset)
+    epoch = parent.get("status", {}).get("syncedEpoch", 0) + 1
+    patch = {"metadata": {"annotations": {EPOCH: str(epoch)}}}
+    await client.CoreV1Api(api).patch_namespaced_pod(pod, namespace, patch)
+    async with watch.Watch().stream(
+        custom.list_namespaced_custom_object,
+        GROUP,
+        VERSION,
+        namespace,
+        PLURAL,
+        field_selector=f"metadata.name={jobset}",
+    ) as events:
+        async for event in events:
+            status = event["object"].get("status", {})
+            if epoch <= status.get("deprecatedEpoch", 0):
+                return 88
+            if epoch == status.get("syncedEpoch", 0):
+                print("barrier lifted", flush=True)
     return 1
 
 

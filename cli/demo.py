@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
+from cli.agent_pyz import BuildError, program_folder
 from cli.demo_manifest import DemoManifest, ManifestError, read_demo_manifest
 from cli.demo_view import DemoView
 from common.kube.clock import LoopClock
@@ -41,10 +42,12 @@ class DemoOptions:
     pods: int | None
     failures: int
     runtime: Literal["process", "model"]
+    mode: Literal["sidecar", "supervisor"] | None
     file: Path | None
     seed: int
     json: bool
     keep: bool
+    agent_pyz: bool = False
 
     @property
     def is_virtual(self) -> bool:
@@ -55,11 +58,18 @@ class DemoOptions:
 def run_demo(options: DemoOptions) -> int:
     """Run the demo; return the exit code."""
     try:
-        manifest = read_demo_manifest(options.file, options.pods, options.failures)
+        manifest = read_demo_manifest(options.file, options.pods, options.failures, options.mode)
+        if manifest.mode == "supervisor" and options.runtime == "model":
+            raise DemoError(
+                "expected --runtime process for supervisor mode (a modelled worker is no process), saw model"
+            )
+        if options.agent_pyz and options.runtime != "process":
+            raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
         if options.is_virtual:
-            return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S)))
-        return asyncio.run(_until_signal(_demo(options, manifest, LoopClock())))
-    except (ManifestError, DemoError) as error:
+            return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), None))
+        with program_folder() if options.agent_pyz else nullcontext() as programs:
+            return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
+    except (ManifestError, DemoError, BuildError) as error:
         print(f"inplace demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back
@@ -85,7 +95,7 @@ async def _until_signal(demo: Coroutine[Any, Any, int]) -> int:
         return 128 + received[0]
 
 
-async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock) -> int:
+async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, programs: Path | None) -> int:
     """Start a cluster, apply the manifest, kill workers, and report."""
     cluster = Cluster(
         nodes=-(-manifest.pods // PODS_PER_NODE) + 1,  # one to spare
@@ -95,6 +105,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock) 
         clock=clock,
         controller="process" if options.runtime == "process" else "coroutine",
         serve_http=options.keep,
+        programs=programs,
     )
     async with cluster:
         timeline = Timeline(
@@ -136,7 +147,8 @@ async def _kill_workers(cluster: Cluster, manifest: DemoManifest, timeline: Time
         await cluster.clock.sleep(TRAIN_S)
         names = sorted(pod["metadata"]["name"] for pod in cluster.pods(manifest.namespace))
         try:
-            cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker)
+            supervised = manifest.mode == "supervisor"
+            cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker, supervised=supervised)
         except LookupError as error:
             raise DemoError(f"no worker could be killed: {error}") from error
         await _complete(cluster, manifest, timeline, number)

@@ -13,6 +13,7 @@ from common.kube.client import KubeObject
 from simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
+EXAMPLE_SUPERVISOR = EXAMPLE.with_name("train-supervisor.yaml")
 PODS_DEFAULT = 8
 
 
@@ -30,7 +31,8 @@ class DemoManifest:
         name: of the JobSet.
         pods: how many Pods its slots make.
         worker: name of the worker's container: the first regular one of the first replicatedJob.
-        agent: name of the agent's container: its first sidecar.
+        agent: name of the agent's container: its first sidecar, or the worker's in supervisor mode.
+        mode: sidecar or supervisor.
     """
 
     documents: list[KubeObject]
@@ -39,18 +41,20 @@ class DemoManifest:
     pods: int
     worker: str
     agent: str
+    mode: str
 
 
-def read_demo_manifest(file: Path | None, pods: int | None, failures: int) -> DemoManifest:
-    """Return the manifest of `file`, or the example; `pods` resizes it, None leaves a user's file as it is.
+def read_demo_manifest(file: Path | None, pods: int | None, failures: int, mode: str | None) -> DemoManifest:
+    """Return the manifest of `file`, or the example of `mode`; `pods` resizes it, None leaves a user's file as it is.
 
     The example allows as many restarts as there are failures to come; a user's file says itself how many it allows.
 
     Raises:
         ManifestError: the file is at fault.
     """
-    documents = _read(file or EXAMPLE)
-    jobset = _only_jobset(documents, file or EXAMPLE)
+    path = file or (EXAMPLE_SUPERVISOR if mode == "supervisor" else EXAMPLE)
+    documents = _read(path)
+    jobset = _only_jobset(documents, path)
     if file is None:
         policy = jobset["spec"]["failurePolicy"]
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
@@ -60,8 +64,11 @@ def read_demo_manifest(file: Path | None, pods: int | None, failures: int) -> De
             documents = with_pods(documents, pods)
         except (ValueError, KeyError, TypeError) as error:
             raise ManifestError(f"--pods {pods}: {error}") from error
-        jobset = _only_jobset(documents, file or EXAMPLE)
-    return _described(documents, jobset, file or EXAMPLE)
+        jobset = _only_jobset(documents, path)
+    manifest = _described(documents, jobset, path)
+    if mode is not None and mode != manifest.mode:
+        raise ManifestError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
+    return manifest
 
 
 def _read(file: Path) -> list[KubeObject]:
@@ -94,13 +101,15 @@ def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> D
         pods = sum(int(job.get("replicas", 1)) * int(job["template"]["spec"]["parallelism"]) for job in replicated)
         template = replicated[0]["template"]["spec"]["template"]["spec"]
         worker = template["containers"][0]["name"]
+        is_supervised = template["containers"][0].get("command", [])[:2] == ["inplace-agent", "run"]
         sidecars = [c for c in template.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-        agent = sidecars[0]["name"]
+        agent = worker if is_supervised else sidecars[0]["name"]
         name, namespace = jobset["metadata"]["name"], jobset["metadata"].get("namespace", "default")
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ManifestError(
             f"{file}: expected spec.replicatedJobs[] with a name and a template with spec.parallelism, a container and "
-            "the agent as a sidecar (an init container with restartPolicy: Always), saw "
+            "the agent as a sidecar (an init container with restartPolicy: Always) or as its main process "
+            "(command: [inplace-agent, run, --, ...]), saw "
             f"{type(error).__name__}: {error}"
         ) from error
     policy = jobset["spec"].get("failurePolicy") or {}
@@ -111,4 +120,5 @@ def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> D
         )
     if pods < 1:
         raise ManifestError(f"{file}: expected at least one Pod, saw replicas x parallelism = {pods}")
-    return DemoManifest(documents, namespace, name, pods, worker, agent)
+    mode = "supervisor" if is_supervised else "sidecar"
+    return DemoManifest(documents, namespace, name, pods, worker, agent, mode)

@@ -74,9 +74,11 @@ class DemoView:
         if self._runtime == "model":
             self.say("modelled times (simulator/cluster/timings.py), not measurements")
         requests = self._agent_requests()
-        self.say(f"requests per agent start: {requests['watch']:g} watch, {requests['patch']:g} patch")
+        budget = ", ".join(f"{count:g} {verb}" for verb, count in requests.items())
+        self.say(f"requests per agent start: {budget}")
         self.say(f"requests rejected: {self._cluster.server.requests.rejected}")
         self.say(f"pods recreated: {self._timeline.pods_recreated}")
+        self.say(f"containers restarted by kubelet: {self._timeline.containers_restarted}")
         if self._json:
             print(json_module.dumps(self._result()), flush=True)
 
@@ -92,9 +94,11 @@ class DemoView:
             "pods": self._manifest.pods,
             "failures": len(failures),
             "runtime": self._runtime,
+            "mode": self._manifest.mode,
             "seed": self._seed,
             "restarts": [_restart_json(restart) for restart in failures],
             "pods_recreated": self._timeline.pods_recreated,
+            "containers_restarted": self._timeline.containers_restarted,
             "requests": dict(sorted(totals.items())),
             "rejected": self._cluster.server.requests.rejected,
         }
@@ -103,7 +107,8 @@ class DemoView:
         """Return requests per agent start: every Pod started once, and once for each restart."""
         starts = self._manifest.pods * len(self._timeline.restarts)
         counts = self._cluster.server.requests
-        return {verb: round(counts.of(verb=verb, family="inplace-agent") / starts, 2) for verb in ("watch", "patch")}
+        verbs = ("list", "patch", "watch")
+        return {verb: round(counts.of(verb=verb, family="inplace-agent") / starts, 2) for verb in verbs}
 
     async def _refresh(self, picture: Live) -> None:
         while True:

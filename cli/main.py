@@ -35,17 +35,24 @@ def demo(
         Literal["process", "model"],
         typer.Option(help="Real local processes, or the real agents with modelled containers under virtual time."),
     ] = "process",
+    mode: Annotated[
+        Literal["sidecar", "supervisor"] | None,
+        typer.Option(help="The agent beside the worker, or as its parent; sidecar, or what --file says."),
+    ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A manifest with one JobSet; its workers print 'step=...'.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Chooses the workers that die; under model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Stay up and print the KUBECONFIG to use.")] = False,
+    agent_pyz: Annotated[
+        bool, typer.Option("--agent-pyz", help="Run every agent from the one file that `make agent-pyz` builds.")
+    ] = False,
 ) -> None:
     """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
     from cli.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, file, seed, json_output, keep)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz)
     raise typer.Exit(run_demo(options))
 
 

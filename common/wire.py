@@ -45,13 +45,18 @@ EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR_STRATEGY: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"
 NO_SCHEDULE: Final = "alpha.jobset.sigs.k8s.io/no-schedule"
-PLACEMENT_GATE: Final = "inplace/exclusive-placement"
+PLACEMENT_GATE: Final = "inplace.dev/exclusive-placement"
 
 # Annotations of the protocol.
 EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
 ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
 # Upstream's, on the JobSet; ours as well on replicatedJobs[].template.metadata: not part of the group. Value ignored.
 DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"
+
+# Annotations of ours, beside the protocol: no decision reads them.
+PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
+GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
+GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
@@ -62,7 +67,7 @@ EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs di
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
-MANAGED_BY_US: Final = "inplace/jobset-controller"  # spec.managedBy that leaves upstream's controller out
+MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out
 MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
 
 # Titles of the priority-1 printer columns that the agents' Table watch reads; deploy/crd declares them.

@@ -32,6 +32,7 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     pod_metadata = pod_template.get("metadata") or {}
     exclusive = exclusive_annotations(jobset, job)
     pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
+    pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
     pod_spec = pod_template.setdefault("spec", {})
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
@@ -151,6 +152,16 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
         volumes.append({"name": claim.name, "persistentVolumeClaim": source})
     if claims:
         pod_spec["volumes"] = volumes
+
+
+def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
+    """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
+    sizes = [0 if other.has_opted_out else other.replicas * other.parallelism for other in jobset.replicated_jobs]
+    position = [other.name for other in jobset.replicated_jobs].index(job.name)
+    return {
+        wire.GROUP_SIZE: str(sum(sizes)),
+        wire.GROUP_OFFSET: str(sum(sizes[:position]) + index * job.parallelism),
+    }
 
 
 def _labelled(

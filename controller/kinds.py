@@ -113,13 +113,19 @@ class PodAnnotations(
     msgspec.Struct,
     frozen=True,
     gc=False,
-    rename={"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "completion_index": wire.JOB_COMPLETION_INDEX},
+    rename={
+        "epoch": wire.EPOCH,
+        "attempt": wire.ATTEMPT,
+        "completion_index": wire.JOB_COMPLETION_INDEX,
+        "phases": wire.PHASES,
+    },
 ):
     """The annotations of a Pod that are read."""
 
     epoch: str | None = None
     attempt: str | None = None
     completion_index: str | None = None
+    phases: str | None = None
 
 
 class PodMeta(SlimMeta, rename="camel", frozen=True, gc=False):

@@ -80,6 +80,16 @@ class Metrics:
             buckets=RESTART_BUCKETS,
             registry=r,
         )
+        self.pod_phase_seconds = Histogram(
+            "inplace_pod_restart_phase_duration_seconds",
+            "Phases of the Pods' starts and restarts as their agents announced them, see common/phases.py.",
+            ("phase",),
+            buckets=RESTART_BUCKETS,
+            registry=r,
+        )
+        self.unreadable_phases = Counter(
+            "inplace_unreadable_phases", "Announcements whose phases could not be read.", registry=r
+        )
         self.restarts = Counter("inplace_group_restarts", "Group restarts by outcome.", (*NAMES, "outcome"), registry=r)
         self.last_restart_seconds = Gauge(
             "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r

@@ -42,7 +42,7 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
         problems.append(str(error))
         index = -1
     try:
-        epoch = _epoch(pod)
+        epoch = epoch_of(pod)
     except RemoteProtocolError as error:
         problems.append(str(error))
         epoch = None
@@ -81,7 +81,12 @@ def worker_of(pod: Pod) -> Worker:
     )
 
 
-def _epoch(pod: Pod) -> int | None:
+def epoch_of(pod: Pod) -> int | None:
+    """Read the epoch that a Pod announced; None when it announced nothing.
+
+    Raises:
+        RemoteProtocolError: the annotation is no epoch.
+    """
     keys = pod.metadata.annotations
     if keys is None:
         return None

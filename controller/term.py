@@ -37,6 +37,7 @@ from controller.kinds import (
 )
 from controller.metrics import CONTROLLER, LiveCollector, Metrics
 from controller.nodes import Nodes
+from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.restarts import RestartTimer
 
@@ -77,6 +78,7 @@ class Term:
         self.services.add_handler(self.groups.service_changed)
         self.claims.add_handler(self.groups.claim_changed)
         self.pods.add_handler(self.groups.pod_changed)
+        self.pods.add_handler(PhaseReader(metrics).pod_changed)
         self._reconciler = Reconciler(
             client=client,
             groups=self.groups,

@@ -9,9 +9,10 @@ else's job.
 Every connection opens with the worker's epoch, and rank 0 refuses another one than its own: a run in which
 workers of two generations mix does not get past its first message.
 
-Environment: EPOCH, JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (rank 0's DNS
-name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S, SEED,
-ON_PEER_LOSS (exit or hang), PEER_TIMEOUT_S, INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
+Environment: EPOCH (a supervisor's INPLACE_EPOCH comes first), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB,
+WORLD_SIZE, COORDINATOR (rank 0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is
+until told), STEP_S, SEED, ON_PEER_LOSS (exit or hang), PEER_TIMEOUT_S, INPLACE_HOSTS_FILE (instead of DNS, in the
+simulator).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Settings:
         """Read the settings; the rank counts over all Jobs of the replicatedJob."""
         per_job = int(env.get("PODS_PER_JOB") or 1)
         return cls(
-            epoch=env.get("EPOCH", ""),
+            epoch=env.get("INPLACE_EPOCH") or env.get("EPOCH", ""),
             rank=int(env.get("JOB_INDEX") or 0) * per_job + int(env.get("JOB_COMPLETION_INDEX") or 0),
             world=int(env.get("WORLD_SIZE") or per_job),
             coordinator=env.get("COORDINATOR") or "localhost",

@@ -28,9 +28,10 @@ def restart_latency() -> Json:
         ],
         [
             [_duration_quantiles(), _duration_heatmap(), _duration_by_phase()],
+            [_pod_phases(), _pod_phases_slowest()],
             [_last_restart(), _restarts(), _budget()],
             [_pods_by_state(), _epochs(), _pods_restarting()],
-            [_agent_barrier_wait(), _agent_retries(), _agent_watch_endings()],
+            [_agent_phases(), _agent_retries(), _agent_watch_endings()],
             [_queue(), _requests(), _leader()],
         ],
     )
@@ -66,6 +67,30 @@ def _duration_by_phase() -> Json:
             f"sum by (phase) (rate({name}_sum[{_RATE}])) / sum by (phase) (rate({name}_count[{_RATE}]))",
             "{{phase}}",
         ),
+    )
+
+
+def _pod_phases() -> Json:
+    name = "inplace_pod_restart_phase_duration_seconds"
+    return timeseries(
+        "Pods: mean duration by phase",
+        "What the agents announced. kubelet: old process to new. view, announce: the agent's start. barrier: waiting "
+        "for the group. lift: process start to lift. death, stop, start, down: a supervisor's worker.",
+        "s",
+        target(
+            f"sum by (phase) (rate({name}_sum[{_RATE}])) / sum by (phase) (rate({name}_count[{_RATE}]))",
+            "{{phase}}",
+        ),
+    )
+
+
+def _pod_phases_slowest() -> Json:
+    buckets = f"sum by (le, phase) (rate(inplace_pod_restart_phase_duration_seconds_bucket[{_RATE}]))"
+    return timeseries(
+        "Pods: slowest hundredth by phase",
+        "The 99th percentile: a group waits for its last Pod, so this is what its restarts feel.",
+        "s",
+        target(f"histogram_quantile(0.99, {buckets})", "{{phase}}"),
     )
 
 
@@ -124,13 +149,13 @@ def _pods_restarting() -> Json:
     )
 
 
-def _agent_barrier_wait() -> Json:
+def _agent_phases() -> Json:
+    name = "inplace_agent_restart_phase_duration_seconds"
     return timeseries(
-        "Agents: barrier wait",
-        "From an agent's start to its lift. Agents are scraped only where a PodMonitor says so.",
+        "Agents: mean duration by phase",
+        "What the agents measured since they started. Agents are scraped only where a PodMonitor says so.",
         "s",
-        target("max(inplace_agent_barrier_wait_seconds)", "longest"),
-        target("quantile(0.5, inplace_agent_barrier_wait_seconds)", "median"),
+        target(f"sum by (phase) ({name}_sum) / sum by (phase) ({name}_count)", "{{phase}}"),
     )
 
 

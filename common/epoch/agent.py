@@ -14,12 +14,12 @@ Safety rests on three lines: a Pod never announces from a view that may be older
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from common.epoch.errors import InvariantError
 from common.epoch.int32 import INT32_MAX
+from common.record import record, replace
 
 
 class Phase(Enum):
@@ -45,7 +45,7 @@ class Verdict(Enum):
     PENDING = "pending"  # e > S: not everybody is here
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """The JobSet as one watch event showed it.
 
@@ -62,40 +62,40 @@ class View:
     consistent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Accepted:
     """The server stored the announcement."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotAccepted:
     """The announcement was refused, or its reply was lost: it may or may not be stored. Sending it again is safe."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TakeConsistentView:
     """Watch again, with a consistent read first: what was seen may be older than this Pod's own last announcement."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Announce:
     """Write `epoch` on this Pod, and report Accepted or NotAccepted."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiftBarrier:
     """Let the worker start; epoch None when in-place restart is off."""
 
     epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RestartInPlace:
     """Make every container of this Pod start again."""
 
@@ -103,7 +103,7 @@ class RestartInPlace:
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GiveUp:
     """No epoch after `synced` fits in an int32; the group cannot restart in place again."""
 
@@ -140,7 +140,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Verdict, Phase]]] = {
 TERMINAL: Final = frozenset({Phase.RESTARTING, Phase.EXHAUSTED})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentState:
     """All that the machine remembers.
 
@@ -168,7 +168,7 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...
     if state.phase in TERMINAL:
         raise InvariantError(f"event {event!r} after terminal phase {state.phase.value}")
     if isinstance(event, View):
-        state = replace(state, view=_newest(state.view, event))
+        state = replace(state, view=newest(state.view, event))
         if state.phase in (Phase.STARTING, Phase.CONFIRMING):
             return _choose(state)
         return _settle(state)
@@ -246,7 +246,7 @@ def _entering(phase: Phase, epoch: int, verdict: Verdict) -> tuple[Action, ...]:
             return ()
 
 
-def _newest(old: View | None, new: View) -> View:
+def newest(old: View | None, new: View) -> View:
     """Fold a view into what is known: epochs only grow, and once consistent, later events of the stream are too."""
     if old is None:
         return new

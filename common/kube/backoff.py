@@ -30,9 +30,13 @@ class Backoff:
     rng: Random
     failures: int = field(default=0)
 
-    def next_s(self, floor_s: float = 0.0) -> float:
-        """Count one failure and return the seconds to wait: `floor_s` (a Retry-After) plus a full-jitter part."""
-        ceiling_s = min(self.cap_s, self.base_s * 2.0 ** min(self.failures, _DOUBLINGS_MAX))
+    def next_s(self, floor_s: float = 0.0, width_s: float = 0.0) -> float:
+        """Count one failure and return the seconds to wait: `floor_s` (a Retry-After) plus a full-jitter part.
+
+        The jitter is at least as wide as the floor, and as `width_s`: N clients that are all told "8 s" come back over
+        8 s more.
+        """
+        ceiling_s = min(self.cap_s, max(floor_s, width_s, self.base_s * 2.0 ** min(self.failures, _DOUBLINGS_MAX)))
         self.failures += 1
         return floor_s + self.rng.uniform(0.0, ceiling_s)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from common.kube.http import TransportError
+from common.record import record
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +25,7 @@ class CredentialsError(Exception):
     """Credentials that cannot be used; the message names file and field, expected and seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Credentials:
     """One API server and how to be somebody there.
 
@@ -50,11 +50,15 @@ class Credentials:
     certificate_file: str = ""
     key_file: str = ""
     certificate_pem: str = ""
-    key_pem: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    key_pem: str = ""
+    token: str = ""
     token_file: str = ""
     server_name: str = ""
     insecure: bool = False
+
+    def __repr__(self) -> str:
+        """Name the server only: what is secret must not reach a log or a traceback."""
+        return f"Credentials({self.authority})"
 
     @property
     def authority(self) -> str:
@@ -116,6 +120,17 @@ class Credentials:
         except (OSError, ValueError) as error:
             where = self.certificate_file or "client-certificate-data"
             raise CredentialsError(f"{where}: expected a certificate and its key in PEM, saw {error}") from error
+
+
+def is_address(host: str) -> bool:
+    """Say whether `host` is an IP address, which needs no name look-up."""
+    import socket
+
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError:
+        return False
+    return True
 
 
 def service_account_dir(env: Mapping[str, str]) -> str:

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from common.record import record
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """One HTTP request.
 
@@ -27,11 +31,11 @@ class Request:
 
     method: str
     path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = _NO_HEADERS
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Response:
     """One whole HTTP answer; header names in lower case."""
 
@@ -94,3 +98,7 @@ class TransportTimeoutError(TransportError):
 
 class CertificateError(TransportError):
     """The server's TLS certificate is not one we trust."""
+
+
+class GarbledError(TransportError):
+    """An answer does not hold what was asked for, or a stream no whole lines of JSON: a proxy cut it, or made it up."""

@@ -1,9 +1,13 @@
 """
-One HTTP/1.1 client connection as bytes in and bytes out (h11), with no I/O of its own.
+One HTTP/1.1 client connection as bytes in and bytes out, with no I/O of its own.
 
 Whoever owns the socket drives it: `send` a request and write what comes back; then `poll`, and whenever that
-says NEED_BYTES, `receive` what was read (b"" at the end of the stream). A plain blocking socket can do so
-before an event loop exists, and hand the same object over to asyncio streams in the middle of an answer.
+says NEED_BYTES, `receive` what was read (b"" at the end of the stream).
+
+Why not h11: it costs each of 5,000 starts as much as the interpreter itself, and of HTTP this needs one request
+at a time to one kind of server. What it reads it reads strictly: anything that two readers could take differently
+(two lengths, a length beside chunks, a bare line feed, obsolete folding) is refused. h11 judges it in the tests.
+Source: RFC 9112, sections 2.2, 4, 5, 6 and 7.1.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-import h11
-
 from common.kube.http import Request, TransportError
 
 HEAD_BYTES_MAX: Final = 64 * 1024  # of one answer's head; the API server's are some 500 bytes
+CHUNK_LINE_BYTES_MAX: Final = 256  # a chunk's size and extensions; the API server sends no extensions
+_LENGTH_DIGITS_MAX: Final = 15
+_HEX: Final = frozenset(b"0123456789abcdefABCDEF")
+_TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_BAD_IN_VALUE: Final = frozenset((*range(9), *range(10, 32), 127))  # control characters but the tab
 
 
 class Head(NamedTuple):
@@ -33,6 +40,19 @@ class Poll(Enum):
     END = "end"  # the answer is complete
 
 
+class _Reading(Enum):
+    """What the next bytes are."""
+
+    NOTHING = "nothing"  # no request is out
+    HEAD = "head"
+    LENGTH = "length"  # a body of a known length
+    CHUNK_SIZE = "chunk size"
+    CHUNK = "chunk"
+    CHUNK_END = "chunk end"  # the line end after a chunk
+    TRAILER = "trailer"
+    TO_CLOSE = "to close"  # a body that ends with the connection
+
+
 class Http1Wire:
     """Turn requests into bytes and bytes into answers, one exchange at a time.
 
@@ -44,37 +64,42 @@ class Http1Wire:
     def __init__(self, authority: str, path_prefix: str = "") -> None:
         self._authority = authority
         self._path_prefix = path_prefix
-        self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._bytes = bytearray()
+        self._ended = False  # the peer sends no more
+        self._reading = _Reading.NOTHING
+        self._left = 0  # bytes that have not come of the body or the chunk, or that the trailer may still have
+        self._closes = False  # the server will close after this answer
 
     @property
     def is_reusable(self) -> bool:
-        """Say whether the exchange is over in a way that allows another on the same connection."""
-        return self._connection.our_state is h11.DONE and self._connection.their_state is h11.DONE
+        """Say whether no exchange is under way and another may begin."""
+        return self._reading is _Reading.NOTHING and not (self._closes or self._ended or self._bytes)
 
     def send(self, request: Request, token: str) -> bytes:
-        """Begin an exchange; return the bytes of the whole request, with a bearer token unless it is ""."""
-        if self.is_reusable:
-            self._connection.start_next_cycle()
-        headers = [("host", self._authority), *request.headers.items()]
+        """Begin an exchange; return the bytes of the whole request, with a bearer token unless it is "".
+
+        Raises:
+            TransportError: a header or the path would break the request apart (our mistake; nothing is sent).
+        """
+        assert self._reading is _Reading.NOTHING, f"a request while {self._reading.value} of the last is expected"
+        headers = {"host": self._authority, **request.headers}
         if token:
-            headers.append(("authorization", f"Bearer {token}"))
+            headers["authorization"] = f"Bearer {token}"
         if request.body:
-            headers.append(("content-length", str(len(request.body))))
-        connection = self._connection
-        try:
-            target = self._path_prefix + request.path
-            head = connection.send(h11.Request(method=request.method, target=target, headers=headers)) or b""
-            body = (connection.send(h11.Data(data=request.body)) or b"") if request.body else b""
-            return head + body + (connection.send(h11.EndOfMessage()) or b"")
-        except h11.LocalProtocolError as error:
-            raise TransportError(f"cannot send {request.method} {request.path}: {error}", sent=False) from error
+            headers["content-length"] = str(len(request.body))
+        lines = [f"{request.method} {self._path_prefix}{request.path} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if lines[0].count(" ") != 2 or not all(line.isascii() and line.isprintable() for line in lines):
+            raise TransportError(
+                f"cannot send {request.method} {request.path}: expected printable ASCII without line ends", sent=False
+            )
+        self._reading = _Reading.HEAD
+        return "\r\n".join((*lines, "\r\n")).encode("ascii") + request.body
 
     def receive(self, received: bytes) -> None:
         """Take bytes from the socket, b"" at its end."""
-        try:
-            self._connection.receive_data(received)
-        except h11.RemoteProtocolError as error:
-            raise TransportError(f"expected HTTP/1.1, saw {error}") from error
+        self._bytes += received
+        self._ended = self._ended or not received
 
     def poll(self) -> Head | bytes | Poll:
         """Return the next part of the answer.
@@ -83,20 +108,137 @@ class Http1Wire:
             TransportError: the bytes are no HTTP/1.1 answer, or end too early (not our fault).
         """
         while True:
-            try:
-                event = self._connection.next_event()
-            except h11.RemoteProtocolError as error:
-                raise TransportError(f"expected an HTTP/1.1 answer, saw {error}") from error
-            match event:
-                case h11.NEED_DATA:
-                    return Poll.NEED_BYTES
-                case h11.Response(status_code=status, headers=headers):
-                    return Head(status, {name.decode("latin-1"): value.decode("latin-1") for name, value in headers})
-                case h11.Data(data=part):
-                    return bytes(part)
-                case h11.EndOfMessage():
-                    return Poll.END
-                case h11.InformationalResponse():
-                    continue
-                case _:
-                    raise TransportError(f"expected an HTTP/1.1 answer, saw {type(event).__name__}")
+            before = self._reading
+            part = self._next()
+            if part is not None:
+                return part
+            if self._reading is before:  # nothing more can be read from these bytes
+                if self._ended:
+                    raise _unexpected(f"the connection's end instead of the answer's {before.value}")
+                return Poll.NEED_BYTES
+
+    def _next(self) -> Head | bytes | Poll | None:
+        """Read one part; None when it is no part of the answer, or has not come whole."""
+        match self._reading:
+            case _Reading.NOTHING:
+                raise _unexpected("an answer without a request")
+            case _Reading.HEAD:
+                return self._read_head()
+            case _Reading.LENGTH | _Reading.CHUNK | _Reading.TO_CLOSE:
+                return self._read_body()
+            case _Reading.CHUNK_SIZE:
+                self._read_chunk_size()
+            case _Reading.CHUNK_END:
+                if (line := self._line(0)) is not None:
+                    self._reading = _Reading.CHUNK_SIZE
+            case _Reading.TRAILER:
+                while (line := self._line(self._left)) is not None:
+                    self._left -= len(line)
+                    if not line:
+                        return self._end()
+        return None
+
+    def _read_head(self) -> Head | None:
+        while (end := self._bytes.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)) >= 0:
+            first, *lines = bytes(self._bytes[:end]).split(b"\r\n")
+            del self._bytes[: end + 4]
+            status, old = _status_of(first)
+            headers = _headers_of(lines)
+            if status >= 200:  # 100 Continue and its like are no answer
+                self._frame(status, headers, old)
+                return Head(status, headers)
+        if len(self._bytes) >= HEAD_BYTES_MAX or not b"HTTP/1.".startswith(self._bytes[:7]):
+            raise _unexpected(f"{bytes(self._bytes[:80])!r}")
+        return None
+
+    def _frame(self, status: int, headers: dict[str, str], old: bool) -> None:
+        """Find out how the body ends (RFC 9112, 6.3)."""
+        length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+        self._closes = old or "close" in _words(headers.get("connection", ""))
+        if coding is not None:
+            if coding.lower() != "chunked" or length is not None or old:
+                raise _unexpected(f"transfer-encoding {coding!r}, content-length {length!r}")
+            self._reading = _Reading.CHUNK_SIZE
+        elif length is not None:
+            if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
+                raise _unexpected(f"content-length {length!r}")
+            self._reading, self._left = _Reading.LENGTH, int(length)
+        elif status in (204, 304):
+            self._reading, self._left = _Reading.LENGTH, 0
+        else:
+            self._reading, self._closes = _Reading.TO_CLOSE, True
+
+    def _read_body(self) -> bytes | Poll | None:
+        """Return what came of the body, or go on to what follows it."""
+        if self._reading is _Reading.TO_CLOSE:
+            self._left = len(self._bytes)
+            if not self._left:
+                return self._end() if self._ended else None
+        if self._left == 0:
+            if self._reading is _Reading.LENGTH:
+                return self._end()
+            self._reading = _Reading.CHUNK_END
+            return None
+        part = bytes(self._bytes[: self._left])
+        del self._bytes[: self._left]
+        self._left -= len(part)
+        return part or None
+
+    def _read_chunk_size(self) -> None:
+        if (line := self._line(CHUNK_LINE_BYTES_MAX)) is None:
+            return
+        digits = line.partition(b";")[0].rstrip(b" \t")
+        if not digits or not set(digits) <= _HEX or len(digits) > _LENGTH_DIGITS_MAX:
+            raise _unexpected(f"a chunk's size {line[:40]!r}")
+        self._left = int(digits, 16)
+        self._reading = _Reading.CHUNK
+        if self._left == 0:
+            self._reading, self._left = _Reading.TRAILER, HEAD_BYTES_MAX
+
+    def _line(self, bytes_max: int) -> bytes | None:
+        """Take one line of at most `bytes_max` bytes off the front; None when it has not come whole."""
+        end = self._bytes.find(b"\r\n", 0, bytes_max + 2)
+        if end < 0:
+            if len(self._bytes) >= bytes_max + 2 or not b"\r\n".startswith(self._bytes[bytes_max:]):
+                raise _unexpected(f"{bytes(self._bytes[:40])!r} where a line of at most {bytes_max} bytes is due")
+            return None
+        line = bytes(self._bytes[:end])
+        del self._bytes[: end + 2]
+        return line
+
+    def _end(self) -> Poll:
+        self._reading = _Reading.NOTHING
+        return Poll.END
+
+
+def _status_of(line: bytes) -> tuple[int, bool]:
+    """Return the status, and whether the server is an HTTP/1.0 one, which closes after each answer."""
+    version, _, rest = line.partition(b" ")
+    digits = rest[:3]
+    if version not in (b"HTTP/1.1", b"HTTP/1.0") or not digits.isdigit() or len(digits) < 3 or rest[3:4] not in b" ":
+        raise _unexpected(f"{line[:80]!r}")
+    status = int(digits)
+    if not 100 <= status <= 599 or status == 101:
+        raise _unexpected(f"status {status}")
+    return status, version == b"HTTP/1.0"
+
+
+def _headers_of(lines: list[bytes]) -> dict[str, str]:
+    """Return the header fields; a name that comes again is joined with a comma, a length may not."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        value = value.strip(b" \t")
+        if not colon or not name or not set(name) <= _TOKEN or set(value) & _BAD_IN_VALUE:
+            raise _unexpected(f"the header line {line[:80]!r}")
+        key, text = name.decode("ascii").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip().lower() for word in value.split(",")]
+
+
+def _unexpected(seen: str) -> TransportError:
+    return TransportError(f"expected an HTTP/1.1 answer, saw {seen}")

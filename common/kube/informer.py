@@ -24,14 +24,13 @@ from common.kube.client import LIST_TIMEOUT_S, KubeClient, KubeObject
 from common.kube.clock import Clock
 from common.kube.codec import Codec, is_older, version_number
 from common.kube.errors import ApiError, Expired, error_from_status
-from common.kube.http import Request, TransportError
+from common.kube.http import GarbledError, Request, TransportError
 from common.kube.resources import Resource
 from common.kube.watch import (
     Broken,
     Busy,
     Closed,
     Denied,
-    GarbledError,
     Gone,
     Unauthenticated,
     WatchEnding,

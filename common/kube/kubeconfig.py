@@ -85,8 +85,12 @@ class _Kubeconfig:
         try:
             root = json.loads(text)
         except ValueError:
-            import yaml
-
+            try:
+                import yaml
+            except ImportError as error:  # the one-file agent
+                raise self._error(
+                    "the file", "JSON (there is no PyYAML here to read anything else)", "no JSON"
+                ) from error
             try:
                 root = yaml.safe_load(text)
             except yaml.YAMLError as error:

@@ -7,7 +7,7 @@ Decoding is left to the caller: the agent reads a Table cell, the informer a who
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 
 from common.kube.clock import Clock
@@ -23,16 +23,12 @@ from common.kube.errors import (
     Unauthorized,
     error_from_response,
 )
-from common.kube.http import Request, Response, Transport, TransportError, TransportTimeoutError
+from common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
 
 LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
 ERROR_BYTES_MAX = 64 * 1024  # of a refusal's body
 HEADERS_TIMEOUT_S = 30.0  # a consistent watch may wait 3 s for the cache, and APF may queue it for 15 s
 INACTIVITY_S = 150.0  # bookmarks come about once a minute; two and a half without a byte is a dead connection
-
-
-class GarbledError(TransportError):
-    """The stream does not hold whole lines of JSON: a proxy cut it, or it is no watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +89,17 @@ def ending_of(error: ApiError | TransportError) -> WatchEnding:
 
 
 async def watch_lines(
-    transport: Transport, request: Request, *, clock: Clock, inactivity_s: float = INACTIVITY_S
+    transport: Transport,
+    request: Request,
+    *,
+    clock: Clock,
+    inactivity_s: float = INACTIVITY_S,
+    on_open: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield each line of a watch; return when the server ends it in good order.
 
     Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
+    `on_open` is called when the server took the watch, BEFORE any line.
 
     Raises:
         ApiError: the server refused the watch.
@@ -109,6 +111,7 @@ async def watch_lines(
         if stream.status >= 400:
             body = await _error_body(chunks, clock)
             raise error_from_response(Response(stream.status, stream.headers, body))
+        on_open()
         rest = bytearray()  # of a line whose end has not arrived; appended to, so that a long line costs no copies
         while (chunk := await _next(chunks, clock, inactivity_s)) is not None:
             head, newline, tail = chunk.rpartition(b"\n")

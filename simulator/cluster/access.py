@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
-import yaml
 
 from common.kube.client import KubeClient, KubeObject
 
@@ -29,10 +30,10 @@ def pod_user(pod: KubeObject) -> str:
 
 
 def kubeconfig_text(url: str, token: str) -> str:
-    """Return a kubeconfig with one context."""
+    """Return a kubeconfig with one context, as JSON: agents read it without loading a YAML parser."""
     named = {"name": "inplace"}
     context = {"cluster": "inplace", "user": "inplace", "namespace": "default"}
-    return yaml.safe_dump(
+    return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
@@ -40,7 +41,8 @@ def kubeconfig_text(url: str, token: str) -> str:
             "clusters": [named | {"cluster": {"server": url}}],
             "users": [named | {"user": {"token": token}}],
             "contexts": [named | {"context": context}],
-        }
+        },
+        indent=1,
     )
 
 

@@ -74,6 +74,7 @@ class Cluster:
         crds: None is what deploy/crd holds.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
+        programs: a folder whose programs the process runtime's containers find before all others.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Cluster:
         crds: Sequence[KubeObject] | None = None,
         folder: Path | None = None,
         serve_http: bool = False,
+        programs: Path | None = None,
     ) -> None:
         self.clock = clock or LoopClock()
         self.rng = Random(seed)
@@ -107,6 +109,7 @@ class Cluster:
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
         self._crds = custom_resource_definitions() if crds is None else list(crds)
+        self._programs = programs
         self._node_names = [f"node-{index}" for index in range(nodes)]
         self._pods_per_node = pods_per_node
         self._runtime: Runtime = self._make_runtime()
@@ -243,9 +246,15 @@ class Cluster:
         raise LookupError(f"expected a Pod {namespace}/{pod} on some node, saw none")
 
     def kill_worker(
-        self, namespace: str, pod: str, *, signal_number: int = signal.SIGKILL, container: str = "worker"
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        signal_number: int = signal.SIGKILL,
+        container: str = "worker",
+        supervised: bool = False,
     ) -> None:
-        """Send a signal to a container's main process, as a fault does.
+        """Send a signal to a container's main process, as a fault does; or to the worker that it supervises.
 
         Raises:
             LookupError: it does not run.
@@ -256,7 +265,8 @@ class Cluster:
         uid = worker.pod["metadata"]["uid"]
         now_s, name = self.clock.monotonic_s(), signal.Signals(signal_number).name
         self.observers.tell(ClusterEvent(now_s, Kind.FAULT, namespace, pod, uid, container, name))
-        worker.running[container].signal(signal_number)
+        running = worker.running[container]
+        (running.signal_child if supervised else running.signal)(signal_number)
 
     def lose_node(self, node: str) -> None:
         """Stop a node with all its containers, for ever; its Pods are Failed `timings.node_lost_s` later."""
@@ -320,7 +330,11 @@ class Cluster:
                 tell=self.observers.tell,
             )
         return ProcessRuntime(
-            self.folder, clock=self.clock, credentials=self._pod_credentials, tell=self.observers.tell
+            self.folder,
+            clock=self.clock,
+            credentials=self._pod_credentials,
+            tell=self.observers.tell,
+            programs=self._programs,
         )
 
     def _make_kubelet(self, name: str) -> Kubelet:

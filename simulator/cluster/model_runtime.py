@@ -45,6 +45,10 @@ class ModelBarrier:
         """Answer the probe with success from now on."""
         self.lifted = True
 
+    def close(self) -> None:
+        """Answer it with failure again."""
+        self.lifted = False
+
     def report(self, report: Report) -> None:
         """Keep the newest report for tests."""
         self.last_report = report
@@ -85,6 +89,10 @@ class _Instance:
     def signal(self, number: int) -> None:
         """End by a signal."""
         self.end(128 + number)
+
+    def signal_child(self, number: int) -> None:  # noqa: ARG002
+        """Refuse: a model has no processes below it."""
+        raise LookupError("expected a supervisor with a worker below it, saw a model; use --runtime process")
 
 
 class ModelAgent(_Instance):

@@ -26,6 +26,11 @@ from simulator.cluster.runtime import ContainerRun, Sandbox
 CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
 FIRST_STEP_PREFIX = b"step="
+# Two events in a supervisor's log (agent/): nothing of the last worker is left, and the next one was started. A quick
+# worker prints its first step before the second is written.
+_ANNOUNCED = b"announcement_accepted"
+_LIFTED = b"barrier_lifted"
+_SUPERVISOR = ("inplace-agent", "run")
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
@@ -41,6 +46,7 @@ class ProcessRuntime:
         folder: an empty folder of this cluster's own.
         credentials: a Pod's bearer token and kubeconfig.
         tell: takes first steps.
+        programs: a folder whose programs every container finds before all others; None for none.
     """
 
     def __init__(
@@ -50,8 +56,10 @@ class ProcessRuntime:
         clock: Clock,
         credentials: Callable[[KubeObject], tuple[str, str]],
         tell: Callable[[ClusterEvent], None],
+        programs: Path | None = None,
     ) -> None:
         self._folder = folder
+        self._programs = programs
         self._clock = clock
         self._credentials = credentials
         self._tell = tell
@@ -165,9 +173,9 @@ class ProcessRuntime:
             self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, env={}, start_new_session=True)
 
     def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
-        interpreter = str(Path(sys.executable).parent)
+        programs = [] if self._programs is None else [str(self._programs)]
         return {
-            "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PATH": os.pathsep.join([*programs, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "HOME": str(folder.path),
             "HOSTNAME": hostname,
             "LANG": "C.UTF-8",
@@ -191,15 +199,21 @@ class ProcessRuntime:
         fresh.replace(self.hosts_file)
 
     def _first_step(self, run: ContainerRun) -> Callable[[bytes], None]:
+        """Return what tells of a worker's first step; a supervisor's container runs one worker after the other."""
         meta = run.pod["metadata"]
+        who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
+        supervises = run.command[:2] == _SUPERVISOR
         stepped = False
 
         def on_line(line: bytes) -> None:
             nonlocal stepped
+            if supervises and _ANNOUNCED in line:
+                stepped = False
+            if supervises and _LIFTED in line:
+                self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.WORKER_STARTED, *who))
             if stepped or not line.startswith(FIRST_STEP_PREFIX):
                 return
             stepped = True
-            who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
             text = line.decode("utf-8", "replace")
             self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.FIRST_STEP, *who, text))
 

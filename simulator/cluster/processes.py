@@ -110,6 +110,19 @@ class LocalProcess:
         if not self._ended.done():
             signal.pidfd_send_signal(self._pidfd, number)
 
+    def signal_child(self, number: int) -> None:
+        """Send a signal to the main process's child that leads a session: a supervisor's worker.
+
+        Raises:
+            LookupError: there is no such child.
+        """
+        main = self._popen.pid
+        text = "" if self._ended.done() else Path(f"/proc/{main}/task/{main}/children").read_text()
+        leaders = [pid for pid in map(int, text.split()) if os.getsid(pid) == pid]
+        if not leaders:
+            raise LookupError(f"expected process {main} to have a worker, saw the children {text or 'none'}")
+        os.kill(leaders[0], number)
+
     def kill(self) -> None:
         """Send SIGKILL to the process group; `wait` sweeps up who left it."""
         if not self._ended.done():

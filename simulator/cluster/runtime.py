@@ -63,6 +63,13 @@ class RunningContainer(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to the main process from outside, as a fault does."""
 
+    def signal_child(self, number: int) -> None:
+        """Send a signal to a supervisor's worker from outside.
+
+        Raises:
+            LookupError: there is none.
+        """
+
 
 class Runtime(Protocol):
     """Runs the containers of every node."""

@@ -93,6 +93,7 @@ class Timeline:
     ) -> None:
         self.restarts: list[GroupRestart] = []
         self.pods_recreated = 0
+        self.containers_restarted = 0  # by a kubelet, of any container of the JobSet's Pods
         self._server = server
         self._clock = clock
         self._jobset = namespace, jobset
@@ -101,6 +102,7 @@ class Timeline:
         self._pods: dict[str, int] = {}  # uid -> announced epoch
         self._running: set[str] = set()  # uids whose worker's status was seen running
         self._stepped: set[str] = set()
+        self._started: set[tuple[str, str]] = set()  # (uid, container) of every container that was started
         self._synced = 0
         self._deprecated = 0
         self._before: Counter[tuple[str, str, str]] = Counter()
@@ -133,13 +135,16 @@ class Timeline:
         if event.kind is Kind.FAULT and self.current.complete:
             self._begin(event.pod)
             return
+        if event.kind is Kind.CONTAINER_STARTED:
+            self.containers_restarted += (event.uid, event.container) in self._started
+            self._started.add((event.uid, event.container))
         restart = self.current
         match event.kind, event.container:
             case Kind.CONTAINER_EXITED, self._agent if restart.synced_s is None and restart.number:
                 restart.agent_exited_s = event.time_s
             case Kind.CONTAINER_STARTED, self._agent if restart.synced_s is None:
                 restart.agent_started_s = event.time_s
-            case Kind.CONTAINER_STARTED, self._worker if restart.synced_s is not None:
+            case Kind.CONTAINER_STARTED | Kind.WORKER_STARTED, self._worker if restart.synced_s is not None:
                 restart.worker_started_s = event.time_s
             case Kind.FIRST_STEP, self._worker if restart.synced_s is not None and not restart.complete:
                 self._step(restart, event)

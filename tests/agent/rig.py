@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -11,11 +11,14 @@ from agent.barrier import Report
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
+from agent.phases import RestartPhases
+from agent.prelude import head_start
 from agent.runtime import Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
 from common.kube.watch import INACTIVITY_S
+from common.record import replace
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
@@ -62,6 +65,9 @@ class NotedBarrier:
         """Note the lift."""
         assert self.running
         self.lifts.append(epoch)
+
+    def close(self) -> None:
+        """Nothing to note."""
 
     def report(self, report: Report) -> None:
         """Note the report."""
@@ -110,11 +116,23 @@ class Rig:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     memory: EpochMemory = field(default_factory=NoMemory)
 
-    async def run(self, server: ScriptedServer, credentials: Credentials | None = None, **config: Any) -> int:
+    async def run(
+        self,
+        server: ScriptedServer,
+        credentials: Credentials | None = None,
+        *,
+        with_head_start: bool = False,
+        **config: Any,
+    ) -> int:
         """Run the agent against the server until it exits; return its exit code."""
         self.config = replace(self.config, **config)
         credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
-        transport = Http1Transport(credentials, clock=self.clock)
+        context = credentials.ssl_context()
+        phases = RestartPhases(self.metrics, now_s=lambda: 0.0, annotate=self.config.phases_annotation)
+        ahead = None
+        if with_head_start:  # in a thread, because the server needs this one
+            ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
+        transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
         agent = Agent(
             self.config,
             transport=transport,
@@ -124,6 +142,7 @@ class Rig:
             log=self.log,
             metrics=self.metrics,
             memory=self.memory,
+            phases=phases,
         )
         try:
             async with asyncio.timeout(RUN_S_MAX):

@@ -1,8 +1,8 @@
 """
 An API server that does exactly what a test says, on a real loopback socket.
 
-A watch is answered by the next script of `watches`: steps that run in order on the raw connection. Everything
-else is answered by `answer`. Every request is recorded.
+A list is answered by the next step of `lists`, a watch by the next script of `watches`: steps that run in order on
+the raw connection. Everything else is answered by `answer`. Every request is recorded.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ COLUMNS = (
 )
 
 
+NOTHING = {"kind": "JobSetList", "metadata": {"resourceVersion": "1"}, "items": []}
+
+
 @dataclass(slots=True)
 class Received:
     """One request as it arrived."""
@@ -45,6 +48,11 @@ class Received:
         """Say whether this asks for a watch."""
         return "watch" in self.query
 
+    @property
+    def is_list(self) -> bool:
+        """Say whether this asks for the collection as it is."""
+        return self.method == "GET" and self.path.endswith("/jobsets") and not self.is_watch
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -54,6 +62,11 @@ class Exchange:
     request: Received
     writer: asyncio.StreamWriter
     started: bool = False
+
+    @property
+    def wants_table(self) -> bool:
+        """Say whether rows were asked for."""
+        return "as=Table" in self.request.headers["accept"]
 
     async def answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         """Send a whole answer."""
@@ -95,17 +108,24 @@ async def accept_patch(exchange: Exchange) -> None:
     await exchange.answer(200, {"kind": "PartialObjectMetadata", "metadata": {}})
 
 
+async def lists_nothing(exchange: Exchange) -> None:
+    """Answer a list: the JobSet is not there yet."""
+    await exchange.answer(200, listing([], rv=1) if exchange.wants_table else NOTHING)
+
+
 @dataclass(slots=True)
 class ScriptedServer:
     """Listen on loopback; `async with` starts and stops it.
 
     Args:
+        lists: one step per list, in order; a list beyond them is empty, at version 1.
         watches: one script per watch, in order; a watch beyond them stays silent.
         answer: what every other request gets.
         tls: TLS settings, None for plain HTTP.
     """
 
     watches: Sequence[Sequence[Step]] = ()
+    lists: Sequence[Step] = ()
     answer: Answer = accept_patch
     tls: ssl.SSLContext | None = None
     received: list[Received] = field(default_factory=list)
@@ -140,6 +160,11 @@ class ScriptedServer:
         """Return the watches."""
         return [request for request in self.received if request.is_watch]
 
+    @property
+    def listed(self) -> list[Received]:
+        """Return the lists."""
+        return [request for request in self.received if request.is_list]
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until requests make `condition` true, at most 10 s."""
         async with asyncio.timeout(10), self._news:
@@ -162,10 +187,13 @@ class ScriptedServer:
             self._serving.discard(task)
 
     async def _reply(self, exchange: Exchange) -> None:
-        index = len(self.watched)
+        index = len(self.listed if exchange.request.is_list else self.watched)
         self.received.append(exchange.request)
         async with self._news:
             self._news.notify_all()
+        if exchange.request.is_list:
+            await (self.lists[index] if index < len(self.lists) else lists_nothing)(exchange)
+            return
         if not exchange.request.is_watch:
             await self.answer(exchange)
             return
@@ -200,15 +228,17 @@ def jobset(
     strategy: str | None = wire.IN_PLACE_RESTART,
     disabled: str | None = None,
 ) -> Step:
-    """Show the JobSet: a Table row, or a whole object when no Table was asked for."""
+    """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for."""
 
     async def step(exchange: Exchange) -> None:
-        if "as=Table" in exchange.request.headers["accept"]:
-            cells = [name, synced, deprecated, None, None, strategy, disabled, uid]
-            obj: dict[str, Any] = table(cells, rv)
+        cells = [name, synced, deprecated, None, None, strategy, disabled, uid]
+        whole = plain(synced, deprecated, rv=rv, name=name, uid=uid, strategy=strategy, disabled=disabled)
+        if not exchange.request.is_list:
+            await exchange.chunk(line(kind, table(cells, rv) if exchange.wants_table else whole))
+        elif exchange.wants_table:
+            await exchange.answer(200, table(cells, rv))
         else:
-            obj = plain(synced, deprecated, rv=rv, name=name, uid=uid, strategy=strategy, disabled=disabled)
-        await exchange.chunk(line(kind, obj))
+            await exchange.answer(200, NOTHING | {"metadata": {"resourceVersion": str(rv)}, "items": [whole]})
 
     return step
 
@@ -220,12 +250,17 @@ def line(kind: str, obj: object) -> bytes:
 
 def table(cells: list[Any], rv: int, columns: Sequence[str] = COLUMNS) -> dict[str, Any]:
     """Return a Table of one row."""
+    return listing([cells], rv, columns)
+
+
+def listing(rows: Sequence[list[Any]], rv: int, columns: Sequence[str] = COLUMNS) -> dict[str, Any]:
+    """Return a Table."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {"resourceVersion": str(rv)},
         "columnDefinitions": [{"name": column} for column in columns],
-        "rows": [{"cells": cells, "object": None}],
+        "rows": [{"cells": cells, "object": None} for cells in rows],
     }
 
 
@@ -249,11 +284,9 @@ def plain(
     }
 
 
-def bookmark(rv: int, *, initial_end: bool = False) -> Step:
+def bookmark(rv: int) -> Step:
     """Send a bookmark."""
-    annotations = {"k8s.io/initial-events-end": "true"} if initial_end else {}
-    obj = {"kind": "Table", "metadata": {"resourceVersion": str(rv), "annotations": annotations}, "rows": []}
-    return sends(line("BOOKMARK", obj))
+    return sends(line("BOOKMARK", {"kind": "Table", "metadata": {"resourceVersion": str(rv)}, "rows": []}))
 
 
 def error_event(code: int, reason: str, message: str = "said the server") -> Step:

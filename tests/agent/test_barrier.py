@@ -7,15 +7,16 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent import barrier as barrier_module
-from agent.barrier import BarrierError, HttpBarrier, Report
+from agent.barrier import HttpBarrier, Report
+from agent.listener import BarrierError
 from agent.metrics import AgentMetrics, render
 from common.kube.clock import LoopClock
+from common.record import replace
 from tests.agent.rig import CONFIG
 
 pytestmark = pytest.mark.asyncio
@@ -24,8 +25,10 @@ pytestmark = pytest.mark.asyncio
 @asynccontextmanager
 async def listening(address: str = "127.0.0.1", port: int = 0, **config: object) -> AsyncIterator[HttpBarrier]:
     """Run a barrier on a port the system chooses."""
-    settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)  # type: ignore[arg-type]
-    barrier = HttpBarrier(settings, clock=LoopClock(), render_metrics=lambda: render(AgentMetrics(epoch=3)))
+    settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)
+    barrier = HttpBarrier(
+        settings, clock=LoopClock(), render_metrics=lambda accept: render(AgentMetrics(epoch=3), accept)
+    )
     await barrier.start()
     try:
         yield barrier
@@ -94,7 +97,18 @@ async def test_metrics_and_health_are_served() -> None:
         status, body = await ask(barrier, get("/metrics"))
         assert status == 200
         assert b"inplace_agent_epoch 3.0" in body
+        openmetrics = b"GET /metrics HTTP/1.1\r\nACCEPT: application/openmetrics-text; version=1.0.0\r\n\r\n"
+        assert (await ask(barrier, openmetrics))[1].endswith(b"# EOF\n")
         assert (await ask(barrier, get("/healthz"))) == (200, b'{"ok":true}')
+
+
+async def test_a_scrape_does_not_delay_the_start() -> None:
+    """While nothing renders metrics yet, the scraper is told to come back, and nothing is loaded for it."""
+    settings = replace(CONFIG, barrier_address="127.0.0.1", barrier_port=0)
+    barrier = HttpBarrier(settings, clock=LoopClock(), render_metrics=lambda _: None)
+    await barrier.start()
+    assert (await ask(barrier, get("/metrics")))[0] == 503
+    await barrier.stop()
 
 
 async def test_head_has_no_body_and_other_methods_are_refused() -> None:
@@ -137,7 +151,7 @@ async def test_a_slow_request_is_dropped() -> None:
             return super().timeout(0.02)
 
     barrier = HttpBarrier(
-        replace(CONFIG, barrier_address="127.0.0.1", barrier_port=0), clock=Hasty(), render_metrics=bytes
+        replace(CONFIG, barrier_address="127.0.0.1", barrier_port=0), clock=Hasty(), render_metrics=lambda _: None
     )
     await barrier.start()
     assert (await ask(barrier, b"GET /healthz HTT"))[0] == 0

@@ -56,12 +56,16 @@ def test_our_additions_do_not_change_the_family(upstream: dict[str, str]) -> Non
         "POD_UID": "a-b",
         "JOBSET_UID": "c",
         "BARRIER_ADDRESS": "::1",
-        "START_JITTER_S": "2",
+        "GROUP_SIZE": "2300",
+        "GROUP_OFFSET": "1000",
+        "JOB_COMPLETION_INDEX": "150",
+        "START_RATE_PER_S": "1000",
     }
     config = AgentConfig.from_env(upstream | added)
     assert (config.restart_exit_code, config.barrier_port) == (1, 8081)
     assert (config.previous_epoch, config.pod_uid, config.jobset_uid) == (4, "a-b", "c")
-    assert (config.barrier_address, config.start_jitter_s) == ("::1", 2.0)
+    assert config.barrier_address == "::1"
+    assert 1.0 <= config.start_slot_s < 1.001  # halfway through 2 s, and a part of one stratum
 
 
 def test_upstreams_values_are_taken(upstream: dict[str, str]) -> None:
@@ -126,11 +130,11 @@ def test_everything_wrong_is_said_at_once() -> None:
         ("POD_UID", "a b", "uid"),
         ("EPOCH_FILE", "epoch", "absolute path of a file"),
         ("EPOCH_FILE", "/var/run/", "absolute path of a file"),
-        ("START_JITTER_S", "-1", "0 to 300"),
-        ("START_JITTER_S", "nan", "0 to 300"),
-        ("START_JITTER_S", "soon", "0 to 300"),
+        ("START_WINDOW_S", "-1", "0 to 300"),
+        ("START_WINDOW_S", "nan", "0 to 300"),
+        ("START_WINDOW_S", "soon", "0 to 300"),
+        ("START_RATE_PER_S", "0", "1 to 100000"),
         ("LOG_LEVEL", "loud", "debug"),
-        ("WORKER_COMMAND", "python train.py", "sidecar"),
     ],
 )
 def test_bad_values_are_refused(name: str, value: str, expected: str) -> None:
@@ -152,7 +156,7 @@ def test_a_garbled_previous_epoch_is_unknown_and_told(garbage: str) -> None:
 
 def test_an_empty_variable_is_unset() -> None:
     """The downward API makes an empty text of an annotation that is not there yet."""
-    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "WORKER_COMMAND", "BARRIER_ADDRESS"), "")
+    empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "BARRIER_ADDRESS"), "")
     assert AgentConfig.from_env(SEED | empty) == AgentConfig.from_env(SEED)
 
 
@@ -162,3 +166,42 @@ def test_a_missing_namespace_says_where_it_was_looked_for(tmp_path: Path) -> Non
     (problem,) = problems(env)
     assert "NAMESPACE" in problem
     assert f"{tmp_path}/namespace" in problem
+
+
+LARGE = SEED | {"GROUP_SIZE": "5000", "GROUP_OFFSET": "4000", "JOB_COMPLETION_INDEX": "999"}
+
+
+def test_a_pod_of_a_large_group_gets_its_slot() -> None:
+    """The last of 5,000 Pods starts at the end of the window; its patch after a group restart comes sooner."""
+    config = AgentConfig.from_env(LARGE)
+    assert 2.999 < config.start_slot_s < 3.0
+    assert config.restart_slot_s == config.start_slot_s / 4
+    assert config.spread_s == 3.0
+    assert config.warnings == ()
+
+
+def test_the_window_can_be_switched_off() -> None:
+    """START_WINDOW_S=0: every agent starts at once, whatever the size; for clusters that have deploy/apf."""
+    config = AgentConfig.from_env(LARGE | {"START_WINDOW_S": "0"})
+    assert (config.start_slot_s, config.restart_slot_s) == (0.0, 0.0)
+    assert config.spread_s == 3.0
+
+
+@pytest.mark.parametrize("garbage", ["x", "0", "-3", "2147483648"])
+def test_a_garbled_group_size_is_told_and_costs_no_start(garbage: str) -> None:
+    """The agent starts without a slot."""
+    config = AgentConfig.from_env(LARGE | {"GROUP_SIZE": garbage})
+    assert config.start_slot_s == 0.0
+    (warning,) = config.warnings
+    assert "GROUP_SIZE" in warning
+    assert repr(garbage) in warning
+
+
+@pytest.mark.parametrize("missing", ["GROUP_OFFSET", "JOB_COMPLETION_INDEX"])
+def test_a_pod_without_a_number_takes_a_slot_of_its_name(missing: str) -> None:
+    """The slots of 5,000 Pods without an index fill the window evenly enough, and each keeps its own."""
+    env = {name: value for name, value in LARGE.items() if name != missing}
+    slots_s = [AgentConfig.from_env(env | {"POD_NAME": f"train-w-0-{i}"}).start_slot_s for i in range(5000)]
+    tenths = [sum(1 for slot_s in slots_s if int(slot_s / 0.3) == tenth) for tenth in range(10)]
+    assert all(400 < count < 600 for count in tenths)
+    assert slots_s[7] == AgentConfig.from_env(env | {"POD_NAME": "train-w-0-7"}).start_slot_s

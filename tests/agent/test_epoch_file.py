@@ -14,14 +14,15 @@ from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, 
 pytestmark = pytest.mark.asyncio
 
 
-async def started_with(tmp_path: Path, content: str | None, previous: str) -> tuple[ScriptedServer, list[object]]:
-    """Run an agent process whose first watch shows S = 1 and every later one S = 2, to its end at epoch 3."""
+async def started_with(
+    tmp_path: Path, content: str | None, previous: str, lists_max: int = 2
+) -> tuple[ScriptedServer, list[object]]:
+    """Run an agent process whose first list shows S = 1 and the next one S = 2, to its end at epoch 3."""
     path = tmp_path / "epoch"
     if content is not None:
         path.write_text(content)
-    at_three = (until_patched(1), jobset(3, 2), jobset(3, 3))
-    stale, current = (jobset(1), jobset(2), *at_three), (jobset(2), *at_three)
-    async with ScriptedServer(watches=[stale, current]) as server:
+    lists, watch = [jobset(1), jobset(2)], (until_patched(1), jobset(3, 2), jobset(3, 3))
+    async with ScriptedServer(lists=lists[-lists_max:], watches=[watch]) as server:
         env = environment(tmp_path, server, PREVIOUS_EPOCH=previous, EPOCH_FILE=str(path))
         async with process(env) as child:
             code, lines = await finished(child)
@@ -40,10 +41,11 @@ async def test_the_file_corrects_a_lagging_variable(tmp_path: Path) -> None:
 
 async def test_a_garbled_file_means_unknown(tmp_path: Path) -> None:
     """Garbage in the file is logged, and a consistent view decides."""
-    server, events = await started_with(tmp_path, "two", previous="1")
+    server, events = await started_with(tmp_path, "two", previous="1", lists_max=1)
 
     assert "epoch_not_recalled" in events
-    assert server.watched[0].query["sendInitialEvents"] == "true"
+    assert [b'"3"' in patch.body for patch in server.requests("PATCH")] == [True]
+    assert "resourceVersion" not in server.listed[0].query
 
 
 async def test_the_epoch_is_kept_before_it_is_announced(tmp_path: Path) -> None:

@@ -5,28 +5,35 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trustme
 
-from tests.agent.process import COMMAND, environment, finished, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, Step, jobset, silence, until_patched
+from agent.config import AgentConfig
+from agent.phases import boot_s
+from tests.agent.process import environment, environment_in_cluster, finished, process
+from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
 
-FINISH = (jobset(0), until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+FINISH = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> None:
-    """From exec to exit X: one watch, one patch, and a log that tells the story in order."""
-    async with ScriptedServer(watches=[FINISH]) as server:
+    """From exec to exit X: three requests, one connection, and a log that tells the story in order."""
+    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
         env = environment(tmp_path, server, RESTART_POD_IN_PLACE_EXIT_CODE="77", PREVIOUS_EPOCH="one")
         async with process(env) as child:
             code, lines = await finished(child)
     assert code == 77
-    assert [request.method for request in server.received] == ["GET", "PATCH"]
+    assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
+    assert server.connections == 1
     assert [line["event"] for line in lines] == [
         "setting_ignored",
+        "agent_started",
         "announcement_accepted",
         "barrier_lifted",
         "restarting_in_place",
@@ -36,7 +43,10 @@ async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> 
 
 async def test_the_default_code_is_ours(tmp_path: Path) -> None:
     """Without a configured code the agent exits 88."""
-    async with ScriptedServer(watches=[FINISH]) as server, process(environment(tmp_path, server)) as child:
+    async with (
+        ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server,
+        process(environment(tmp_path, server)) as child,
+    ):
         assert (await finished(child))[0] == 88
 
 
@@ -44,11 +54,10 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
     """Exit 2, every problem at once (the credentials' too), and the server never hears of it."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server, NAMESPACE="NO", BARRIER_PORT="x", KUBECONFIG=str(tmp_path / "none"))
-        async with process(env, *COMMAND, "--help") as child:
+        async with process(env) as child:
             code, lines = await finished(child)
     assert code == 2
     assert [str(line["message"]).split(":")[0] for line in lines] == [
-        "arguments",
         "NAMESPACE",
         "BARRIER_PORT",
         "KUBECONFIG",
@@ -65,7 +74,7 @@ async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> 
                 code, lines = await finished(child)
             assert server.received == []
     assert code == 3
-    assert f"127.0.0.1 port {port}" in str(lines[0]["message"])
+    assert f"127.0.0.1 port {port}" in str(lines[-1]["message"])
 
 
 async def hold(exchange: Exchange) -> None:
@@ -75,26 +84,50 @@ async def hold(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize(
-    ("script", "patches"),
+    ("server", "requests"),
     [
-        pytest.param((hold,), 0, id="no answer yet"),
-        pytest.param((silence,), 0, id="watching, no view yet"),
-        pytest.param((jobset(0), until_patched(), silence), 1, id="waiting at the barrier"),
-        pytest.param((jobset(0), until_patched(), jobset(1, 0), silence), 1, id="lifted"),
+        pytest.param(lambda: ScriptedServer(lists=[hold]), 1, id="no answer to the list"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)], answer=hold), 2, id="no answer to the announcement"),
+        pytest.param(lambda: ScriptedServer(watches=[(hold,)]), 2, id="no answer to the watch"),
+        pytest.param(lambda: ScriptedServer(), 2, id="watching, no view yet"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)]), 3, id="waiting at the barrier"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)], watches=[(jobset(1), silence)]), 3, id="lifted"),
     ],
 )
 async def test_a_signal_ends_the_agent_at_any_moment(
-    tmp_path: Path, number: signal.Signals, code: int, script: tuple[Step, ...], patches: int
+    tmp_path: Path, number: signal.Signals, code: int, server: Callable[[], ScriptedServer], requests: int
 ) -> None:
     """SIGTERM is 143 and SIGINT 130, whatever the agent is waiting for, well within kubelet's 2 s."""
-    async with ScriptedServer(watches=[script]) as server:
-        async with process(environment(tmp_path, server)) as child:
-            await server.until(lambda: bool(server.watched) and len(server.requests("PATCH")) == patches)
+    async with server() as listening_server:
+        async with process(environment(tmp_path, listening_server)) as child:
+            await listening_server.until(lambda: len(listening_server.received) == requests)
             child.send_signal(number)
             async with asyncio.timeout(2):
                 ended, lines = await finished(child)
         assert ended == code
         assert lines[-1]["event"] == "signalled"
+
+
+async def test_a_server_that_accepts_and_never_answers_is_waited_for(tmp_path: Path) -> None:
+    """TLS' handshake gets no answer: the agent stays, answers its probes, and ends at the first signal."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = environment_in_cluster(tmp_path, ScriptedServer(port=silent.getsockname()[1]), trustme.CA())
+        async with process(env) as child:
+            await answering(int(env["BARRIER_PORT"]))
+            child.send_signal(signal.SIGTERM)
+            code, lines = await finished(child)
+    assert code == 143
+    assert [line["event"] for line in lines] == ["agent_started", "signalled"]
+
+
+async def answering(port: int) -> None:
+    """Wait until the barrier answers, at most 10 s."""
+    async with asyncio.timeout(10):
+        await listening(port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: pod\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.transport.abort()
 
 
 async def test_a_signal_ends_the_agent_while_it_connects(tmp_path: Path) -> None:
@@ -119,3 +152,63 @@ async def listening(port: int) -> None:
             else:
                 writer.transport.abort()
                 return
+
+
+async def test_an_agent_sends_nothing_before_its_slot(tmp_path: Path) -> None:
+    """The first request comes when the slot comes, counted from the process's first moment."""
+    # Pod 150 of 302, one start per second: a window of 2 s, a slot of about one.
+    place = {"GROUP_SIZE": "302", "GROUP_OFFSET": "100", "JOB_COMPLETION_INDEX": "50", "START_RATE_PER_S": "1"}
+    config = AgentConfig.from_env({"NAMESPACE": "ns", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train"} | place)
+    assert 0.99 < config.start_slot_s < 1.0
+    async with ScriptedServer(watches=[(jobset(0), until_patched(), silence)]) as server:
+        began_s = boot_s()
+        async with process(environment(tmp_path, server, **place)):
+            await server.until(lambda: bool(server.received))
+            assert boot_s() - began_s > config.start_slot_s - 0.02  # the system knows process starts to 10 ms
+
+
+async def test_an_agent_that_waits_for_its_slot_can_be_observed(tmp_path: Path) -> None:
+    """Its metrics are there long before a slot that is far away."""
+    place = {"GROUP_SIZE": "341", "GROUP_OFFSET": "300", "JOB_COMPLETION_INDEX": "40", "START_RATE_PER_S": "1"}
+    async with ScriptedServer() as server:
+        env = environment(tmp_path, server, START_WINDOW_S="60", **place)
+        async with process(env):
+            await listening(int(env["BARRIER_PORT"]))
+            await scrapable(int(env["BARRIER_PORT"]))
+            assert server.received == []
+
+
+async def scrapable(port: int) -> None:
+    """Wait until /metrics answers with 200, at most 20 s."""
+    async with asyncio.timeout(20):
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n")
+            status = await reader.readline()
+            writer.transport.abort()
+            if b" 200 " in status:
+                return
+            await asyncio.sleep(0.05)
+
+
+SLEEPY = """
+import time
+time.sleep(0.3)
+from agent.config import AgentConfig
+from agent.session import _with_what_is_left_of_the_slot as left
+print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
+print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
+"""
+
+
+async def test_what_a_process_did_before_counts_towards_its_slot(tmp_path: Path) -> None:
+    """After 0.3 s of imports a slot of 9 s has less than 8.7 s left, and one of 0.1 s has come."""
+    async with (
+        ScriptedServer() as server,
+        process(environment(tmp_path, server), sys.executable, "-c", SLEEPY) as child,
+    ):
+        async with asyncio.timeout(20):
+            printed, _ = await child.communicate()
+    long_s, short_s = map(float, printed.split())
+    assert 0.0 < long_s <= 8.71
+    assert short_s == 0.0

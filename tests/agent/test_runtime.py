@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from agent.exit_code import ExitCode
 from common.epoch.errors import InvariantError
 from tests.agent.rig import CONFIG, NotedBarrier, Rig
 from tests.agent.scripted_server import (
+    NOTHING,
     Exchange,
     ScriptedServer,
     Step,
@@ -21,10 +23,10 @@ from tests.agent.scripted_server import (
     ends,
     jobset,
     line,
+    lists_nothing,
     plain,
     refuses,
     sends,
-    table,
     until_patched,
 )
 
@@ -33,40 +35,37 @@ pytestmark = pytest.mark.asyncio
 SYNC_THEN_RESTART = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
-async def list_or_accept(exchange: Exchange) -> None:
-    """Answer a list with one JobSet that never synced, and accept a patch."""
-    if exchange.request.method == "GET":
-        await exchange.answer(200, table(["train", 0, 0, None, None, "InPlaceRestart", None, "uid-1"], 55))
-    else:
-        await accept_patch(exchange)
-
-
-async def test_a_start_costs_one_watch_and_one_patch() -> None:
-    """From the start to the restart in place: two requests, two connections, and the words on the wire."""
+async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None:
+    """From the start to the restart in place: three requests, one connection, and the words on the wire."""
     rig = Rig()
-    async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
+    async with ScriptedServer(lists=[jobset(0, rv=17)], watches=[SYNC_THEN_RESTART]) as server:
         code = await rig.run(server, restart_exit_code=77)
 
     assert code == 77
-    assert [request.method for request in server.received] == ["GET", "PATCH"]
-    assert server.connections == 2
-    watch, patch = server.received
-    assert watch.path == "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets"
+    assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
+    assert server.connections == 1
+    listed, patch, watch = server.received
+    for read in (listed, watch):
+        assert read.path == "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets"
+        assert read.headers["accept"] == "application/json;as=Table;g=meta.k8s.io;v=v1, application/json"
+    assert listed.query == {"fieldSelector": "metadata.name=train", "includeObject": "None"}
     assert 3000 <= int(watch.query.pop("timeoutSeconds")) < 3600
     assert watch.query == {
         "watch": "1",
         "fieldSelector": "metadata.name=train",
         "allowWatchBookmarks": "true",
         "includeObject": "None",
+        "resourceVersion": "17",
         "sendInitialEvents": "true",
         "resourceVersionMatch": "NotOlderThan",
     }
-    assert watch.headers["accept"] == "application/json;as=Table;g=meta.k8s.io;v=v1, application/json"
     assert patch.path == "/api/v1/namespaces/ns/pods/train-w-0-0"
     assert patch.query == {"fieldManager": "inplace-agent", "fieldValidation": "Ignore"}
     assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
     assert "as=PartialObjectMetadata" in patch.headers["accept"]
-    assert json.loads(patch.body) == {
+    body = json.loads(patch.body)
+    assert re.fullmatch(r"v1,view=\d+", body["metadata"]["annotations"].pop("inplace.dev/phases"))
+    assert body == {
         "metadata": {
             "uid": "pod-uid",
             "annotations": {
@@ -79,24 +78,23 @@ async def test_a_start_costs_one_watch_and_one_patch() -> None:
     assert not rig.barrier.running
 
 
-async def test_a_known_previous_epoch_makes_the_watch_cheap() -> None:
-    """With PREVIOUS_EPOCH known and S at it, no consistent read is asked for."""
+async def test_a_known_previous_epoch_makes_the_list_cheap() -> None:
+    """With PREVIOUS_EPOCH known and S at it, the watch cache's version 0 is asked for, and no quorum read."""
     rig = Rig()
-    script = [jobset(3, 3), until_patched(), jobset(4, 3), jobset(4, 4)]
-    async with ScriptedServer(watches=[script]) as server:
+    async with ScriptedServer(lists=[jobset(3, 3)], watches=[[jobset(4, 3), jobset(4, 4)]]) as server:
         await rig.run(server, previous_epoch=3)
-    (watch,) = server.watched
-    assert not {"sendInitialEvents", "resourceVersionMatch", "resourceVersion"} & set(watch.query)
+    (listed,) = server.listed
+    assert listed.query["resourceVersion"] == "0"
     assert rig.barrier.lifts == [4]
 
 
-async def test_a_stale_view_is_followed_by_a_consistent_watch() -> None:
-    """A cheap view older than this Pod's own announcement only makes the agent watch consistently."""
+async def test_a_stale_list_is_followed_by_a_consistent_one() -> None:
+    """A cheap view older than this Pod's own announcement only makes the agent list consistently, at once."""
     rig = Rig()
-    watches = [[jobset(2, 2)], [jobset(3, 3, rv=40), until_patched(), jobset(4, 3), jobset(4, 4)]]
-    async with ScriptedServer(watches=watches) as server:
+    lists, watches = [jobset(2, 2), jobset(3, 3, rv=40)], [[jobset(4, 3), jobset(4, 4)]]
+    async with ScriptedServer(lists=lists, watches=watches) as server:
         await rig.run(server, previous_epoch=3)
-    assert [request.query.get("sendInitialEvents") for request in server.watched] == [None, "true"]
+    assert [request.query.get("resourceVersion") for request in server.received] == ["0", None, None, "40"]
     assert [
         json.loads(patch.body)["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"]
         for patch in server.requests("PATCH")
@@ -104,17 +102,41 @@ async def test_a_stale_view_is_followed_by_a_consistent_watch() -> None:
     assert rig.clock.slept_s == []
 
 
-async def test_a_server_without_send_initial_events_is_listed_first() -> None:
-    """A server that refuses sendInitialEvents gets a list (a quorum read), then a watch from there."""
+async def test_a_stale_event_is_followed_by_a_consistent_list() -> None:
+    """The same when the JobSet was not in the cheap list and a watch event shows an old one."""
     rig = Rig()
-    watches = [[refuses(422, "Invalid")], [until_patched(), *SYNC_THEN_RESTART]]
-    async with ScriptedServer(watches=watches, answer=list_or_accept) as server:
+    lists, watches = [lists_nothing, jobset(3, 3, rv=40)], [[jobset(2, 2)], [jobset(4, 3), jobset(4, 4)]]
+    async with ScriptedServer(lists=lists, watches=watches) as server:
+        await rig.run(server, previous_epoch=3)
+    assert [request.query.get("resourceVersion") for request in server.listed] == ["0", None]
+    assert rig.barrier.lifts == [4]
+
+
+async def test_the_watch_waits_for_the_announcements_answer() -> None:
+    """The announcement has the connection until it is answered; only then is the watch sent."""
+    watched_before_the_answer: list[int] = []
+
+    async def answer(exchange: Exchange) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        watched_before_the_answer.append(len(exchange.server.watched))
+        await accept_patch(exchange)
+
+    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART], answer=answer) as server:
+        await Rig().run(server)
+    assert watched_before_the_answer == [0]
+
+
+async def test_a_server_without_send_initial_events_is_watched_from_the_version() -> None:
+    """A server that refuses sendInitialEvents costs one request more, once."""
+    rig = Rig()
+    watches = [[refuses(422, "Invalid")], [jobset(1, 0, rv=20), ends], [jobset(1, 1)]]
+    async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
         await rig.run(server)
-    (listed,) = [request for request in server.requests("GET") if not request.is_watch]
-    assert "resourceVersion" not in listed.query
-    assert len(server.received) == 4
-    assert server.watched[1].query["resourceVersion"] == "55"
-    assert rig.barrier.lifts == [1]
+    assert [watch.query.get("sendInitialEvents") for watch in server.watched] == ["true", None, None]
+    assert [watch.query["resourceVersion"] for watch in server.watched] == ["10", "10", "20"]
+    assert len(server.listed) == 1
+    assert rig.clock.slept_s == []
 
 
 async def test_bypass_lifts_without_an_announcement() -> None:
@@ -126,7 +148,7 @@ async def test_bypass_lifts_without_an_announcement() -> None:
         jobset(disabled="true"),
     ):
         rig = Rig()
-        async with ScriptedServer(watches=[[view]]) as server:
+        async with ScriptedServer(lists=[view]) as server:
             running = asyncio.create_task(rig.run(server))
             while not rig.barrier.lifts:  # noqa: ASYNC110 - the barrier is in memory
                 await asyncio.sleep(0)
@@ -139,21 +161,22 @@ async def test_bypass_lifts_without_an_announcement() -> None:
 
 async def test_an_exhausted_epoch_has_its_own_exit_code() -> None:
     """When int32 has no next epoch the agent gives up by name and announces nothing."""
-    async with ScriptedServer(watches=[[jobset(2**31 - 1, 0)]]) as server:
+    async with ScriptedServer(lists=[jobset(2**31 - 1, 0)]) as server:
         assert await Rig().run(server) == ExitCode.EPOCHS_EXHAUSTED
     assert server.requests("PATCH") == []
 
 
 async def test_the_jobset_may_come_after_the_agent() -> None:
-    """A consistent watch that shows nothing is no error: the agent waits until the JobSet is there."""
+    """A list that shows nothing is no error: the agent watches on until the JobSet is there."""
     rig = Rig()
     watches = [
-        [bookmark(5, initial_end=True), ends],
+        [bookmark(5), ends],
         [jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART],
     ]
     async with ScriptedServer(watches=watches) as server:
         await rig.run(server)
-    assert server.watched[1].query["resourceVersion"] == "5"
+    assert [watch.query["resourceVersion"] for watch in server.watched] == ["1", "5"]
+    assert len(server.listed) == 1
     assert rig.barrier.lifts == [1]
 
 
@@ -172,16 +195,15 @@ async def test_reports_say_what_the_barrier_waits_for() -> None:
     assert rig.barrier.reports[-1].deprecated == 1
     assert rig.metrics.epoch == 1
     assert rig.metrics.lifted
-    assert rig.metrics.requests == {("watch", "ok"): 1, ("patch", "ok"): 1}
+    assert rig.metrics.requests == {("list", "ok"): 1, ("watch", "ok"): 1, ("patch", "ok"): 1}
 
 
-async def test_the_start_jitter_comes_before_the_first_request() -> None:
-    """START_JITTER_S bounds a random wait in front of the first request."""
+async def test_the_slot_comes_before_the_first_request() -> None:
+    """An agent with a slot sends nothing before it."""
     rig = Rig()
     async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
-        await rig.run(server, start_jitter_s=9.0)
-    (slept_s,) = rig.clock.slept_s
-    assert 0 < slept_s < 9.0
+        await rig.run(server, start_slot_s=9.0)
+    assert rig.clock.slept_s == [9.0]
 
 
 async def test_cancelling_an_agent_closes_all_it_opened() -> None:
@@ -197,24 +219,27 @@ async def test_cancelling_an_agent_closes_all_it_opened() -> None:
 
 
 async def test_an_upstream_controller_is_followed(tmp_path: Path) -> None:
-    """Upstream's manifest, CRD and status fields: attempts count from 0, and it is still one watch and one patch."""
+    """Upstream's manifest, CRD and status fields: attempts count from 0, and it is the same three requests."""
     (tmp_path / "namespace").write_text("ns")
     env = {"JOBSET_NAME": "train", "POD_NAME": "train-w-0-0", "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path)}
 
     def shows(**status: int) -> Step:
         return sends(line("MODIFIED", plain(None, None) | {"status": status}))
 
+    async def lists(exchange: Exchange) -> None:
+        await exchange.answer(200, NOTHING | {"items": [plain(None, None) | {"status": {}}]})
+
     script = [
-        shows(),
-        until_patched(),
         shows(currentInPlaceRestartAttempt=0),
         shows(currentInPlaceRestartAttempt=0, previousInPlaceRestartAttempt=0),
     ]
     rig = Rig(AgentConfig.from_env(env))
-    async with ScriptedServer(watches=[script]) as server:
+    async with ScriptedServer(lists=[lists], watches=[script]) as server:
         assert await rig.run(server) == 1
-    assert [request.method for request in server.received] == ["GET", "PATCH"]
-    assert server.watched[0].headers["accept"] == "application/json"
+    assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
+    assert server.connections == 1
+    assert {read.headers["accept"] for read in server.requests("GET")} == {"application/json"}
+    assert "sendInitialEvents" not in server.watched[0].query, "whole objects have no column definitions to get over"
     assert b'"jobset.sigs.k8s.io/in-place-restart-attempt":"0"' in server.requests("PATCH")[0].body
     assert rig.barrier.lifts == [1]
 
@@ -227,7 +252,7 @@ async def test_a_bug_is_never_swallowed() -> None:
             raise InvariantError("planted")
 
     rig = Rig(barrier=Buggy())
-    async with ScriptedServer(watches=[[jobset(strategy="Recreate")]]) as server:
+    async with ScriptedServer(lists=[jobset(strategy="Recreate")]) as server:
         with pytest.raises(ExceptionGroup) as raised:
             await rig.run(server)
     assert raised.group_contains(InvariantError, match="planted")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from agent.endings import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
+from agent.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
 from common.kube.credentials import Credentials
 from tests.agent.rig import ImpatientClock, Rig
 from tests.agent.scripted_server import (
@@ -52,7 +52,7 @@ async def test_clean_end_resumes_at_once_from_the_last_version() -> None:
     """After a clean end: the next watch at once, from the bookmark, on the same connection."""
     rig, server = await run((jobset(0), until_patched(), bookmark(17), ends), SYNC_THEN_RESTART)
     assert server.watched[1].query["resourceVersion"] == "17"
-    assert "sendInitialEvents" not in server.watched[1].query
+    assert len(server.listed) == 1
     assert rig.clock.slept_s == []
     assert rig.metrics.watch_endings == {"closed": 1}
     assert server.connections == 2
@@ -79,6 +79,51 @@ async def test_silence_resumes_after_the_inactivity_bound() -> None:
     rig, server = await run((jobset(0, rv=12), until_patched(), silence), SYNC_THEN_RESTART, rig=rig)
     assert server.watched[1].query["resourceVersion"] == "12"
     assert rig.metrics.watch_endings == {"silent": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "cause"),
+    [
+        (refuses(401, "Unauthorized"), "unauthenticated"),
+        (refuses(403, "Forbidden"), "forbidden"),
+        (refuses(404, "NotFound"), "not_found"),
+        (refuses(410, "Expired"), "gone"),
+        (refuses(429, "TooManyRequests"), "busy"),
+        (refuses(503), "busy"),
+        (resets, "broken"),
+    ],
+)
+async def test_a_list_that_fails_is_asked_for_again(first: Step, cause: str) -> None:
+    """What a list can come to has the names that a watch's endings have; nothing is watched before it is answered."""
+    rig = Rig()
+    async with ScriptedServer(lists=[first, jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
+        assert await rig.run(server) == 88
+    assert rig.metrics.requests == {("list", cause): 1, ("list", "ok"): 1, ("patch", "ok"): 1, ("watch", "ok"): 1}
+    assert (len(server.listed), len(server.requests("PATCH")), len(server.watched)) == (2, 1, 1)
+    assert all("list jobsets" in failed["cure"] for failed in rig.log.of("watch_failed") if cause == "forbidden")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"kind":"JobSetList","metadata":{"resourceVersion":"1"},"items":7}',
+        b'{"kind":"JobSetList","metadata":{"resourceVersion":"1"},"items":[{}]}',
+    ],
+)
+async def test_garbage_instead_of_a_list_moves_nothing(garbage: bytes) -> None:
+    """A list that cannot be read ends like a garbled watch, and is asked for again."""
+
+    async def sends_garbage(exchange: Exchange) -> None:
+        await exchange.answer(200, garbage)
+
+    rig = Rig()
+    async with ScriptedServer(lists=[sends_garbage, jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
+        assert await rig.run(server) == 88
+    assert rig.metrics.watch_endings == {"garbled": 1}
+    assert len(server.requests("PATCH")) == 1
 
 
 async def test_401_names_the_token_and_retries() -> None:
@@ -108,20 +153,16 @@ async def test_404_names_the_missing_crd() -> None:
     assert "CRD" in failed["cure"]
 
 
-async def test_410_begins_anew_with_a_consistent_read() -> None:
-    """A version that left the server's history is dropped, though the first watch was a cheap one."""
+async def test_410_begins_anew_with_a_consistent_list() -> None:
+    """A version that left the server's history is dropped, though the first list was a cheap one."""
     rig = Rig()
-    watches = [
-        (jobset(1, 1), until_patched(), resets),
-        (error_event(410, "Expired"),),
-        (jobset(2, 1), jobset(2, 2)),
-    ]
-    async with ScriptedServer(watches=watches) as server:
+    lists = [jobset(1, 1), jobset(2, 1, rv=50)]
+    watches = [(resets,), (error_event(410, "Expired"),), (jobset(2, 2),)]
+    async with ScriptedServer(lists=lists, watches=watches) as server:
         await rig.run(server, previous_epoch=1)
     assert rig.barrier.lifts == [2]
-    assert server.watched[1].query["resourceVersion"] == "10"
-    assert server.watched[2].query["sendInitialEvents"] == "true"
-    assert "resourceVersion" not in server.watched[2].query
+    assert [request.query.get("resourceVersion") for request in server.listed] == ["0", None]
+    assert [request.query["resourceVersion"] for request in server.watched] == ["10", "10", "50"]
     assert rig.metrics.watch_endings == {"broken": 1, "gone": 1}
     assert len(rig.clock.slept_s) == 1
 
@@ -133,9 +174,9 @@ async def test_410_for_ever_is_slowed_down() -> None:
 
 
 async def test_429_waits_at_least_its_retry_after() -> None:
-    """Retry-After is a floor under the random wait."""
+    """Retry-After is a floor under the random wait, and widens it: nobody comes back in step."""
     rig, _ = await run((refuses(429, "TooManyRequests", retry_after="7"),), FINISH)
-    assert 7 <= rig.clock.slept_s[0] <= 7 + RETRY_BASE_S
+    assert 7 <= rig.clock.slept_s[0] <= 7 + 7
     assert rig.metrics.watch_endings == {"busy": 1}
 
 
@@ -246,12 +287,28 @@ async def test_a_malformed_status_is_ignored() -> None:
 
 
 async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> None:
-    """Upstream's CRD lacks the columns: the watch is opened again for whole objects, from then on."""
+    """Upstream's CRD lacks the columns: whole objects are asked for from then on, which costs one request."""
     upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
-    rig, server = await run((sends(line("ADDED", upstream)),), (jobset(0), until_patched(), ends), SYNC_THEN_RESTART)
-    assert ["as=Table" in watch.headers["accept"] for watch in server.watched] == [True, False, False]
-    assert "includeObject" not in server.watched[1].query
+
+    async def lists_upstream(exchange: Exchange) -> None:
+        await exchange.answer(200, upstream)
+
+    rig = Rig()
+    async with ScriptedServer(lists=[lists_upstream, jobset(0)], watches=[(ends,), SYNC_THEN_RESTART]) as server:
+        assert await rig.run(server) == 88
+    assert ["as=Table" in read.headers["accept"] for read in server.requests("GET")] == [True, False, False, False]
+    assert "includeObject" not in server.watched[0].query
     assert rig.clock.slept_s == []
+
+
+async def test_columns_that_vanish_are_followed_by_whole_objects() -> None:
+    """A CRD replaced under an open watch: the next row lacks the columns, and everything is read anew."""
+    upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
+    rig = Rig()
+    lists = [jobset(0), jobset(0, rv=12)]
+    async with ScriptedServer(lists=lists, watches=[(sends(line("MODIFIED", upstream)),), SYNC_THEN_RESTART]) as server:
+        assert await rig.run(server) == 88
+    assert ["as=Table" in watch.headers["accept"] for watch in server.watched] == [True, False]
 
 
 async def test_a_server_that_ignores_the_table_is_read_all_the_same() -> None:
@@ -264,8 +321,11 @@ async def test_a_server_that_ignores_the_table_is_read_all_the_same() -> None:
 
 async def test_406_is_followed_by_whole_objects() -> None:
     """A server that cannot make Tables is asked for whole objects at once."""
-    rig, server = await run((refuses(406, "NotAcceptable"),), FINISH)
-    assert "as=Table" not in server.watched[1].headers["accept"]
+    rig = Rig()
+    lists = [refuses(406, "NotAcceptable"), jobset(0)]
+    async with ScriptedServer(lists=lists, watches=[SYNC_THEN_RESTART]) as server:
+        assert await rig.run(server) == 88
+    assert ["as=Table" in read.headers["accept"] for read in server.requests("GET")] == [True, False, False]
     assert rig.clock.slept_s == []
 
 
@@ -325,6 +385,7 @@ async def test_a_rotated_token_is_read_from_disk(tmp_path: Path) -> None:
     async with ScriptedServer(watches=[(rotates,), FINISH]) as server:
         await rig.run(server, Credentials("127.0.0.1", server.port, tls=False, token_file=str(token)))
     assert [request.headers["authorization"] for request in server.received] == [
+        "Bearer old",  # the list
         "Bearer old",
         "Bearer new",
         "Bearer new",

@@ -29,7 +29,7 @@ def processes_with(marker: str) -> list[int]:
 
 
 def test_real_processes_restart_in_place() -> None:
-    """Two SIGKILLs, two restarts with every moment filled in, no Pod recreated, one watch and one patch per start."""
+    """Two SIGKILLs, two restarts with every moment filled in, no Pod recreated, three requests per start."""
     result = run("demo", "--pods", "3", "--failures", "2", "--json")
 
     assert result.returncode == 0, result.stderr
@@ -37,6 +37,7 @@ def test_real_processes_restart_in_place() -> None:
     assert (last["pods"], last["failures"], last["pods_recreated"], last["rejected"]) == (3, 2, 0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
     assert all(restart[moment] is not None for restart in last["restarts"] for moment in MOMENTS)
+    assert last["requests"]["inplace-agent list jobsets"] == 3 * 3
     assert last["requests"]["inplace-agent watch jobsets"] == 3 * 3
     assert last["requests"]["inplace-agent patch pods"] == 3 * 3
 

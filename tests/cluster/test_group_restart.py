@@ -7,6 +7,7 @@ import pytest
 from common import wire
 from common.kube.client import MERGE_PATCH
 from common.kube.resources import PODS
+from common.phases import Phase, parse_phases
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.group import RESTART_EXIT_CODE, running_controller, running_group
 
@@ -34,7 +35,7 @@ async def test_a_killed_agent_restarts_the_whole_group_in_place(
 async def test_status_and_annotations_carry_both_encodings(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """After a restart an upstream reader finds attempts where a seed reader finds epochs."""
+    """After a restart an upstream reader finds attempts where a seed reader finds epochs; the phases are there too."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, pods=2) as group, running_controller(plane, namespace):
         await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
@@ -46,6 +47,7 @@ async def test_status_and_annotations_carry_both_encodings(
         for pod in (await group.client.list(PODS, namespace))["items"]:
             annotations = pod["metadata"]["annotations"]
             assert (annotations[wire.EPOCH], annotations[wire.ATTEMPT]) == ("2", "1")
+            assert Phase.VIEW in parse_phases(annotations[wire.PHASES])
 
 
 async def test_five_restarts_in_a_row_and_all_agents_at_once(

@@ -51,7 +51,21 @@ def test_labels_and_annotations_are_upstreams() -> None:
     assert metadata["name"] == "train-c-1"
     assert metadata["labels"] == metadata["annotations"] == expected
     template = built["spec"]["template"]["metadata"]
-    assert template["labels"] == template["annotations"] == expected
+    assert template["labels"] == expected
+    assert template["annotations"].items() >= expected.items()
+
+
+def test_each_pod_learns_its_place_in_the_herd() -> None:
+    """Group size and offset number all Pods of a JobSet without a gap: offset + completion index, over all its Jobs."""
+    manifest = jobset(jobs=[replicated_job("a", replicas=2, pods=3), replicated_job("b", replicas=1, pods=4)])
+    numbers = []
+    for position, index, pods in ((0, 0, 3), (0, 1, 3), (1, 0, 4)):
+        metadata = job(manifest, position, index)["spec"]["template"]["metadata"]
+        assert metadata["annotations"]["inplace.dev/group-size"] == "10"
+        assert "inplace.dev/group-size" not in metadata["labels"]
+        offset = int(metadata["annotations"]["inplace.dev/group-offset"])
+        numbers += [offset + completion for completion in range(pods)]
+    assert numbers == list(range(10))
 
 
 def test_our_keys_win_and_the_users_stay() -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from common.epoch import agent as machine
-from common.epoch.agent import Accepted, AgentState, Event, NotAccepted, Phase, View
+from common.epoch import supervisor
+from common.epoch.agent import Accepted, AgentState, NotAccepted, Phase, View
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision, Ledger, Life, PodView, Worker
 from common.epoch.slot import Shape, Slot
+from common.epoch.supervisor import SupervisorState
 from common.wire import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs
 
 JOB: Final = "workers"
@@ -25,6 +27,7 @@ class ScriptPod:
     annotations: dict[str, str] = field(default_factory=dict)
     life: Life = Life.LIVE
     agent: AgentState | None = None
+    supervisor: SupervisorState | None = None  # in supervisor mode; `agent` is then its part of the same state
     on_the_wire: int = 0
     stale: View | None = None  # what this Pod's watch cache answers with
     worker: Worker = field(default_factory=Worker)
@@ -82,19 +85,27 @@ class ScriptCluster:
     def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
         pod.agent = AgentState(previous)
+        if pod.supervisor is not None:
+            pod.supervisor = SupervisorState(pod.agent, final_codes=pod.supervisor.final_codes)
         self.spent["watches"] += 1
         return self._step(pod, self._view(pod, consistent=previous is None))
 
-    def _step(self, pod: ScriptPod, event: Event) -> list[str]:
+    def _step(self, pod: ScriptPod, event: supervisor.Event) -> list[str]:
         """Step the machine; perform its actions in order."""
         assert pod.agent is not None, f"pod {pod.name} has no agent"
-        pod.agent, actions = machine.step(pod.agent, event)
-        lines = [f"pod {pod.name}: {_shown(action)}" for action in actions] or [f"pod {pod.name}: {_idle(pod.agent)}"]
+        actions: tuple[machine.Action | supervisor.Action, ...]
+        if pod.supervisor is not None:
+            pod.supervisor, actions = supervisor.step(pod.supervisor, event)
+            pod.agent = pod.supervisor.agent
+        else:
+            assert isinstance(event, machine.View | Accepted | NotAccepted)
+            pod.agent, actions = machine.step(pod.agent, event)
+        lines = [f"pod {pod.name}: {_shown(action)}" for action in actions] or [f"pod {pod.name}: {_idle(pod)}"]
         for action in actions:
             lines += self._perform(pod, action)
         return lines
 
-    def _perform(self, pod: ScriptPod, action: machine.Action) -> list[str]:
+    def _perform(self, pod: ScriptPod, action: machine.Action | supervisor.Action) -> list[str]:
         match action:
             case machine.TakeConsistentView():
                 self.spent["watches"] += 1
@@ -103,12 +114,12 @@ class ScriptCluster:
                 pod.on_the_wire = epoch
                 if pod.name not in self.held:
                     return self._answer(pod, stored=True, answered=True)
-            case machine.LiftBarrier():
+            case machine.LiftBarrier() | supervisor.StartWorker():
                 pod.ran.append(action.epoch or 0)
                 self.ran.setdefault(str(pod.slot), []).append(action.epoch or 0)
                 pod.worker = Worker(f"{pod.uid}/{len(pod.ran)}", running=True)
                 self._report(pod)
-            case machine.RestartInPlace() | machine.GiveUp():
+            case machine.RestartInPlace() | machine.GiveUp() | supervisor.Leave():
                 pod.agent = None
         return []
 
@@ -169,13 +180,20 @@ class ScriptCluster:
         return [f"{by}: {', '.join(said) or '-'}"]
 
 
-def _shown(action: machine.Action) -> str:
+def _shown(action: machine.Action | supervisor.Action) -> str:
     """Return an action as scripts print it."""
     match action:
         case machine.Announce(epoch):
             return f"Announce {epoch}"
         case machine.LiftBarrier(None):
             return "LiftBarrier (in-place restart is off)"
+        case supervisor.StartWorker(epoch):
+            return f"StartWorker {epoch}" if epoch else "StartWorker (in-place restart is off)"
+        case supervisor.StopWorker(verdict, at_once):
+            why = verdict.value if verdict is not None else "the Pod ends"
+            return f"StopWorker ({why}{', at once' if at_once else ''})"
+        case supervisor.Leave(code):
+            return f"Leave {code}"
         case machine.RestartInPlace(epoch, verdict):
             return f"RestartInPlace ({epoch} is {verdict.value})"
         case machine.GiveUp(synced):
@@ -184,6 +202,9 @@ def _shown(action: machine.Action) -> str:
             return type(action).__name__
 
 
-def _idle(state: AgentState) -> str:
+def _idle(pod: ScriptPod) -> str:
     """Say what a Pod without a new action is doing."""
-    return "runs" if state.phase in (Phase.LIFTED, Phase.BYPASSED) else "waits"
+    if pod.supervisor is not None and pod.supervisor.life in (supervisor.Life.STOPPING, supervisor.Life.LEFTOVERS):
+        return f"worker {pod.supervisor.life.value}"
+    assert pod.agent is not None
+    return "runs" if pod.agent.phase in (Phase.LIFTED, Phase.BYPASSED) else "waits"

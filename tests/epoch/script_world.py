@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from common.epoch import supervisor
 from common.epoch.agent import View
 from common.epoch.ledger import Ledger, Life, Worker
 from common.epoch.slot import Shape
+from common.epoch.supervisor import SupervisorState
 from common.wire import ATTEMPT, EPOCH, epochs_of_status
 from tests.epoch.script_cluster import JOB, Controller, ScriptCluster, ScriptPod
 
@@ -67,6 +69,32 @@ class ScriptWorld(ScriptCluster):
             self.pods[name] = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
             lines += self._boot(self.pods[name], previous=None)
         return lines
+
+    def do_supervise(self, *names: str, final: str = "") -> list[str]:
+        """`supervise 0 1 2 final=3,4`: new Pods whose agent is the worker's parent, with these final exit codes."""
+        codes = frozenset(int(code) for code in final.split(",") if code)
+        lines = []
+        for name in names:
+            self.serial += 1
+            pod = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
+            pod.supervisor = SupervisorState(final_codes=codes)
+            self.pods[name] = pod
+            lines += self._boot(pod, previous=None)
+        return lines
+
+    def do_exited(self, name: str, code: str = "1") -> list[str]:
+        """`exited 1 137`: the main process of a supervised worker is gone; what it left still runs."""
+        return self._step(self.pods[name], supervisor.WorkerExited(int(code)))
+
+    def do_tree_gone(self, name: str) -> list[str]:
+        """`tree-gone 1`: no process of a supervised worker is left."""
+        pod = self.pods[name]
+        pod.worker = Worker(pod.worker.instance)
+        return self._step(pod, supervisor.WorkerGone())
+
+    def do_signal(self, name: str, number: str = "15") -> list[str]:
+        """`signal 1 15`: a supervisor is told to end."""
+        return self._step(self.pods[name], supervisor.Terminate(int(number)))
 
     def do_replace(self, *names: str) -> list[str]:
         """`replace 1`: the Pod is gone and its Job made another."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import pytest
 
 from agent.metrics import AgentMetrics, render
+from common.phases import Phase
 from controller.metrics import GroupCount, LiveCollector, Metrics
 from grafana.build import DASHBOARDS, FOLDER, text_of
 from grafana.panels import Json
@@ -15,18 +15,28 @@ from grafana.panels import Json
 _WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|controller_runtime|jobset)_[a-z_]+")
 
 
-def exposed_names() -> set[str]:
-    """Return the names of all samples that controller and agent expose."""
+def controller_metrics() -> Metrics:
+    """Return a controller's metrics with a sample of each."""
     metrics = Metrics()
     count = GroupCount("ns", "train", 8, 8, 0, 1, 0, 3)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
     metrics.restarts.labels("ns", "train", "finished").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
+    metrics.pod_phase_seconds.labels("view").observe(0.1)
     metrics.requests.labels("200", "GET", "server").inc()
     metrics.is_leader.labels("x").set(1)
-    agent = AgentMetrics(Counter({("watch", "ok"): 1}), 1, Counter({"closed": 1}), 1, 1, True, 0.5)
-    text = (metrics.text() + render(agent)).decode()
+    return metrics
+
+
+def exposed_names() -> set[str]:
+    """Return the names of all samples that controller and agent expose."""
+    agent = AgentMetrics()
+    agent.requests["watch", "ok"] += 1
+    agent.watch_endings["closed"] += 1
+    agent.wait("watch", "busy", 1.0, throttled=True)
+    agent.observe(Phase.VIEW, 0.1)
+    text = (controller_metrics().text() + render(agent)[1]).decode()
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
 

@@ -78,28 +78,16 @@ async def test_a_stream_left_early_is_not_reused() -> None:
         assert server.connections == 2
 
 
-async def test_a_warm_connection_is_taken_by_the_next_request() -> None:
-    """`warm` opens a connection beside the stream's, and the request that comes meanwhile waits for it."""
-    server = ScriptedServer(answer=echo, watches=[[sends(b"one\n"), asyncio_forever]])
-    async with talking(server) as transport, asyncio.TaskGroup() as group:
-        warming = group.create_task(transport.warm(timeout_s=5))
-        await asyncio.sleep(0)
-        await transport.request(Request("POST", "/x", body=b"hot"), timeout_s=5)
-        assert warming.done()
-        assert server.connections == 1
-
-
 async def asyncio_forever(exchange: Exchange) -> None:
     """Keep the connection open."""
     await asyncio.Event().wait()
 
 
-async def test_a_failed_warm_up_is_silent() -> None:
-    """The request after it finds out by itself."""
+async def test_a_refused_connection_sent_nothing() -> None:
+    """A server that is not there is an error that says so."""
     async with ScriptedServer() as server:
         pass
     transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False))
-    await transport.warm(timeout_s=5)
     with pytest.raises(TransportError, match="cannot connect") as failed:
         await transport.request(GET, timeout_s=5)
     assert not failed.value.sent

@@ -7,8 +7,9 @@ import socket
 import threading
 from itertools import pairwise
 
+import h11
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.kube.http import Request, TransportError
@@ -149,3 +150,126 @@ def test_a_plain_blocking_socket_can_begin_what_asyncio_ends() -> None:
 
     assert asyncio.run(finish()) == b"spameggs"
     theirs.close()
+
+
+# What may stand in an answer, so that random choices make many that are nearly right.
+PIECES = st.sampled_from(
+    [
+        *(b"HTTP/1.1 200 OK", b"HTTP/1.1 204 No Content", b"HTTP/1.0 200 OK", b"HTTP/1.1 100 Continue", b"HTTP/2 200"),
+        *(b"\r\n", b"\r\n", b"\r\n", b"\r\n\r\n", b"\r\n\r\n", b"\n", b" ", b":", b"x: y", b"x : y", b"4", b"0"),
+        *(b"content-length: 4", b"content-length: 5", b"content-length: -1", b"Content-Length: 4, 4"),
+        *(b"transfer-encoding: chunked", b"Transfer-Encoding: gzip, chunked", b"connection: close"),
+        *(b"4\r\nspam\r\n", b"0\r\n\r\n", b"4;a=b\r\nspam\r\n", b"zz\r\n", b"spam", b"\x00"),
+    ]
+)
+
+
+def read_by_us(answer: bytes) -> tuple[int, bytes] | None:
+    """Return status and body, None when the answer is refused or not whole."""
+    wire = Http1Wire("h")
+    wire.send(GET, "")
+    status, body = 0, b""
+    try:
+        wire.receive(answer)
+        ended = False
+        while (part := wire.poll()) is not Poll.END:
+            if part is Poll.NEED_BYTES:
+                assert not ended, "asked for bytes after the end"
+                ended = True
+                wire.receive(b"")
+            elif isinstance(part, Head):
+                status = part.status
+            else:
+                assert isinstance(part, bytes)
+                body += part
+    except TransportError:
+        return None
+    return status, body
+
+
+def read_by_h11(answer: bytes) -> tuple[int, bytes] | None:
+    """Return what h11 makes of it."""
+    connection = h11.Connection(h11.CLIENT)
+    connection.send(h11.Request(method="GET", target="/", headers=[("host", "h")]))
+    connection.send(h11.EndOfMessage())
+    status, body = 0, b""
+    try:
+        connection.receive_data(answer)
+        while not isinstance(event := connection.next_event(), h11.EndOfMessage):
+            if event is h11.NEED_DATA:
+                connection.receive_data(b"")
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif not isinstance(event, h11.InformationalResponse):
+                return None
+    except h11.RemoteProtocolError:
+        return None
+    return status, body
+
+
+@given(answer=st.lists(PIECES, max_size=12).map(b"".join))
+@example(answer=ANSWER)
+@example(answer=b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nspam")
+@example(answer=b"HTTP/1.1 200 OK\r\n\r\nspam")
+@example(answer=b"HTTP/1.1 204 No Content\r\n\r\n")
+@example(answer=b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+@example(answer=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4;a=b\r\nspam\r\n0\r\nx: y\r\n\r\n")
+def test_what_we_take_h11_takes_alike(answer: bytes) -> None:
+    """We may refuse more than h11; whatever we read as an answer, h11 reads as the same one."""
+    ours = read_by_us(answer)
+    assert ours is None or ours == read_by_h11(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ANSWER,
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nspam",
+        b"HTTP/1.1 200 \r\nContent-Length:4\r\n\r\nspam",
+        b"HTTP/1.1 200\r\n\r\nspam to the end",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 4\r\n\r\nspam",
+        b"HTTP/1.1 304 Not Modified\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\n\r\n4;a=b\r\nspam\r\n0\r\nx: y\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\na: b\r\n\r\n" + ANSWER,
+    ],
+)
+def test_what_servers_send_is_read(answer: bytes) -> None:
+    """Strict is not deaf: each form that HTTP allows a server is read as h11 reads it."""
+    assert read_by_us(answer) == read_by_h11(answer) is not None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\ncontent-length: 5\r\n\r\nspams",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: +4\r\n\r\nspam",
+        b"HTTP/1.1 200 OK\r\nx: a\r\n folded\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx : a\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: a\nb\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\ncontent-length: 0\n\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nspamX\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"f" * 16 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4;" + b"a" * 300 + b"\r\nspam\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * HEAD_BYTES_MAX,
+    ],
+)
+def test_what_two_readers_could_take_differently_is_refused(head: bytes) -> None:
+    """Two lengths, a length beside chunks, folding, bare line feeds, endless trailers: an error, never a guess."""
+    assert read_by_us(head) is None
+
+
+def test_what_comes_unasked_ends_the_reuse() -> None:
+    """Bytes beyond an answer belong to nobody: no request may take them for its own answer."""
+    wire = Http1Wire("h")
+    wire.send(GET, "")
+    wire.receive(ANSWER + b"HTTP/1.1 200 OK\r\n")
+    assert drain(wire)[-1] is Poll.END
+    assert not wire.is_reusable
+    with pytest.raises(TransportError, match="without a request"):
+        wire.poll()

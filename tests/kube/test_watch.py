@@ -29,6 +29,7 @@ from common.kube.errors import (
 )
 from common.kube.http import (
     CertificateError,
+    GarbledError,
     Request,
     Response,
     Stream,
@@ -40,7 +41,6 @@ from common.kube.watch import (
     Broken,
     Busy,
     Denied,
-    GarbledError,
     Gone,
     Unauthenticated,
     WatchEnding,

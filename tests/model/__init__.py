@@ -14,8 +14,12 @@ decides for every controller. Only the environment is modelled here:
   late. Delivery of the current version is always enabled, so a stale cache delays a Pod, not for ever.
 * kubelet. A worker that dies, an agent that dies and an agent that asks for a restart all make kubelet remove
   ALL containers of the Pod and then start them again. Until it does, the old worker runs. A new agent's
-  `previous` is the Pod's annotation at that moment. With `supervisor` the agent kills and starts the worker
-  itself and remembers what it announced.
+  `previous` is the Pod's annotation at that moment.
+* Supervisors. With `supervisor` every agent is production's supervisor, and the worker its child. That the worker's
+  main process dies, that the supervisor notices, and that the last process of its tree is gone are three moves; until
+  the third, the worker counts as running. A worker that was told to stop may exit with anything. The watch stays open:
+  no version is shown twice, so that a supervisor that forgets a view is stuck. A Pod that is LEAVING gets SIGTERM at
+  some time. When the supervisor dies, its worker runs on until kubelet starts the container again.
 * Pods. A Pod may be replaced: it turns LEAVING with agent and worker still at work, and goes some time later.
   The replacement has a new uid and no annotation. With `overlap` it may come while the old one is LEAVING
   (podReplacementPolicy TerminatingOrFailed), without only AFTER (Failed, what the manifests ask for). With
@@ -30,8 +34,8 @@ Every fault costs one of `faults`, which makes the space finite.
 
 Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.model.planted`):
 
-* A PATCH of an agent that is gone is stored before its Pod's containers start again (a supervisor's: before its
-  next PATCH), or never. Not needed where admission refuses to lower the annotation: `admission` shows it.
+* A PATCH of an agent that is gone is stored before its Pod's containers start again (a supervisor's: before it
+  announces its next epoch), or never. Not needed where admission refuses to lower the annotation: `admission` shows it.
 * kubelet evaluates `previous` from a Pod at least as new as the last annotation stored before the restart.
 * A Pod whose object is gone runs nothing.
 * JobSet writes with an old resourceVersion fail.

@@ -1,4 +1,8 @@
-"""The code under check: production's modules, or the same text with one planted mistake."""
+"""
+The code under check: production's modules, or the same text with one planted mistake.
+
+A supervisor built on a planted agent is production's text too: it finds the planted module where it imports the agent.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from unittest import mock
 
 import common.epoch.agent
 import common.epoch.ledger
+import common.epoch.supervisor
 
 _SERIAL: Final = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The two modules of one protocol; `Any`, because a planted module has types of its own."""
+    """The modules of one protocol; `Any`, because a planted module has types of its own."""
 
     agent: Any = common.epoch.agent
     ledger: Any = common.epoch.ledger
+    supervisor: Any = common.epoch.supervisor
 
 
 def planted(module: str, old: str, new: str) -> Code:
@@ -34,7 +41,21 @@ def planted(module: str, old: str, new: str) -> Code:
     text = path.read_text()
     if text.count(old) != 1:
         raise AssertionError(f"{path.name}: expected {old!r} exactly once, saw it {text.count(old)} times")
-    copy = ModuleType(f"planted_{module}_{next(_SERIAL)}")
-    sys.modules[copy.__name__] = copy  # dataclasses look their module up
-    exec(compile(text.replace(old, new), f"{path} with {new!r}", "exec"), copy.__dict__)  # noqa: S102  our own source
+    copy = _module(module, text.replace(old, new), f"{path} with {new!r}")
+    if module == "agent":
+        return Code(agent=copy, supervisor=_supervisor_on(copy))
     return Code(**{module: copy})
+
+
+def _supervisor_on(agent: ModuleType) -> ModuleType:
+    """Return production's supervisor, built on another agent."""
+    path = Path(str(common.epoch.supervisor.__file__))
+    with mock.patch.dict(sys.modules, {"common.epoch.agent": agent}):
+        return _module("supervisor", path.read_text(), str(path))
+
+
+def _module(name: str, text: str, origin: str) -> ModuleType:
+    module = ModuleType(f"planted_{name}_{next(_SERIAL)}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    exec(compile(text, origin, "exec"), module.__dict__)  # noqa: S102  our own source
+    return module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.model.slots import KINDS, Config
+from tests.model.pods import KINDS, Config
 
 
 def kinds(words: str) -> frozenset[str]:
@@ -26,7 +26,10 @@ FULL: Final = (
     Config(2, 1, KINDS, overlap=True, early=True, old_watches=True),
     Config(3, 1, KINDS, old_watches=True),
     Config(2, 2, KINDS, supervisor=True),
-    Config(2, 3, kinds("worker agent"), supervisor=True, early=True),
+    Config(2, 3, kinds("worker agent success"), supervisor=True),
+    Config(2, 1, KINDS, supervisor=True, early=True),
+    Config(2, 1, KINDS, supervisor=True, overlap=True, old_watches=True),
+    Config(3, 1, kinds("worker agent patch"), supervisor=True),
     Config(2, 3, kinds("agent worker patch success")),
     Config(2, 3, kinds("agent worker patch controller"), admission=True, dropped=frozenset({"late patch"})),
     Config(3, 2, kinds("worker controller"), restarts_max=1),

@@ -9,8 +9,8 @@ from common.epoch.errors import InvariantError
 from common.epoch.slot import Shape, Slot
 from tests.model.code import Code
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
+from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
 from tests.model.rules import Version
-from tests.model.slots import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
 
 JOBS: Final = "workers"
 Observation = tuple[str, int, bool]  # text, next ledger, repeated
@@ -109,6 +109,7 @@ class Controllers:
         """Return the Pod as a watch event shows it."""
         life = self.module.Life
         epoch, state = pod.reported
+        # `epoch` stands for the run of the container: an epoch's worker, or a supervisor's process.
         worker = self.module.Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
         lives = {LIVE: life.LIVE, LEAVING: life.LEAVING, COMPLETE: life.SUCCEEDED}
         return self.module.PodView(pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker)

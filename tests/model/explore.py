@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.model.code import Code
+from tests.model.pods import Config
 from tests.model.rules import STUCK
-from tests.model.slots import Config
 from tests.model.world import State, World
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.model.code import Code, planted
 from tests.model.configurations import kinds
-from tests.model.slots import Config
+from tests.model.pods import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Bug:
 
     Args:
         name: what is wrong.
-        module: agent or ledger; "" when the environment is at fault.
+        module: agent, ledger or supervisor; "" when the environment is at fault.
         old: text that occurs once in the module.
         new: what stands there instead.
         config: where it shows.
@@ -59,10 +59,15 @@ _ANY: Final = """        if not slot:
             return
         only = max(slot.values(), key=lambda record: record.epoch or 0)
 """
+_EXITED: Final = """            return _exited(state, code), ()
+        case WorkerGone():
+            return _gone(state)
+"""
 _RESTARTS: Final = "if restarts > restarts_max or"
 _WORKER: Final = Config(2, 1, kinds("worker"))
 _PODS: Final = Config(2, 1, kinds("worker replace"))
 _OVERLAP: Final = Config(2, 1, kinds("replace"), overlap=True)
+_SUPERVISED: Final = Config(2, 1, kinds("worker"), supervisor=True)
 
 
 def _dropped(name: str, assumption: str, config: Config, *, slow: bool = False) -> Bug:
@@ -209,6 +214,74 @@ BUGS: Final = (
         "ledger",
         "self._broken.clear()",
         "pass",
+    ),
+    Bug(
+        "supervisor: announces when its worker exits, not when the tree is gone",
+        _SUPERVISED,
+        "supervisor",
+        _EXITED,
+        _EXITED.replace("_exited(state, code), ()", "_gone(_exited(state, code))").replace("_gone(state)", "state, ()"),
+    ),
+    Bug(
+        "supervisor: announces the next epoch beside a running worker",
+        _SUPERVISED,
+        "supervisor",
+        "return replace(state, life=Life.STOPPING), (StopWorker(verdict),)",
+        "return _begin_again(state)",
+    ),
+    Bug(
+        "supervisor: starts the worker again in the epoch that is over",
+        _SUPERVISED,
+        "supervisor",
+        "return _begin_again(state)\n\n\ndef _terminate",
+        "return replace(state, life=Life.RUNNING), (StartWorker(state.agent.epoch),)\n\n\ndef _terminate",
+    ),
+    Bug(
+        "supervisor: does not stop its worker",
+        _SUPERVISED,
+        "supervisor",
+        "(StopWorker(verdict),)",
+        "()",
+    ),
+    Bug(
+        "supervisor: keeps no view for the next machine",
+        _SUPERVISED,
+        "supervisor",
+        "return _follow(replace(state, agent=agent, life=Life.ABSENT), replace(view, consistent=False))",
+        "return replace(state, agent=agent, life=Life.ABSENT), ()",
+    ),
+    Bug(
+        "supervisor: restarts the group for a worker that completed",
+        Config(2, 1, kinds("success"), supervisor=True),
+        "supervisor",
+        "code if code == 0 or is_final or",
+        "code if is_final or",
+    ),
+    Bug(
+        "supervisor: the agent lifts without Accepted",
+        _SUPERVISED,
+        "agent",
+        "Verdict.SYNCED: Phase.ANNOUNCING",
+        "Verdict.SYNCED: Phase.LIFTED",
+    ),
+    Bug(
+        "supervisor: the agent lifts on e >= S",
+        _SUPERVISED,
+        "agent",
+        "if epoch == view.synced:",
+        "if epoch >= view.synced:",
+    ),
+    Bug(
+        "supervisor: the agent announces S, not S + 1",
+        _SUPERVISED,
+        "agent",
+        "epoch = view.synced + 1",
+        "epoch = max(1, view.synced)",
+    ),
+    _dropped(
+        "a PATCH of a supervisor lands after its next one",
+        "late patch",
+        Config(2, 2, kinds("worker patch"), supervisor=True),
     ),
     _dropped("status writes do not conflict", "conflict", Config(2, 2, kinds("worker handover"))),
     _dropped("kubelet passes an old annotation", "previous", Config(2, 2, kinds("worker"))),

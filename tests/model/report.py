@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tests.model.explore import Result, explore
 from tests.model.planted import BUGS, Bug
-from tests.model.slots import Config
+from tests.model.pods import Config
 
 _Item = TypeVar("_Item")
 PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB

@@ -15,8 +15,8 @@ from tests.model.configurations import QUICK, kinds
 from tests.model.explore import explore
 from tests.model.frozen import freeze, thaw
 from tests.model.planted import BUGS, Bug
+from tests.model.pods import Config
 from tests.model.rules import S3
-from tests.model.slots import Config
 
 SHAPE = Shape({"a": (2, 2)})
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from tests.model.code import Code
 from tests.model.controllers import Controllers, Observation
+from tests.model.pods import COMPLETE, Config, SlotState, running_epochs
 from tests.model.rules import INVARIANT, S1, S3_NOW, S5, S8, Version, broken_by_write
-from tests.model.slots import COMPLETE, Config, SlotMoves, SlotState, running_epochs
+from tests.model.slots import SlotMoves
 
 # (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, slot, slot, ...)
 State = tuple[int, ...]
@@ -39,7 +40,6 @@ class World:
         self.config = config
         self._last_slot = FIRST_SLOT + config.slots - config.ghosts  # ghosts come after the expected slots
         self._slot_moves = SlotMoves(config, code)
-        self._lifted = code.agent.Phase.LIFTED
         self._controllers = Controllers(config, code)
         self._versions: list[tuple[Version, ...]] = []
         self._version_numbers: dict[tuple[Version, ...], int] = {}
@@ -77,7 +77,7 @@ class World:
             pod = self._slots[number].live
             if pod is None:
                 return False
-            at_work = pod.agent is not None and pod.agent.phase is self._lifted and pod.worker == (synced, "running")
+            at_work = self._slot_moves.is_lifted(pod) and pod.worker == (synced, "running")
             if not at_work and pod.life != COMPLETE:
                 return False
         return True
@@ -224,7 +224,7 @@ class World:
         if number is None:
             number = self._slot_numbers[slot] = len(self._slots)
             self._slots.append(slot)
-            self._running.append(running_epochs(slot))
+            self._running.append(running_epochs(slot, supervisor=self.config.supervisor))
         return number
 
     def _intern_versions(self, versions: tuple[Version, ...]) -> int:

@@ -44,7 +44,7 @@ async def restart_once(documents: Documents, pods: int, seed: int) -> tuple[list
 
 
 def test_a_killed_worker_restarts_the_group_in_place(example: Documents) -> None:
-    """The moments come in the protocol's order, with one watch and one patch per Pod and no Pod recreated."""
+    """The moments come in the protocol's order, with three requests per Pod and no Pod recreated."""
     _, restart = virtual_time.run(restart_once(example, 20, seed=1))
     times = [at_s for _, at_s in restart.moments()]
     assert all(at_s is not None for at_s in times)
@@ -53,6 +53,7 @@ def test_a_killed_worker_restarts_the_group_in_place(example: Documents) -> None
     assert restart.synced_s is not None
     assert restart.stepped_s is not None
     assert restart.began_s < restart.detected_s <= restart.deprecated_s < restart.synced_s < restart.stepped_s
+    assert restart.requests["list", "jobsets", "inplace-agent"] == 20
     assert restart.requests["watch", "jobsets", "inplace-agent"] == 20
     assert restart.requests["patch", "pods", "inplace-agent"] == 20
     assert (restart.epoch, restart.rejected, restart.pods_recreated) == (2, 0, 0)

@@ -30,6 +30,9 @@ class Answers:
     def signal(self, number: int) -> None:
         """Not used here."""
 
+    def signal_child(self, number: int) -> None:
+        """Not used here."""
+
     async def probe(self, probe: Probe) -> bool:
         """Give the next answer."""
         self.times_s.append(self._clock.monotonic_s())

@@ -1,0 +1,226 @@
+"""
+The command line of `inplace-agent`. Without arguments it is a sidecar, and this module is not even imported.
+
+Written by hand: argparse costs 15 ms, and a worker's command line must be left alone from its first word on. Every
+option has a variable of the same meaning, for manifests; the option wins.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.exit_code import ExitCode
+from agent.version import VERSION
+
+GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
+TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
+GRACE_S_MAX: Final = 86_400.0
+
+USAGE: Final = f"""\
+usage: inplace-agent                                        hold the barrier beside the worker (sidecar)
+       inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run the worker as a child, once per epoch (supervisor)
+       inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait until this Pod's barrier is lifted, then run COMMAND
+       inplace-agent --version
+
+run: COMMAND starts when the barrier lifts, and again in each epoch, with INPLACE_EPOCH and INPLACE_RESTART_COUNT in its
+environment. When it exits 0, the Pod succeeds; when it dies, the group restarts in place.
+  --grace SECONDS              from SIGTERM to SIGKILL when the group restarts; {GRACE_S:g}
+                               (WORKER_GRACE_S)
+  --termination-grace SECONDS  the same when the Pod is told to end; kubelet's own bound applies
+                               (WORKER_TERMINATION_GRACE_S)
+  --fail-on CODES              exit codes of the worker that end the Pod with that code, such as 3,10-20
+                               (WORKER_FAIL_ON)
+  --no-restart-on CODES        another name for --fail-on
+
+wait: asks this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
+  --timeout SECONDS            give up after so long, with exit code 1; without it, wait for ever
+                               (WAIT_TIMEOUT_S)
+
+Everything else comes from the environment. With WORKER_COMMAND set and no arguments, $SHELL runs it, as upstream's
+agent does.
+"""
+
+
+class ArgumentsError(Exception):
+    """A command line that cannot be used; the message says what was expected and what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `run` needs to know.
+
+    Args:
+        command: the worker's argv.
+        grace_s: from SIGTERM to SIGKILL when the group restarts.
+        termination_grace_s: the same when the Pod ends.
+        final_codes: exit codes of the worker that end the Pod.
+        listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
+    """
+
+    command: tuple[str, ...]
+    grace_s: float = GRACE_S
+    termination_grace_s: float = TERMINATION_GRACE_S
+    final_codes: frozenset[int] = frozenset()
+    listens: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOptions:
+    """What `wait` needs to know; timeout_s None is for ever, an empty command is none."""
+
+    timeout_s: float | None = None
+    command: tuple[str, ...] = ()
+
+
+def dispatch(arguments: Sequence[str], env: Mapping[str, str]) -> int:
+    """Do what the command line asks for; return the exit code."""
+    if list(arguments) == ["--version"]:
+        print(f"inplace-agent {VERSION}")
+        return 0
+    try:
+        options = parse(arguments, env)
+    except ArgumentsError as error:
+        print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
+        return ExitCode.CONFIG
+    match options:
+        case None:
+            print(USAGE, end="")
+            return 0
+        case WaitOptions():
+            from agent.wait import run_wait
+
+            return run_wait(options, env)
+        case RunOptions():
+            from agent.supervisor_process import run_supervisor
+
+            return run_supervisor(options, env)
+
+
+def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | WaitOptions | None:
+    """Read the command line and its variables; None asks for help.
+
+    Raises:
+        ArgumentsError: it cannot be used.
+    """
+    if not arguments:
+        return _upstream(env)
+    verb, *rest = arguments
+    if verb in ("--help", "-h", "help"):
+        return None
+    if verb not in ("run", "wait"):
+        raise ArgumentsError(f"expected run, wait or no argument, saw {verb!r}")
+    known = _RUN if verb == "run" else _WAIT
+    given, command = _split(rest, known)
+    if "--help" in given:
+        return None
+    values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
+    if verb == "wait":
+        return WaitOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
+    if not command:
+        raise ArgumentsError("expected a worker's command, as in 'inplace-agent run -- python train.py', saw none")
+    if env.get("WORKER_COMMAND"):
+        raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
+    return RunOptions(command=command, **values)  # type: ignore[arg-type]
+
+
+def exit_codes(name: str, text: str) -> frozenset[int]:
+    """Read exit codes and ranges of them, such as 3,10-20.
+
+    Raises:
+        ArgumentsError: anything else, or a code that is none of 1 to 255.
+    """
+    codes: set[int] = set()
+    for word in text.split(","):
+        first, dash, last = word.strip().partition("-")
+        ends = (first, last if dash else first)
+        if not all(end.isascii() and end.isdigit() and len(end) <= 3 for end in ends):
+            raise ArgumentsError(f"{name}: expected exit codes such as 3,10-20, saw {text!r}")
+        low, high = int(ends[0]), int(ends[1])
+        if not 1 <= low <= high <= 255:
+            raise ArgumentsError(f"{name}: expected codes from 1 to 255 (0 always completes the Pod), saw {word!r}")
+        codes.update(range(low, high + 1))
+    return frozenset(codes)
+
+
+def seconds(name: str, text: str) -> float:
+    """Read seconds.
+
+    Raises:
+        ArgumentsError: no number, or one out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= GRACE_S_MAX:
+        raise ArgumentsError(f"{name}: expected seconds from 0 to {GRACE_S_MAX:g}, saw {text!r}")
+    return value
+
+
+_Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
+_RUN: Final[Mapping[str, _Option]] = {
+    "--grace": ("grace_s", "WORKER_GRACE_S", seconds),
+    "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),
+    "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+    "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+}
+_WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
+
+
+def _split(words: Sequence[str], known: Mapping[str, _Option]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Take options from the front; the rest is a command and nobody's business but its own."""
+    given: dict[str, str] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        if word == "--":
+            break
+        if word in ("--help", "-h"):
+            return {"--help": ""}, ()
+        name, equals, text = word.partition("=")
+        if name not in known:
+            raise ArgumentsError(f"expected {', '.join(known)} or -- before the command, saw {word!r}")
+        if not equals:
+            if not left:
+                raise ArgumentsError(f"{name}: expected a value, saw the end of the command line")
+            text = left.pop(0)
+        if not text:
+            raise ArgumentsError(f"{name}: expected a value, saw ''")
+        given[name] = text
+    return given, tuple(left)
+
+
+def _texts(
+    known: Mapping[str, _Option], given: Mapping[str, str], env: Mapping[str, str]
+) -> list[tuple[str, str, Callable[[str, str], object], str]]:
+    """Return (field, name for messages, reader, text) for each option: the environment's first, so that options win."""
+    from_env = [(field, variable, read, env.get(variable, "")) for field, variable, read in known.values()]
+    return from_env + [(known[name][0], name, known[name][2], text) for name, text in given.items()]
+
+
+def _upstream(env: Mapping[str, str]) -> RunOptions:
+    """Return what upstream's contract asks for: $SHELL, or bash, runs WORKER_COMMAND; no port is opened.
+
+    Source: kubernetes-sigs/jobset, cmd/in-place-restart-agent.
+    """
+    probe = [name for name in ("STARTUP_PROBE_PATH", "STARTUP_PROBE_PORT") if env.get(name)]
+    if probe:
+        raise ArgumentsError(f"expected WORKER_COMMAND or {' and '.join(probe)} (which is for a sidecar), saw both")
+    known = {field: read(name, text) for field, name, read, text in _texts(_RUN, {}, env) if text}
+    command = (_shell(env), "-c", env["WORKER_COMMAND"])
+    return RunOptions(command=command, listens=bool(env.get("BARRIER_PORT")), **known)  # type: ignore[arg-type]
+
+
+def _shell(env: Mapping[str, str]) -> str:
+    return env.get("SHELL") or ("bash" if find_program("bash", env) else "sh")
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str | None:
+    """Return the path of a program as execvp would find it, None when it does not exist."""
+    folders = [""] if "/" in name else env.get("PATH", os.defpath).split(":")
+    paths = [f"{folder}/{name}" if folder else name for folder in folders]
+    return next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 - pathlib costs 3 ms

@@ -1,0 +1,83 @@
+"""
+When each agent of a large group sends its first request, so that the group does not arrive at one instant.
+
+Stratified slots: a window is cut into as many strata as the group has Pods, and each Pod takes the one of its own
+index, so that arrivals are even and not merely random. The window is what the group needs at `rate_per_s` starts per
+second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Consequence: 1,000 Pods
+start over 2.3 s (430 per second), 5,000 over 3 s (1,700 per second): a cluster of more nodes has a larger API server.
+On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md.
+
+Pure: time, environment and the Pod's identity come as arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from common.epoch.int32 import INT32_MAX
+from common.record import record
+
+# API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
+# (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.
+GROUP_FREE: Final = 300
+GROUP_SIZE_MAX: Final = INT32_MAX
+RATE_PER_S: Final = 300  # starts, of three requests each, 12 ms of CPU in all: what a server of four cores can do
+RATE_PER_S_MAX: Final = 100_000
+WINDOW_S: Final = 3.0  # the longest window by default: above 1,200 Pods the rate grows instead
+WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
+# One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
+PATCHES_PER_START: Final = 4
+
+
+@record
+class Herd:
+    """One Pod's place in its group.
+
+    Args:
+        size: Pods in the group, at least 1; approximate after an elastic resize, which moves the rate by as much.
+        index: this Pod's number, from 0. One beyond `size` wraps around.
+        jitter: this Pod's own place inside its stratum, in [0, 1).
+        rate_per_s: starts per second that the group aims at, above 0.
+        window_s_max: seconds; 0 switches slots off.
+    """
+
+    size: int = 1
+    index: int = 0
+    jitter: float = 0.0
+    rate_per_s: float = RATE_PER_S
+    window_s_max: float = WINDOW_S
+
+    @property
+    def window_s(self) -> float:
+        """Return the seconds over which the group spreads its starts; 0 for a group of up to GROUP_FREE."""
+        return min(self.window_s_max, self._needed_s)
+
+    @property
+    def start_slot_s(self) -> float:
+        """Return the seconds from this process's start to its first request, in [0, window_s)."""
+        return slot_s(self.index, self.size, self.window_s, self.jitter)
+
+    @property
+    def restart_slot_s(self) -> float:
+        """Return the seconds from a view that restarts the whole group to this Pod's patch.
+
+        For an agent that keeps its connection: all of them see that view at once, and a patch is all they send.
+        """
+        return self.start_slot_s / PATCHES_PER_START
+
+    @property
+    def spread_s(self) -> float:
+        """Return the seconds over which what ends all watches of the group at once is followed by new ones.
+
+        Whatever the window: nobody waits for it, and a queue in the server does not spare the TLS handshakes.
+        """
+        return min(WINDOW_S, self._needed_s)
+
+    @property
+    def _needed_s(self) -> float:
+        return max(0, self.size - GROUP_FREE) / self.rate_per_s
+
+
+def slot_s(index: int, size: int, window_s: float, jitter: float) -> float:
+    """Return where in [0, window_s) Pod `index` of `size` stands: stratum `index`, and inside it at `jitter`."""
+    return (index % size + jitter) * window_s / size

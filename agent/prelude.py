@@ -1,0 +1,88 @@
+"""
+The head start: list and announce before asyncio is imported.
+
+No decision is made here. The requests are the ones that the agent will ask for, the epoch comes from the agent's own
+machine (`common.epoch.agent.step`), and the epoch is kept BEFORE it is announced. What was asked, and what came of
+it, goes to the transport; the agent then asks the same again and gets those answers. So whatever is unexpected (a
+refusal, a view that is not fresh, a bypass, garbage) simply ends the head start, and the agent deals with it as ever.
+
+Each import stands where the server is busy with us anyway.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from agent.config import AgentConfig
+from agent.epoch_file import EpochMemory
+from agent.phases import RestartPhases
+from common.kube.ahead import Ahead
+from common.kube.credentials import Credentials, is_address
+from common.kube.http import Response, TransportError
+
+if TYPE_CHECKING:
+    import ssl
+
+HEAD_START_S_MAX: Final = 1.0  # a healthy server takes 10 ms; beyond this the agent waits, and answers probes meanwhile
+
+
+def head_start(
+    config: AgentConfig,
+    credentials: Credentials,
+    context: ssl.SSLContext | None,
+    memory: EpochMemory,
+    phases: RestartPhases,
+) -> Ahead | None:
+    """List, and announce if that is what the machine wants; None when it came to nothing."""
+    if config.start_slot_s > 0 or not is_address(credentials.host):
+        return None
+    ahead = Ahead(credentials, context, within_s=HEAD_START_S_MAX)
+    with suppress(TransportError):  # a request that was not sent: the agent finds out why, with its own patience
+        _list_and_announce(ahead, config, memory, phases)
+    if ahead.in_flight is None and not ahead.outcomes:
+        ahead.close()
+        return None
+    return ahead
+
+
+def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases) -> None:
+    ahead.connect()
+    from agent.jobset_requests import announcement_request, begins_consistent, list_request
+
+    ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
+    # In the shadow of the list:
+    import common.epoch.agent  # noqa: F401
+
+    phases.recall()
+    response = ahead.answer()
+    epoch = _epoch_to_announce(config, response) if response is not None else None
+    if epoch is not None and ahead.link.is_reusable:
+        memory.remember(epoch)  # the agent keeps it again, and says so when that fails
+        ahead.send(announcement_request(config, epoch, phases.announcing(epoch)))
+
+
+def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
+    """Return the epoch that the machine announces on this list, None when it does anything else."""
+    from agent.jobset_events import ColumnsMissingError, JobSetEvents, is_of, view_of
+    from agent.jobset_requests import begins_consistent
+    from common.epoch.agent import AgentState, Announce, step
+    from common.epoch.errors import RemoteProtocolError
+
+    if response.status >= 400:
+        return None
+    try:
+        jobsets, _ = JobSetEvents().read_list(response.body)
+        views = [
+            view_of(seen, consistent=begins_consistent(config))
+            for seen in jobsets
+            if is_of(seen, config.jobset_name, config.jobset_uid)
+        ]
+    except (ColumnsMissingError, TransportError, RemoteProtocolError):
+        return None
+    if len(views) != 1:
+        return None
+    match step(AgentState(previous=config.previous_epoch), views[0])[1]:
+        case (Announce(epoch),):
+            return epoch
+    return None

@@ -1,0 +1,166 @@
+"""
+Run the worker as a child process, one run per epoch, and see to it that nothing of a run is left behind.
+
+The worker has a session of its own; standard output and error are inherited, so that what it prints never passes
+through the agent. When its main process ends, what it left is killed at once, as the kernel does with a container's
+processes. `gone` returns when the kernel says that this process has no child at all (`agent.process_tree`).
+
+One mechanism tells of every end, the worker's and any orphan's: SIGCHLD, after which everything that can be reaped is
+(a pidfd would tell of the worker alone). Its handler stands before the first worker is started, so no end is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from agent.process_tree import kill_descendants
+from common.kube.clock import Clock
+
+SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
+SWEEP_S_MAX: Final = 0.02
+STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
+_FINAL_SWEEPS_MAX: Final = 50
+NOT_FOUND: Final = 127  # as a shell has it
+NOT_EXECUTABLE: Final = 126
+# CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class WorkerStartError(Exception):
+    """The worker's command cannot be executed.
+
+    Attributes:
+        code: the exit code that a shell would give.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class WorkerStuckError(Exception):
+    """Processes of the worker survive SIGKILL."""
+
+
+class Worker(Protocol):
+    """The worker of this Pod, run after run."""
+
+    def prepare(self) -> None:
+        """Get ready to see processes end; called once, in the loop, BEFORE the first start."""
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start a run; nothing of the last one may be left. `env` is added to the environment.
+
+        Raises:
+            WorkerStartError: the command cannot be executed.
+        """
+
+    async def exited(self) -> int:
+        """Return the exit code of the main process once it is gone, 128 + n after signal n."""
+
+    async def gone(self) -> None:
+        """Return when no process of the run is left; kill what is.
+
+        Raises:
+            WorkerStuckError: something survived SIGKILL for STUCK_S seconds.
+        """
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main process's group, if it runs."""
+
+    def kill(self) -> None:
+        """Kill all there is, without waiting; for the end of this process."""
+
+
+class WorkerProcess:
+    """The worker as a process tree, see `Worker`.
+
+    Args:
+        command: argv; the program is looked for in PATH.
+        env: the environment of every run.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], *, clock: Clock) -> None:
+        self._command = list(command)
+        self._env = dict(env)
+        self._clock = clock
+        self._main = 0  # the main process's id until it is reaped
+        self._exit: asyncio.Future[int]
+        self._childless: asyncio.Event
+
+    def prepare(self) -> None:
+        """Take SIGCHLD, which a careless parent may have left blocked."""
+        self._childless = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Execute the command in a session of its own."""
+        assert not self._main, f"expected no worker, saw process {self._main}"
+        self._exit = asyncio.get_running_loop().create_future()
+        self._childless.clear()
+        try:
+            self._main = os.posix_spawnp(
+                self._command[0],
+                self._command,
+                self._env | dict(env),
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_IGNORED_BY_PYTHON,
+            )
+        except OSError as error:
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            raise WorkerStartError(f"cannot execute {self._command[0]!r}: {error.strerror}", code) from error
+
+    async def exited(self) -> int:
+        """Return the exit code."""
+        return await asyncio.shield(self._exit)
+
+    async def gone(self) -> None:
+        """Kill and reap until there is no child; orphans of orphans come to us only after their parents died."""
+        began_s, pause_s = self._clock.monotonic_s(), SWEEP_S_FIRST
+        self._reap()
+        while not self._childless.is_set():
+            if self._clock.monotonic_s() - began_s > STUCK_S:
+                raise WorkerStuckError(f"processes of the worker survive SIGKILL for more than {STUCK_S:g} s")
+            kill_descendants()
+            with suppress(TimeoutError):
+                async with self._clock.timeout(pause_s):
+                    await self._childless.wait()
+            self._reap()
+            pause_s = min(2 * pause_s, SWEEP_S_MAX)
+
+    def signal(self, number: int) -> None:
+        """Send a signal; until the main process is reaped, the group's number is nobody else's."""
+        if self._main:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._main, number)
+
+    def kill(self) -> None:
+        """Kill what is there and what that leaves behind, as far as a few looks can see."""
+        for _ in range(_FINAL_SWEEPS_MAX):
+            if not kill_descendants():
+                return
+            self._reap()
+
+    def _reap(self) -> None:
+        """Take note of every child that ended; orphans that were adopted among them."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                self._childless.set()
+                return
+            if ended is None:
+                self._childless.clear()
+                return
+            if ended.si_pid == self._main:
+                self.signal(signal.SIGKILL)  # BEFORE the reaping: until then the group's number is ours
+                self._main = 0
+                self._exit.set_result(ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status)
+            os.waitpid(ended.si_pid, 0)

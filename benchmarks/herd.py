@@ -1,0 +1,332 @@
+"""
+A whole group starts in one instant against a default kube-apiserver: how many are rejected, when is the last ready.
+
+Real agents (`agent.runtime.Agent`), each with TLS connections of its own; with and without deploy/apf, with and without
+slots, in turns within one run. Compared with the same agents let in only as fast as the server can work (`capacity`: a
+closed loop with the best concurrency that was found), and with agents that send what an obvious kubernetes_asyncio
+agent sends and end where it ends.
+Server and clients share the machine: read the ratios, and the CPU of both beside them.
+
+    python -m benchmarks.herd --json                # 10 rounds of each; needs Go once
+    python -m benchmarks.herd --json --rounds 3
+    python -m benchmarks.herd --simulate            # no server: the model that the constants were chosen with
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
+
+from agent.config import AgentConfig
+from agent.jobset_requests import announcement_request
+from benchmarks.agent_start import jobset, pod
+from benchmarks.api_backend import ACCOUNT, prepare_cluster
+from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
+from benchmarks.herd_model import report
+from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
+from common import wire
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from common.kube.http import Request
+from common.kube.http1 import Http1Transport
+from common.kube.kubeconfig import read_kubeconfig
+from common.kube.resources import JOBSETS, PODS, Resource
+from tests.cluster.binaries import find_binaries
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.crd import install_crd
+
+NAMESPACE, JOBSET = "bench", "train"
+APF = Path(__file__).parents[1] / "deploy" / "apf" / "flowcontrol.yaml"
+AGENTS_SCHEMA, DEFAULT_SCHEMA = "inplace-agents", "service-accounts"
+GROUP = "flowcontrol.apiserver.k8s.io"
+KINDS = {
+    "FlowSchema": Resource(GROUP, "v1", "flowschemas", "FlowSchema", namespaced=False),
+    "PriorityLevelConfiguration": Resource(GROUP, "v1", "prioritylevelconfigurations", "", namespaced=False),
+}
+CONCURRENCIES = (4, 8, 16, 32, 64)  # of which the closed loop takes the best
+CREATES_AT_ONCE = 16
+PREPARED_S_MAX = 120.0  # for the clients to be ready
+APPLIED_S_MAX = 30.0  # for the server to follow a change of deploy/apf
+POLL_S = 0.1
+GO_S = 0.2  # from the order to the start, so that all processes have read it
+SETTLE_S = 12.0  # a server that has just begun is busy with itself, and shares its seats out every 10 s
+
+
+class HerdBench:
+    """One control plane with a group on it."""
+
+    def __init__(self, plane: ControlPlane, client: KubeClient, agents: int, processes: int) -> None:
+        self._plane = plane
+        self._client = client
+        self._agents = agents
+        self._processes = processes
+        self._kubeconfig = ""
+        self._synced = 0
+        self._settle_s = SETTLE_S
+        self._applied = False
+
+    async def prepare(self, settle_s: float) -> None:
+        """Create the JobSet and its Pods."""
+        self._settle_s = settle_s
+        await prepare_cluster(self._client, NAMESPACE)
+        self._kubeconfig = str(await self._plane.service_account_kubeconfig(NAMESPACE, ACCOUNT))
+        await self._client.create(JOBSETS, NAMESPACE, jobset(self._agents))
+        turns = asyncio.Semaphore(CREATES_AT_ONCE)
+
+        async def create(index: int) -> None:
+            async with turns:
+                await self._client.create(PODS, NAMESPACE, pod(pod_name(index)))
+
+        async with asyncio.TaskGroup() as group:
+            for index in range(self._agents):
+                group.create_task(create(index))
+
+    async def measure(self, variant: Variant, concurrency: int) -> Round:
+        """Start the group once, on a server that has just begun and so lends no seats yet: as on an idle cluster."""
+        await self._plane.restart_apiserver()
+        await install_crd(self._client)
+        await self._apply(variant.apf)
+        self._synced += 1
+        stored = await self._client.get(JOBSETS, NAMESPACE, JOBSET)
+        stored["status"] = {"restarts": 0} | wire.status_of_epochs(self._synced, 0)
+        await self._client.replace(JOBSETS, NAMESPACE, JOBSET, stored, subresource="status")
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(_client_process()) for _ in range(self._processes)]
+            share = -(-self._agents // self._processes)
+            for number, process in enumerate(clients):
+                first = number * share
+                task = Task(
+                    obvious=variant.obvious,
+                    first=first,
+                    count=min(share, self._agents - first),
+                    agents=self._agents,
+                    slots=variant.slots,
+                    concurrency=max(1, concurrency // self._processes) if variant.capacity else 0,
+                    synced=self._synced,
+                    kubeconfig=self._kubeconfig,
+                    namespace=NAMESPACE,
+                    jobset=JOBSET,
+                )
+                _write(process, json.dumps(asdict(task)))
+            async with asyncio.timeout(PREPARED_S_MAX):
+                for process in clients:
+                    await _read(process, "ready")
+            await asyncio.sleep(self._settle_s)
+            before, cpu_s = await self._server_metrics(), self._plane.apiserver_cpu_seconds()
+            go_s = time.monotonic() + GO_S
+            for process in clients:
+                _write(process, str(go_s))
+            async with asyncio.timeout(2 * READY_S_MAX):
+                tallies = [Tally(**json.loads(await _read(process, ""))) for process in clients]
+            return self._round(tallies, before, await self._server_metrics(), cpu_s)
+
+    def _round(self, tallies: list[Tally], before: Counter[str], after: Counter[str], cpu_s: float) -> Round:
+        done_s = [each for tally in tallies for each in tally.done_s]
+        failures = sum((Counter(tally.failures) for tally in tallies), Counter[str]())
+        if len(done_s) < self._agents:
+            done_s.append(READY_S_MAX)  # the round failed, and `failures` says for how many
+        return Round(
+            seconds=max(done_s),
+            median_s=statistics.median(done_s),
+            rejected=sum(tally.rejected for tally in tallies),
+            rejected_by_server=after["rejected"] - before["rejected"],
+            requests=sum(tally.requests for tally in tallies),
+            server_cpu_s=self._plane.apiserver_cpu_seconds() - cpu_s,
+            client_cpu_s=sum(tally.cpu_s for tally in tallies),
+            seats=before["seats"],
+            failures=dict(failures),
+        )
+
+    async def _apply(self, wanted: bool) -> None:
+        """Apply deploy/apf or remove it, and wait until a request of an agent is treated accordingly."""
+        if wanted == self._applied:
+            return
+        self._applied = wanted
+        for found in yaml.safe_load_all(APF.read_text()):
+            resource, name = KINDS[found["kind"]], found["metadata"]["name"]
+            if wanted:
+                await self._client.create(resource, None, found)
+            else:
+                await self._client.delete(resource, None, name)
+        expected = await self._client.get(KINDS["FlowSchema"], None, AGENTS_SCHEMA if wanted else DEFAULT_SCHEMA)
+        followed = AsyncRetrying(
+            retry=retry_if_result(lambda uid: uid != expected["metadata"]["uid"]),
+            stop=stop_after_delay(APPLIED_S_MAX),
+            wait=wait_fixed(POLL_S),
+        )
+        await followed(self._schema_of_a_patch)
+
+    async def _schema_of_a_patch(self) -> str:
+        """Return the uid of the FlowSchema that takes an announcement; the Pod does not exist."""
+        transport = Http1Transport(read_kubeconfig(self._kubeconfig))
+        try:
+            request = announcement_request(AgentConfig(NAMESPACE, "nobody", JOBSET), 1)
+            response = await transport.request(request, timeout_s=APPLIED_S_MAX)
+            return response.headers.get("x-kubernetes-pf-flowschema-uid", "")
+        finally:
+            await transport.close()
+
+    async def _server_metrics(self) -> Counter[str]:
+        """Return requests rejected so far of either schema an agent may fall in, and the default level's seats."""
+        request = Request("GET", "/metrics", self._client.headers)
+        response = await self._client.transport.request(request, timeout_s=APPLIED_S_MAX)
+        found: Counter[str] = Counter()
+        for line in response.body.decode().splitlines():
+            labels, _, value = line.rpartition(" ")
+            if labels.startswith("apiserver_flowcontrol_rejected_requests_total{"):
+                schema = re.search('flow_schema="([^"]*)"', labels)
+                if schema is not None and schema[1] in (AGENTS_SCHEMA, DEFAULT_SCHEMA):
+                    found["rejected"] += int(float(value))
+            elif labels == 'apiserver_flowcontrol_current_limit_seats{priority_level="workload-low"}':
+                found["seats"] = int(float(value))
+        return found
+
+
+@asynccontextmanager
+async def _client_process() -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.herd_clients",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+        env=os.environ,
+        limit=2**24,  # one line holds a number for each agent
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def _write(process: asyncio.subprocess.Process, line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line.encode() + b"\n")
+
+
+async def _read(process: asyncio.subprocess.Process, expected: str) -> str:
+    """Return the next line."""
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode().strip()
+    if not line.startswith(expected) or not line:
+        raise RuntimeError(f"expected a client process to print {expected or 'its tally'!r}, saw {line[:200]!r}")
+    return line
+
+
+@asynccontextmanager
+async def open_bench(agents: int, processes: int, settle_s: float) -> AsyncIterator[HerdBench]:
+    """Start a default kube-apiserver with a group on it."""
+    async with ControlPlane(find_binaries()) as plane:
+        transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
+        client = KubeClient(transport, user_agent="inplace-benchmark", field_manager="inplace-benchmark")
+        bench = HerdBench(plane, client, agents, processes)
+        try:
+            await bench.prepare(settle_s)
+            yield bench
+        finally:
+            await transport.close()
+
+
+async def find_concurrency(bench: HerdBench) -> int:
+    """Return the concurrency with which a closed loop is done first, and tell each."""
+    seconds = {}
+    for concurrency in CONCURRENCIES:
+        measured = await bench.measure(CAPACITY, concurrency)
+        seconds[concurrency] = measured.seconds
+        _tell(f"closed loop of {concurrency}", measured)
+    return min(seconds, key=seconds.__getitem__)
+
+
+async def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure every variant `rounds` times, in an order drawn anew for each round."""
+    rounds: dict[Variant, list[Round]] = {variant: [] for variant in VARIANTS}
+    async with open_bench(options.agents, options.processes, options.settle_s) as bench:
+        concurrency = await find_concurrency(bench)
+        for number in range(options.rounds):
+            for variant in Random(number).sample(VARIANTS, len(VARIANTS)):
+                measured = await bench.measure(variant, concurrency)
+                rounds[variant].append(measured)
+                _tell(f"round {number + 1} of {options.rounds}: {variant.name}", measured)
+    return summary(options.agents, concurrency, rounds)
+
+
+def summary(agents: int, concurrency: int, rounds: dict[Variant, list[Round]]) -> dict[str, Any]:
+    """Return what --json prints."""
+    rows = {variant: row_of(variant, each, agents) for variant, each in rounds.items()}
+    capacity_s = rows[CAPACITY]["seconds"]
+    return {
+        "agents": agents,
+        "rounds": len(rounds[CAPACITY]),
+        "rejected_with_apf": rows[WITH_APF]["rejected"],
+        "rejected_without": rows[WITHOUT]["rejected"],
+        "rejected_without_per_agent": round(rows[WITHOUT]["rejected"] / agents, 3),
+        "seconds_with_apf": rows[WITH_APF]["seconds"],
+        "seconds_without": rows[WITHOUT]["seconds"],
+        "capacity_seconds": capacity_s,
+        "ratio_with_apf": round(rows[WITH_APF]["seconds"] / capacity_s, 3),
+        "ratio_without": round(rows[WITHOUT]["seconds"] / capacity_s, 3),
+        "capacity_concurrency": concurrency,
+        "counts_agree": all(each.rejected == each.rejected_by_server for some in rounds.values() for each in some),
+        "rows": list(rows.values()),
+    }
+
+
+def _tell(what: str, measured: Round) -> None:
+    print(
+        f"{what}: {measured.seconds:.2f} s, {measured.rejected} rejected ({measured.rejected_by_server} by the "
+        f"server's count), CPU server {measured.server_cpu_s:.1f} s, clients {measured.client_cpu_s:.1f} s, "
+        f"seats {measured.seats}{', ' + str(measured.failures) if measured.failures else ''}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print a table, and one JSON object with --json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.herd", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=10, help="counted starts of each variant")
+    parser.add_argument("--processes", type=int, default=2, help="client processes; two keep up with the server")
+    parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="quiet seconds before each start")
+    parser.add_argument("--simulate", action="store_true", help="run the model instead of a server")
+    options = parser.parse_args()
+    if options.simulate:
+        print(report())
+        return
+    if min(options.agents, options.rounds, options.processes) < 1:
+        parser.error("--agents, --rounds and --processes: expected 1 or more each")
+    raise_file_limit(3 * options.agents + 1000)  # the server inherits it
+    result = asyncio.run(run(options))
+    for row in result["rows"]:
+        print(
+            f"{row['variant']:28} {row['seconds']:7.2f} s ({row['seconds_min']:.1f}..{row['seconds_max']:.1f})  "
+            f"{row['rejected']:6.0f} rejected (at most {row['rejected_max']})  CPU per agent: server "
+            f"{row['server_cpu_ms_per_agent']:.1f} ms, client {row['client_cpu_ms_per_agent']:.1f} ms",
+            file=sys.stderr,
+        )
+    if options.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""
+Measure a group restart in supervisor mode: from one worker's SIGKILL until every worker of the group was executed anew.
+
+    python -m benchmarks.supervisor [--json] [--pods 16] [--runs 20]
+
+The group is the demo's: the real agents, workers and controller as processes around an embedded API server, all on this
+machine, all over loopback HTTP. The worker is a shell that prints one line and sleeps: it starts in a millisecond and
+ends at once when told, so that what is measured is the restart and not the training program. The bound beside it is the
+time in which the group should be back, besides the workers' own stop time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from random import Random
+from statistics import median
+from typing import Any, Final
+
+from cli.demo_manifest import EXAMPLE_SUPERVISOR
+from common.kube.client import KubeObject
+from common.kube.clock import LoopClock
+from simulator.cluster.cluster import Cluster
+from simulator.cluster.manifests import read_manifests, with_pods
+from simulator.cluster.timeline import GroupRestart, Timeline
+
+WORKER: Final = ["inplace-agent", "run", "--", "sh", "-c", "echo step=1; exec sleep 86400"]
+BOUND_MS: Final = 300
+RESTART_S_MAX: Final = 60.0  # a restart that takes longer hangs, and the benchmark says where
+PAUSE_S: Final = 0.5  # between two restarts: the last one's log lines and events are written
+PODS_PER_NODE: Final = 8
+PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "synced": "synced_s", "started": "stepped_s"}
+
+
+def manifests(pods: int, restarts: int) -> list[KubeObject]:
+    """Return examples/train-supervisor.yaml with the benchmark's worker."""
+    documents = with_pods(read_manifests(EXAMPLE_SUPERVISOR), pods)
+    spec = documents[-1]["spec"]
+    spec["failurePolicy"]["maxRestarts"] = restarts
+    (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    container["command"] = WORKER
+    return documents
+
+
+async def measure(pods: int, runs: int, seed: int) -> list[GroupRestart]:
+    """Kill one random worker after the other; return the restarts."""
+    rng, clock = Random(seed), LoopClock()
+    nodes = -(-pods // PODS_PER_NODE)
+    async with Cluster(nodes=nodes, pods_per_node=PODS_PER_NODE, clock=clock, controller="process") as cluster:
+        timeline = Timeline(
+            cluster.server, cluster.observers, clock=clock, jobset="train", agent="worker", worker="worker"
+        )
+        await cluster.apply(manifests(pods, runs))
+        await complete(cluster, timeline, 0)
+        names = sorted(pod["metadata"]["name"] for pod in cluster.pods())
+        for number in range(1, runs + 1):
+            await clock.sleep(PAUSE_S)
+            cluster.kill_worker("default", rng.choice(names), supervised=True)
+            await complete(cluster, timeline, number)
+    return timeline.restarts[1:]
+
+
+async def complete(cluster: Cluster, timeline: Timeline, number: int) -> None:
+    """Wait until every worker of restart `number` was executed.
+
+    Raises:
+        SystemExit: it takes longer than RESTART_S_MAX; the message says how far it came.
+    """
+    try:
+        await cluster.until(
+            lambda: len(timeline.restarts) > number and timeline.restarts[number].complete, timeout_s=RESTART_S_MAX
+        )
+    except TimeoutError:
+        reached = ", ".join(words for words, at_s in timeline.current.moments() if at_s is not None)
+        raise SystemExit(
+            f"restart {number}: not complete within {RESTART_S_MAX:g} s, came as far as: {reached}"
+        ) from None
+
+
+def summary(pods: int, restarts: list[GroupRestart]) -> dict[str, Any]:
+    """Return the figures in milliseconds; phases are medians, counted from the kill."""
+
+    def ms(restart: GroupRestart, attribute: str) -> float:
+        at_s: float = getattr(restart, attribute)
+        return (at_s - restart.began_s) * 1e3
+
+    totals = [ms(restart, "stepped_s") for restart in restarts]
+    phases = {name: round(median(ms(r, attribute) for r in restarts), 1) for name, attribute in PHASES.items()}
+    return {
+        "pods": pods,
+        "runs": len(restarts),
+        "median_ms": round(median(totals), 1),
+        "min_ms": round(min(totals), 1),
+        "max_ms": round(max(totals), 1),
+        "bound_ms": BOUND_MS,
+        "phases_ms": phases,
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.supervisor", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--pods", type=int, default=16)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    found = summary(options.pods, asyncio.run(measure(options.pods, options.runs, options.seed)))
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(f"worker's death to all {found['pods']} workers executed anew, {found['runs']} restarts in a row:")
+    print(f"  median {found['median_ms']} ms, {found['min_ms']} to {found['max_ms']} ms (bound: {BOUND_MS} ms)")
+    print(f"  median moments after the kill, ms: {found['phases_ms']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""
+The supervisor's machine: the agent's machine, and the life of the one worker it is the parent of.
+
+Nothing of the protocol is decided anew: `common.epoch.agent` chooses epochs, lifts and asks for restarts. This machine
+says what that means for the worker's processes, and begins the next run of the agent's machine in the same process.
+
+Safety rests on one line: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there, which says
+that no process of the worker's whole tree is left. What the watch shows meanwhile is kept, so that the next machine
+announces at once from the newest view: no new watch, one PATCH.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from common.epoch.agent import (
+    Accepted,
+    AgentState,
+    Announce,
+    GiveUp,
+    LiftBarrier,
+    NotAccepted,
+    Phase,
+    RestartInPlace,
+    TakeConsistentView,
+    Verdict,
+    View,
+    newest,
+)
+from common.epoch.agent import step as step_agent
+from common.epoch.errors import InvariantError
+from common.record import replace
+
+
+class Life(Enum):
+    """What there is of the worker in this Pod."""
+
+    ABSENT = "absent"  # no process of it, of any epoch
+    RUNNING = "running"
+    STOPPING = "stopping"  # told to stop; its main process is still there
+    LEFTOVERS = "leftovers"  # its main process is gone, what it left is being killed
+    LEFT = "left"  # terminal: the supervisor's process ends
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """The worker's main process is gone; others of its tree may be left.
+
+    Args:
+        code: its exit status, 128 + n when signal n ended it.
+    """
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNotStarted:
+    """The worker's command could not be executed; `code` says why, as a shell's exit code would."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGone:
+    """No process of the worker's tree is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """The supervisor itself was told to end, by signal `number`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Start the worker; epoch None when in-place restart is off."""
+
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorker:
+    """Let the worker end, then make it; report WorkerExited, then WorkerGone.
+
+    Args:
+        verdict: why the group restarts; None when the supervisor itself is to end.
+        at_once: give it no grace.
+    """
+
+    verdict: Verdict | None
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the supervisor's process with this exit code; nothing of the worker is left."""
+
+    code: int
+
+
+Outcome = Accepted | NotAccepted
+Event = View | Accepted | NotAccepted | WorkerExited | WorkerNotStarted | WorkerGone | Terminate
+Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave
+Step = tuple["SupervisorState", tuple[Action, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """All that the machine remembers.
+
+    Args:
+        agent: the agent's machine of the epoch that is announced or running.
+        life: what there is of the worker.
+        code: the exit code to leave with once nothing of the worker is left; None is to go on with the next epoch.
+        final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
+    """
+
+    agent: AgentState = field(default_factory=AgentState)
+    life: Life = Life.ABSENT
+    code: int | None = None
+    final_codes: frozenset[int] = frozenset()
+
+
+def step(state: SupervisorState, event: Event) -> Step:
+    """Advance the machine by one event.
+
+    Returns:
+        The next state, and the actions to perform in order.
+
+    Raises:
+        InvariantError: the shell broke its contract (an event after the end, an exit of a worker that does not run).
+    """
+    if state.life is Life.LEFT:
+        raise InvariantError(f"event {event!r} after the supervisor left")
+    match event:
+        case View() if state.life in (Life.STOPPING, Life.LEFTOVERS):
+            view = event if state.agent.view is None else newest(state.agent.view, event)
+            return replace(state, agent=replace(state.agent, view=view)), ()
+        case View() | Accepted() | NotAccepted():
+            return _follow(state, event)
+        case WorkerExited(code):
+            return _exited(state, code), ()
+        case WorkerGone():
+            return _gone(state)
+        case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
+            return replace(state, life=Life.LEFT), (Leave(code),)
+        case Terminate(number):
+            return _terminate(state, 128 + number)
+
+
+def _follow(state: SupervisorState, event: View | Outcome) -> Step:
+    """Step the agent's machine, and translate what it wants into what the worker's processes need."""
+    agent, actions = step_agent(state.agent, event)
+    state = replace(state, agent=agent)
+    match actions:
+        case (LiftBarrier(epoch),):
+            return replace(state, life=Life.RUNNING), (StartWorker(epoch),)
+        case (RestartInPlace(verdict=verdict),) if state.life is Life.RUNNING:
+            return replace(state, life=Life.STOPPING), (StopWorker(verdict),)
+        case (RestartInPlace(),):
+            return _begin_again(state)
+        case (GiveUp() as give_up,):
+            return replace(state, life=Life.LEFT), (give_up,)
+        case ((Announce() | TakeConsistentView()) as wanted,):
+            return state, (wanted,)
+        case ():
+            return state, ()
+    raise InvariantError(f"the agent's machine wants {actions!r} in life {state.life.value}")
+
+
+def _exited(state: SupervisorState, code: int) -> SupervisorState:
+    """Take note of how the worker ended; its leftovers are still there.
+
+    The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
+    ends anyway, a final code is passed on, so that a podFailurePolicy sees it.
+    """
+    if state.life not in (Life.RUNNING, Life.STOPPING):
+        raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
+    is_final = code in state.final_codes
+    if state.life is Life.STOPPING:
+        leaves_with = code if is_final and state.code is not None else state.code
+    else:
+        leaves_with = code if code == 0 or is_final or not _restarts_in_place(state) else None
+    return replace(state, life=Life.LEFTOVERS, code=leaves_with)
+
+
+def _gone(state: SupervisorState) -> Step:
+    """Leave, or go on with the next epoch."""
+    if state.life is not Life.LEFTOVERS:
+        raise InvariantError(f"a worker is gone in life {state.life.value}")
+    if state.code is not None:
+        return replace(state, life=Life.LEFT), (Leave(state.code),)
+    return _begin_again(state)
+
+
+def _terminate(state: SupervisorState, code: int) -> Step:
+    """End the worker first; a second signal loses the patience."""
+    match state.life:
+        case Life.ABSENT:
+            return replace(state, life=Life.LEFT), (Leave(code),)
+        case Life.RUNNING:
+            return replace(state, life=Life.STOPPING, code=code), (StopWorker(None),)
+        case Life.STOPPING if state.code is not None:
+            return state, (StopWorker(None, at_once=True),)
+    return replace(state, code=code if state.code is None else state.code), ()
+
+
+def _begin_again(state: SupervisorState) -> Step:
+    """Run the agent's machine anew, from what this Pod announced last and the newest view."""
+    view = state.agent.view
+    if view is None:
+        raise InvariantError(f"no view after epoch {state.agent.epoch}")
+    agent = AgentState(previous=state.agent.epoch)
+    # Consistent is relative to the machine's beginning, and this one begins now.
+    return _follow(replace(state, agent=agent, life=Life.ABSENT), replace(view, consistent=False))
+
+
+def _restarts_in_place(state: SupervisorState) -> bool:
+    """Say whether a dead worker is the group's affair; without in-place restart it is the Job's."""
+    view = state.agent.view
+    return state.agent.phase is not Phase.BYPASSED and view is not None and view.in_place

@@ -1,0 +1,159 @@
+"""A supervisor as a container's main process, with a worker that is a real process tree, against a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.agent.process import COMMAND, environment, process
+from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
+
+WAIT_S_MAX = 20.0  # whatever takes longer has failed
+MARK = "INPLACE_TEST_TREE"
+PRELUDE = """
+import os, signal, sys, time
+def note(name, text=""):
+    with open(os.path.join(os.environ["NOTES"], name), "a") as file:
+        file.write(f"{text or os.getpid()}\\n")
+def daemon(run):  # fork twice and leave the session: nothing ties this process to the worker but its ancestry
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            run()
+        os._exit(0)
+    os.wait()
+def linger():
+    note("lingering")
+    while True:
+        time.sleep(3600)
+note("started", os.environ["INPLACE_EPOCH"])
+"""
+
+
+@dataclass
+class Supervised:
+    """One supervisor and what surrounds it."""
+
+    folder: Path
+    server: ScriptedServer
+    child: asyncio.subprocess.Process
+    views: asyncio.Queue[tuple[int, int]]
+    patched: int = 0
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def show(self, synced: int, deprecated: int) -> None:
+        """Let the open watch show a status."""
+        self.views.put_nowait((synced, deprecated))
+
+    async def announced(self) -> int:
+        """Wait for the next announcement; return its epoch."""
+        self.patched += 1
+        await self.server.until(lambda: len(self.server.requests("PATCH")) >= self.patched)
+        return self.epochs()[self.patched - 1]
+
+    def epochs(self) -> list[int]:
+        """Return every epoch that was announced, in order."""
+        bodies = [json.loads(request.body) for request in self.server.requests("PATCH")]
+        return [int(body["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"]) for body in bodies]
+
+    async def start(self, epoch: int = 1) -> None:
+        """Let the group sync at `epoch`, and wait until the worker runs in it."""
+        assert await self.announced() == epoch
+        self.show(epoch, epoch - 1)
+        await self.noted("started", epoch)
+
+    async def noted(self, name: str, count: int = 1) -> list[str]:
+        """Wait until the worker's processes noted `count` lines under `name`; return them."""
+        await until(lambda: len(self.notes(name)) >= count, f"{count} lines {name!r}")
+        return self.notes(name)
+
+    def notes(self, name: str) -> list[str]:
+        """Return the whole lines noted under `name`."""
+        path = self.folder / "notes" / name
+        return path.read_text().split("\n")[:-1] if path.exists() else []
+
+    def tree(self) -> list[int]:
+        """Return every process that the worker's tree has, zombies left out: each carries the test's mark."""
+        return [pid for pid in marked(str(self.folder)) if pid != self.child.pid]
+
+    async def finished(self) -> int:
+        """Wait for the supervisor's exit; return its code. Nothing it started may be left."""
+        async with asyncio.timeout(WAIT_S_MAX):
+            _, errors = await self.child.communicate()
+        self.lines = [json.loads(line) for line in errors.decode().splitlines() if line.startswith("{")]
+        assert self.tree() == []
+        assert self.child.returncode is not None
+        return self.child.returncode
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """Return the log's lines of one event."""
+        return [line for line in self.lines if line["event"] == event]
+
+
+@asynccontextmanager
+async def supervised(
+    folder: Path, worker: str | list[str], *options: str, server: ScriptedServer | None = None, **env: str
+) -> AsyncIterator[Supervised]:
+    """Run `inplace-agent run` with a Python program, or a command, as its worker."""
+    views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+
+    async def follow(exchange: Exchange) -> None:
+        await jobset(0, rv=10)(exchange)
+        version = 10
+        while True:
+            synced, deprecated = await views.get()
+            version += 1
+            await jobset(synced, deprecated, rv=version)(exchange)
+
+    (folder / "notes").mkdir(exist_ok=True)
+    command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker
+    async with server or ScriptedServer(watches=[(follow,)]) as running:
+        own = {MARK: str(folder), "NOTES": str(folder / "notes")}
+        async with process(
+            environment(folder, running, **own, **env), *COMMAND, "run", *options, "--", *command
+        ) as child:
+            try:
+                yield Supervised(folder, running, child, views)
+            finally:  # BEFORE the end of the output is waited for, which the worker holds open, too
+                with suppress(ProcessLookupError):
+                    child.kill()
+                await until(lambda: not _killed(str(folder), child.pid), "the end of the worker's processes")
+
+
+def _killed(mark: str, agent: int) -> list[int]:
+    """Kill what is left of a test, also what forks meanwhile; return what was there."""
+    found = [pid for pid in marked(mark) if pid != agent]
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    return found
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds, at most WAIT_S_MAX."""
+    try:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not holds():  # noqa: ASYNC110 - files and /proc tell nobody
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise AssertionError(f"expected {what} within {WAIT_S_MAX:g} s") from None
+
+
+def marked(mark: str) -> list[int]:
+    """Return the worker processes of one test that run: zombies have no environment."""
+    wanted = f"{MARK}={mark}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it ended meanwhile, or is not ours
+    return found

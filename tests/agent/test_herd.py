@@ -1,0 +1,68 @@
+"""Slots: where each Pod of a group stands in the window, and how dense that makes the group."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.herd import GROUP_FREE, RATE_PER_S, WINDOW_S, Herd, slot_s
+from common.record import replace
+
+HERDS = st.builds(
+    Herd,
+    size=st.integers(1, 100_000),
+    index=st.integers(0, 2**32),
+    jitter=st.floats(0, 1, exclude_max=True),
+    rate_per_s=st.integers(1, 100_000),
+    window_s_max=st.floats(0, 300),
+)
+
+
+@given(herd=HERDS)
+def test_a_slot_lies_inside_its_own_stratum(herd: Herd) -> None:
+    """Slot i of N is in [i, i + 1) * window / N, and no window passes its bound."""
+    stratum_s = herd.window_s / herd.size
+    index = herd.index % herd.size
+    assert 0.0 <= herd.window_s <= herd.window_s_max
+    assert index * stratum_s <= herd.start_slot_s * (1 + 1e-9)
+    assert herd.start_slot_s <= (index + 1) * stratum_s * (1 + 1e-9)
+    assert 0.0 <= herd.restart_slot_s <= herd.start_slot_s
+
+
+@given(herd=HERDS)
+def test_the_spread_is_the_default_window_whatever_the_window(herd: Herd) -> None:
+    """Who switches slots off still comes back, after a lost server, as densely as others start."""
+    assert herd.spread_s == replace(herd, window_s_max=WINDOW_S).window_s
+
+
+@given(size=st.integers(1, GROUP_FREE))
+def test_a_small_group_never_waits(size: int) -> None:
+    """Up to GROUP_FREE Pods there is no window."""
+    assert Herd(size, size - 1, 0.99).start_slot_s == 0.0
+
+
+def test_the_window_grows_from_nothing() -> None:
+    """One Pod more than GROUP_FREE costs a part of a millisecond, not a jump."""
+    assert Herd(GROUP_FREE + 1, GROUP_FREE, 0.99).start_slot_s <= 1.0 / RATE_PER_S
+
+
+def test_five_thousand_pods_arrive_evenly() -> None:
+    """In each tenth of a second of the window come as many first requests as in every other, within two."""
+    rng = Random(1)
+    herd = Herd(5000, window_s_max=WINDOW_S)
+    slots_s = [replace(herd, index=index, jitter=rng.random()).start_slot_s for index in range(5000)]
+    per_tenth = [sum(1 for slot in slots_s if int(slot * 10) == tenth) for tenth in range(int(herd.window_s * 10))]
+    assert len(per_tenth) == 30
+    assert max(per_tenth) - min(per_tenth) <= 2
+
+
+def test_the_longest_window_holds_any_group() -> None:
+    """A million Pods still start within WINDOW_S."""
+    assert Herd(10**6, 10**6 - 1).start_slot_s < WINDOW_S
+
+
+def test_an_index_beyond_the_size_wraps_around() -> None:
+    """After an elastic resize the annotation may lag: the Pod takes another's stratum, not a later one."""
+    assert slot_s(7, 5, 10.0, 0.0) == slot_s(2, 5, 10.0, 0.0) == 4.0

@@ -1,0 +1,236 @@
+"""What a restart was made of survives the process, in the file and in the announcement."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.metrics import AgentMetrics
+from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
+from common import wire
+from common.epoch.errors import RemoteProtocolError
+from common.phases import MILLISECONDS_MAX, TEXT_BYTES_MAX, Phase, parse_phases, phases_text
+from tests.agent.rig import Rig
+from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, until_patched
+
+durations = st.dictionaries(st.sampled_from(Phase), st.floats(-1e12, 1e12))
+
+
+class Hand:
+    """A clock that a test moves."""
+
+    def __init__(self, now_s: float = 100.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+@given(durations)
+def test_the_text_is_read_back_and_bounded(seconds: dict[Phase, float]) -> None:
+    """Whatever was measured, the text fits its bound and says the same to the millisecond, within its range."""
+    text = phases_text(seconds)
+    assert len(text) <= TEXT_BYTES_MAX
+    expected = {phase: min(max(s, 0.0), MILLISECONDS_MAX / 1000) for phase, s in seconds.items()}
+    assert parse_phases(text) == pytest.approx(expected, abs=0.0005 + 1e-9)
+
+
+def test_the_bound_is_reached() -> None:
+    """Every phase at its longest is exactly the bound, so that the bound is no guess."""
+    assert len(phases_text(dict.fromkeys(Phase, 1e9))) == TEXT_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "v2",
+        "v1,",
+        "v1,view",
+        "v1,view=",
+        "v1,view=-1",
+        "v1,view=1.5",
+        "v1,view=\u0661",
+        "v1,view=12345678",
+        "v1,view=1,view=2",
+        "v1,sight=1",
+        "v1 ,view=1",
+        "v1,VIEW=1",
+        "v1" + ",view=1" * 100_000,
+        "\x00",
+    ],
+)
+def test_garbage_is_refused_as_a_whole(text: str) -> None:
+    """Strict: what is not of the grammar is the peer's fault, with what was expected and a bounded part of it."""
+    with pytest.raises(RemoteProtocolError, match="expected 'v1'") as caught:
+        parse_phases(text)
+    assert len(str(caught.value)) < 500
+
+
+@given(st.text(max_size=200))
+def test_no_text_does_anything_else(text: str) -> None:
+    """Any text is read or refused."""
+    with suppress(RemoteProtocolError):
+        parse_phases(text)
+
+
+def test_two_lives_tell_one_story(tmp_path: Path) -> None:
+    """The first process's waits and the gap to the second reach the second's announcement."""
+    clock, file = Hand(100.0), PhaseFile(str(tmp_path / "phases"))
+    first = RestartPhases(AgentMetrics(), now_s=clock, started_s=99.95, file=file)
+    assert first.announcing(1) == "v1,view=50"
+    clock.now_s = 100.012
+    first.accepted()
+    clock.now_s = 103.0
+    first.lifted()
+    clock.now_s = 500.0
+    first.leave()
+    clock.now_s = 501.3
+    metrics = AgentMetrics()
+    second = RestartPhases(metrics, now_s=clock, started_s=501.25, file=file)
+    assert second.announcing(2) == "v1,announce=12,barrier=2988,lift=3050,kubelet=1250,view=50"
+    assert set(metrics.durations) == {Phase.KUBELET, Phase.VIEW}, "a life's histograms hold that life"
+
+
+def test_an_announcement_s_text_is_frozen() -> None:
+    """Building it again, later, gives the same bytes; the next epoch's has only what ended since."""
+    clock, metrics = Hand(), AgentMetrics()
+    phases = RestartPhases(metrics, now_s=clock)
+    text = phases.announcing(3)
+    clock.now_s += 5
+    metrics.observe(Phase.STOP, 1.0)
+    assert phases.announcing(3) == text
+    phases.accepted()
+    assert phases.announcing(4) == "v1,stop=1000,announce=5000"
+
+
+def test_a_supervisor_s_worker_is_timed() -> None:
+    """Death, stop and announcement of one restart, and how long the worker was down in all, at the one after."""
+    clock, metrics = Hand(), AgentMetrics()
+    phases = RestartPhases(metrics, now_s=clock)
+    phases.announcing(1)
+    phases.accepted()
+    phases.lifted()
+    phases.worker_runs(0.004)
+    assert Phase.DOWN not in metrics.durations, "the first start ends no downtime"
+
+    clock.now_s += 60.0
+    phases.worker_down()
+    clock.now_s += 0.5
+    phases.worker_down()  # it was told to end, and now it has: the first word counts
+    phases.worker_gone()
+    assert phases.announcing(2) == "v1,announce=0,barrier=0,lift=0,start=4,stop=500"
+    clock.now_s += 0.02
+    phases.accepted()
+    clock.now_s += 0.7
+    phases.lifted()
+    clock.now_s += 0.003
+    phases.worker_runs(0.003)
+    phases.worker_down()
+    phases.worker_gone()
+    assert phases.announcing(3) == "v1,announce=20,death=520,barrier=700,start=3,down=1223,stop=0"
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    """PHASES_ANNOTATION=off: no text, and the metrics hold the durations all the same."""
+    metrics = AgentMetrics()
+    phases = RestartPhases(metrics, now_s=Hand(), annotate=False)
+    assert phases.announcing(1) == ""
+    assert Phase.VIEW in metrics.durations
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"v1,view=1", b"\xff\xff", b"v1,view=x b 1", b"v1,view=1 b soon", b"x" * 5000, b"v1 b nan"],
+)
+def test_a_garbled_file_costs_its_numbers_only(tmp_path: Path, content: bytes) -> None:
+    """Whatever is in the file, the start goes on."""
+    path = tmp_path / "phases"
+    path.write_bytes(content)
+    phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(str(path)))
+    assert phases.announcing(1) == "v1,view=0"
+
+
+def test_a_reboot_is_no_kubelet(tmp_path: Path) -> None:
+    """Another boot's clock says nothing about ours: the gap is left out, the durations are kept."""
+    boot_id, path = tmp_path / "boot_id", str(tmp_path / "phases")
+    boot_id.write_text("one\n")
+    PhaseFile(path, str(boot_id)).keep({Phase.BARRIER: 1.0}, 50.0)
+    boot_id.write_text("two\n")
+    phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(path, str(boot_id)))
+    assert phases.announcing(1) == "v1,barrier=1000,view=0"
+
+
+def test_a_clock_that_went_back_measures_nothing(tmp_path: Path) -> None:
+    """A process that ended after this one began did not end before it."""
+    path = str(tmp_path / "phases")
+    PhaseFile(path).keep({}, 200.0)
+    phases = RestartPhases(AgentMetrics(), now_s=Hand(100.0), file=PhaseFile(path))
+    assert phases.announcing(1) == "v1,view=0"
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/nowhere/phases", "/proc/version"])
+def test_a_disk_that_refuses_costs_its_numbers_only(path: str) -> None:
+    """A full disk, a missing folder and a read-only file system are no error."""
+    phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(path))
+    phases.announcing(1)
+    phases.accepted()
+    phases.lifted()
+    phases.leave()
+
+
+def test_nothing_is_written_before_the_announcement_left(tmp_path: Path) -> None:
+    """The file appears when the server took the announcement, not when it was built."""
+    path = tmp_path / "phases"
+    phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(str(path)))
+    phases.announcing(1)
+    assert not path.exists()
+    phases.accepted()
+    assert path.exists()
+
+
+def test_the_process_s_start_is_the_system_s(tmp_path: Path) -> None:
+    """/proc tells when this process began; a command's name with brackets and blanks does not confuse it."""
+    now_s = boot_s()
+    stat = tmp_path / "stat"
+    fields = ["S", *["1"] * 18, str(int((now_s - 0.5) * 100)), *["1"] * 5]
+    stat.write_text(f"7 (a) b (c) {' '.join(fields)}")
+    assert now_s - process_started_s(now_s, str(stat)) == pytest.approx(0.5, abs=0.011)
+    for odd in ("", "7 (x) S 1", f"7 (x) {' '.join(fields).replace(fields[19], '5')}"):
+        stat.write_text(odd)
+        assert process_started_s(now_s, str(stat)) == now_s
+    assert process_started_s(now_s, str(tmp_path / "none")) == now_s
+
+
+@pytest.mark.asyncio
+async def test_the_one_patch_carries_the_phases() -> None:
+    """The announcement holds the annotation, a repeated one the same; it still is one patch."""
+    failures = [refuses(503)]
+    rig = Rig()
+
+    async def answer(exchange: Exchange) -> None:
+        await (failures.pop() if failures else accept_patch)(exchange)
+
+    script = (until_patched(2), jobset(1, 0), jobset(1, 1))
+    async with ScriptedServer(lists=[jobset(0)], watches=[script], answer=answer) as server:
+        assert await rig.run(server) == 88
+    bodies = {patch.body for patch in server.requests("PATCH")}
+    (annotations,) = (json.loads(body)["metadata"]["annotations"] for body in bodies)
+    assert set(parse_phases(annotations[wire.PHASES])) == {Phase.VIEW}
+    assert set(rig.metrics.durations) == {Phase.VIEW, Phase.ANNOUNCE, Phase.BARRIER, Phase.LIFT}
+
+
+@pytest.mark.asyncio
+async def test_the_annotation_is_off_when_told() -> None:
+    """phases_annotation=False leaves the protocol's two annotations alone in the patch."""
+    rig = Rig()
+    async with ScriptedServer(lists=[jobset(0)], watches=[(jobset(1, 0), jobset(1, 1))]) as server:
+        await rig.run(server, phases_annotation=False)
+    (patch,) = server.requests("PATCH")
+    assert set(json.loads(patch.body)["metadata"]["annotations"]) == {wire.EPOCH, wire.ATTEMPT}

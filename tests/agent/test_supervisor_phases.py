@@ -1,0 +1,91 @@
+"""A supervisor's restart, in numbers and in log lines: what its worker's end and start took."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from common import wire
+from common.phases import Phase, parse_phases
+from tests.agent.process import free_port
+from tests.agent.scripted_server import ScriptedServer
+from tests.agent.supervisor_rig import Supervised, supervised
+from tests.agent.test_promtool import scraped
+from tests.promtool import complaints
+
+pytestmark = pytest.mark.asyncio
+
+WORKER = "note('main')\nsignal.pause()\n"
+OBSTINATE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WORKER
+COUNT = 'inplace_agent_restart_phase_duration_seconds_count{phase="%s"} %s'
+
+
+def announced_phases(server: ScriptedServer) -> list[dict[Phase, float]]:
+    """Return the phases of each announcement."""
+    metadatas = [json.loads(request.body)["metadata"] for request in server.requests("PATCH")]
+    return [parse_phases(metadata["annotations"][wire.PHASES]) for metadata in metadatas]
+
+
+async def restart(group: Supervised, epoch: int) -> None:
+    """Take the group from `epoch` to the next one: this Pod's worker has died, or its group's view says so."""
+    assert await group.announced() == epoch + 1
+    group.show(epoch, epoch)
+    group.show(epoch + 1, epoch)
+    await group.noted("main", epoch + 1)
+
+
+async def test_a_supervisor_measures_what_its_worker_costs(tmp_path: Path) -> None:
+    """Death, stop, start and downtime of each restart are in the metrics at once, and announced with the next."""
+    port = free_port()
+    async with supervised(tmp_path, WORKER, BARRIER_PORT=str(port)) as group:
+        await group.start()
+        for epoch in (1, 2):
+            await group.noted("main", epoch)
+            os.kill(int(group.notes("main")[-1]), signal.SIGKILL)
+            await restart(group, epoch)
+        counts = {"view": 1, "announce": 3, "barrier": 3, "lift": 1, "death": 2, "stop": 2, "start": 3, "down": 2}
+        text = await scraped(port, (COUNT % ("down", 2.0)).encode())
+    for phase, count in counts.items():
+        assert COUNT % (phase, float(count)) in text.decode()
+    assert await complaints(text) == ""
+    first, second, third = announced_phases(group.server)
+    assert set(first) == {Phase.VIEW}
+    assert set(second) == {Phase.ANNOUNCE, Phase.BARRIER, Phase.LIFT, Phase.START, Phase.STOP}
+    assert set(third) == set(second) - {Phase.LIFT} | {Phase.DEATH, Phase.DOWN}
+    assert third[Phase.DOWN] >= third[Phase.DEATH]
+
+
+async def test_the_grace_of_a_worker_is_counted_as_its_stop(tmp_path: Path) -> None:
+    """A worker that ignores SIGTERM costs its grace: the stop begins with the order, not with the end."""
+    async with supervised(tmp_path, OBSTINATE, "--grace", "0.3") as group:
+        await group.start()
+        await group.noted("main")
+        group.show(1, 1)
+        await restart(group, 1)
+    assert announced_phases(group.server)[1][Phase.STOP] >= 0.3
+
+
+async def test_one_restart_of_a_supervisor_is_told_in_ten_lines(tmp_path: Path) -> None:
+    """From the start of the process through one restart to the Pod's end."""
+    async with supervised(tmp_path, WORKER) as group:
+        await group.start()
+        await group.noted("main")
+        os.kill(int(group.notes("main")[-1]), signal.SIGKILL)
+        await restart(group, 1)
+        group.child.send_signal(signal.SIGTERM)
+        await group.finished()
+    events = [line["event"] for line in group.lines]
+    assert len(events) <= 10
+    assert events[:6] == [
+        "agent_started",
+        "announcement_accepted",
+        "barrier_lifted",
+        "worker_exited",
+        "announcement_accepted",
+        "barrier_lifted",
+    ]
+    assert [line["epoch"] for line in group.logged("barrier_lifted")] == [1, 2]

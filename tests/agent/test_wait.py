@@ -1,0 +1,95 @@
+"""`inplace-agent wait`: nothing runs before the barrier of this Pod is lifted."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent.process import ROOT, environment, finished, free_port, process
+from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
+from tests.agent.supervisor_rig import until
+
+pytestmark = pytest.mark.asyncio
+
+SIGTERM = 1 << (signal.SIGTERM - 1)  # in /proc/pid/status
+WAIT = (sys.executable, "-m", "agent", "wait")
+
+
+def variables(port: int, **more: str) -> dict[str, str]:
+    """Return a worker container's environment."""
+    return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "BARRIER_PORT": str(port)} | more
+
+
+async def test_it_waits_for_the_lift_and_then_becomes_the_command(tmp_path: Path) -> None:
+    """Started before the agent, it outlasts 'nobody there' and 'not yet', and hands the epoch to the command."""
+    port = free_port()
+    lift = asyncio.Event()
+
+    async def lifted(exchange: object) -> None:
+        await lift.wait()
+
+    script = (jobset(0), until_patched(), lifted, jobset(1, 0), silence)
+    command = (*WAIT, "--", "sh", "-c", "echo $INPLACE_EPOCH $INPLACE_RESTART_COUNT; exit 5")
+    async with (
+        process(variables(port), *command) as waiting,
+        ScriptedServer(watches=[script]) as server,
+        process(environment(tmp_path, server, BARRIER_PORT=str(port))) as agent,
+    ):
+        await server.until(lambda: bool(server.requests("PATCH")))
+        early = waiting.returncode
+        lift.set()
+        async with asyncio.timeout(10):
+            output, _ = await waiting.communicate()
+        agent.terminate()
+        assert (await finished(agent))[0] == 143
+        assert (early, waiting.returncode, output) == (None, 5, b"1 0\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "no agent there yet"),
+        (b"HTTP/1.1 200 OK\r\n\r\nwelcome", "not the agent's"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"ok": true}', "not the agent's"),
+        (b'HTTP/1.1 503 Service Unavailable\r\n\r\n{"lifted": false, "phase": "waiting"}', "the barrier is up"),
+    ],
+)
+async def test_it_gives_up_in_words(answer: bytes | None, words: str) -> None:
+    """After --timeout the exit code is 1, and the message says what was there instead of a lifted barrier."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer or b"")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1] if answer else free_port()
+    async with server, process(variables(port), *WAIT, "--timeout", "0.2") as waiting:
+        async with asyncio.timeout(10):
+            _, errors = await waiting.communicate()
+    assert waiting.returncode == 1
+    assert words in errors.decode()
+
+
+async def test_a_signal_ends_the_wait() -> None:
+    """A Pod that is deleted at the barrier does not wait for its grace period."""
+    async with process(variables(free_port()), *WAIT) as waiting:
+        caught = Path(f"/proc/{waiting.pid}/status")
+        await until(lambda: bool(int(caught.read_text().split("SigCgt:")[1].split()[0], 16) & SIGTERM), "a handler")
+        waiting.terminate()
+        async with asyncio.timeout(10):
+            assert await waiting.wait() == 143
+
+
+@pytest.mark.parametrize(("name", "value"), [("BARRIER_PORT", "http"), ("BARRIER_PATH", "/metrics")])
+async def test_a_bad_setting_is_refused(name: str, value: str) -> None:
+    """The same names and rules as the agent's."""
+    async with process(variables(1) | {name: value}, *WAIT) as waiting:
+        async with asyncio.timeout(10):
+            _, errors = await waiting.communicate()
+    assert waiting.returncode == 2
+    assert name in errors.decode()

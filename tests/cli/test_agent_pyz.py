@@ -1,0 +1,232 @@
+"""The agent as one file: the same bytes each time, nothing of the controller's, and it runs under every Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from cli.agent_pyz import BuildError, build, main
+from common.kube.kubeconfig import read_kubeconfig
+from tests.agent.process import environment, finished, process
+from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.promtool import complaints
+
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
+# Where Pythons are beside PATH: pyenv's and uv's folders.
+FOLDERS = (".pyenv/versions", ".local/share/uv/python")
+FINISH = (until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+
+
+def pythons() -> dict[str, str]:
+    """Return the interpreters of this machine that run, by version; the current one is among them."""
+    found = {CURRENT: sys.executable}
+    for version in VERSIONS:
+        name = f"python{version}"
+        installed = (path for folder in FOLDERS for path in sorted((Path.home() / folder).glob(f"*/bin/{name}")))
+        for candidate in (shutil.which(name), *map(str, installed)):
+            if candidate is None or version in found:
+                continue
+            asked = [candidate, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+            if subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() == version:
+                found[version] = candidate
+    return found
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, str]:
+    """Return the interpreters of this machine."""
+    return pythons()
+
+
+@pytest.fixture(scope="module")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file with byte code for the current Python."""
+    return build(tmp_path_factory.mktemp("pyz") / "inplace-agent.pyz")
+
+
+def python_or_skip(found: dict[str, str], version: str) -> str:
+    """Return an interpreter; where there is none, say which there are."""
+    if version not in found:
+        pytest.skip(f"no Python {version} here; found {', '.join(sorted(found))}")
+    return found[version]
+
+
+def test_the_same_sources_give_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
+    """A second build, elsewhere and later, differs in no byte."""
+    assert build(tmp_path / "again.pyz").read_bytes() == pyz.read_bytes()
+
+
+def test_nothing_of_the_controller_is_inside(pyz: Path) -> None:
+    """The agent, the shared modules that it reaches, its dependencies with their licences; no test."""
+    names = zipfile.ZipFile(pyz).namelist()
+    assert names == sorted(names)
+    tops = {name.split("/")[0] for name in names if not name.startswith("cpython-")}
+    assert {top.split("-")[0] for top in tops} == {
+        "LICENSE",
+        "__main__.py",
+        "agent",
+        "common",
+        "prometheus_client",
+        "structlog",
+        "typing_extensions",
+        "typing_extensions.py",
+    }
+    assert {"common/kube/http1.py", "common/wire.py", "common/kube/py310.py"} < set(names)
+    unwanted = ("informer", "workqueue", "ledger", "kube/client", "kube/codec", "test")
+    assert [name for name in names if name.startswith("common/") and any(word in name for word in unwanted)] == []
+
+
+IMPORT_ALL = """
+import sys, zipfile
+sys.path.insert(0, sys.argv[1])
+if sys.version_info < (3, 11):
+    from common.kube.py310 import install
+    install()
+modules = [name[:-3].replace("/", ".") for name in zipfile.ZipFile(sys.argv[1]).namelist()
+           if name.startswith(("agent/", "common/")) and name.endswith(".py") and "__" not in name]
+for module in modules:
+    __import__(module)
+print(len(modules))
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_module_is_understood(pyz: Path, found: dict[str, str], version: str) -> None:
+    """Each module of ours compiles and imports from its source under `version`, with nothing installed there."""
+    python = python_or_skip(found, version)
+    done = subprocess.run([python, "-I", "-S", "-c", IMPORT_ALL, pyz], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 25
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.asyncio
+async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
+    """From exec to exit X under `version`, with nothing installed there: the file is all that the agent needs."""
+    python = python_or_skip(found, version)
+    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
+        env = environment(tmp_path, server, PYTHONPATH="")
+        async with process(env, python, "-I", "-S", str(pyz)) as child:
+            code, lines = await finished(child)
+    assert code == 88, lines
+    assert [line["event"] for line in lines][-1] == "restarting_in_place"
+    assert len(server.requests("PATCH")) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.asyncio
+async def test_a_supervisor_and_its_worker(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
+    """The file also runs a worker under `version`: it starts in epoch 1, ends with 0, and so does the Pod."""
+    python = python_or_skip(found, version)
+    async with ScriptedServer(lists=[jobset(0)], watches=[(until_patched(), jobset(1, 0, rv=20), silence)]) as server:
+        env = environment(tmp_path, server, PYTHONPATH="")
+        worker = ("run", "--", "/bin/sh", "-c", 'test "$INPLACE_EPOCH" = 1')
+        async with process(env, python, "-I", "-S", str(pyz), *worker) as child:
+            code, lines = await finished(child)
+    assert code == 0, lines
+    assert "worker_exited" in [line["event"] for line in lines]
+
+
+@pytest.mark.asyncio
+async def test_a_kubeconfig_in_yaml_is_refused_in_words(pyz: Path, tmp_path: Path) -> None:
+    """There is no YAML parser in the file: the agent says what it reads, and sends nothing."""
+    async with ScriptedServer() as server:
+        env = environment(tmp_path, server)
+        Path(env["KUBECONFIG"]).write_text("kind: Config\n")
+        async with process(env, sys.executable, "-I", "-S", str(pyz)) as child:
+            code, lines = await finished(child)
+    assert code == 2
+    assert "expected JSON" in str(lines[0]["message"])
+
+
+def test_it_says_its_version(pyz: Path) -> None:
+    """As a program, by its first line: no file name needed."""
+    done = subprocess.run([pyz, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == "inplace-agent 0.1.0\n"
+
+
+def test_what_cannot_be_built_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A Python that is none and a target that cannot be written end in words."""
+    with pytest.raises(BuildError, match="expected /bin/false to be a Python"):
+        build(tmp_path / "x.pyz", ["/bin/false"])
+    (tmp_path / "file").write_text("")
+    assert main(["--output", str(tmp_path / "file" / "x.pyz")]) == 1
+    assert "expected to write" in capsys.readouterr().err
+
+
+def test_the_model_runs_no_program() -> None:
+    """--agent-pyz with modelled containers would be a lie, and is refused."""
+    result = run("demo", "--agent-pyz", "--runtime", "model")
+    assert result.returncode == 1
+    assert "expected --runtime process, saw model" in result.stderr
+
+
+@pytest.fixture
+def kept_demo(tmp_path: Path) -> Iterator[str]:
+    """Run a demo with the one-file agent that stays up after one restart; return its kubeconfig."""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    arguments = command("demo", "--pods", "2", "--failures", "1", "--keep", "--agent-pyz")
+    demo = subprocess.Popen(
+        arguments, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert demo.stdout is not None
+    kubeconfig = ""
+    try:
+        while "stays up" not in (line := demo.stdout.readline()):
+            assert line, "the demo ended before it was up"
+            kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
+        yield kubeconfig
+        demo.send_signal(signal.SIGTERM)
+        demo.communicate(timeout=RUN_S_MAX)
+    finally:
+        demo.kill()
+        demo.wait()
+
+
+def get(address: str, path: str, token: str = "") -> bytes:
+    """Return the body of an answer."""
+    with closing(HTTPConnection(address, timeout=10)) as connection:
+        connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
+        return connection.getresponse().read()
+
+
+@pytest.mark.asyncio
+async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str) -> None:
+    """Every agent of the demo is the one file; what it exposes after a restart pleases promtool."""
+    credentials = read_kubeconfig(kept_demo)
+    server = f"{credentials.host}:{credentials.port}"
+    pods = json.loads(get(server, "/api/v1/namespaces/default/pods", credentials.token))["items"]
+    assert len(pods) == 2
+    for pod in pods:
+        exposed = get(f"{pod['status']['podIP']}:8080", "/metrics")
+        assert b"inplace_agent_epoch 2.0" in exposed
+        assert b'phase_duration_seconds_count{phase="lift"} 1.0' in exposed
+        assert b'phase_duration_seconds_count{phase="kubelet"} 1.0' in exposed
+        assert await complaints(exposed) == ""
+    assert len(agents_of_files()) == 2
+
+
+def agents_of_files() -> list[str]:
+    """Return the command lines of agents that run from a folder of the demo's programs."""
+    lines = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else []
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if any("inplace-programs-" in word and word.endswith("/inplace-agent") for word in words):
+            lines.append(" ".join(words))
+    return lines

@@ -1,0 +1,94 @@
+"""What Pods announce about their restarts is summed up once each, and decides nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from common import wire
+from controller.kinds import Pod
+from controller.metrics import Metrics
+from controller.phases import PhaseReader
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import jobset
+from tests.controller.rig import Rig
+
+COUNT = "inplace_pod_restart_phase_duration_seconds_count"
+SUM = "inplace_pod_restart_phase_duration_seconds_sum"
+PROBLEMS = "inplace_unreadable_phases_total"
+
+
+def pod(epoch: object = None, phases: str | None = None) -> Pod:
+    """Return a Pod with these announcements."""
+    named = {wire.EPOCH: None if epoch is None else str(epoch), wire.PHASES: phases}
+    annotations = {name: value for name, value in named.items() if value is not None}
+    metadata = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1", "annotations": annotations}
+    return msgspec.convert({"metadata": metadata}, Pod)
+
+
+class World:
+    """A reader and what it counted."""
+
+    def __init__(self, *steps: tuple[Pod | None, Pod | None]) -> None:
+        self.metrics = Metrics()
+        reader = PhaseReader(self.metrics)
+        for old, new in steps:
+            reader.pod_changed(old, new)
+
+    def count(self, phase: str) -> float:
+        """Return how many durations of a phase were observed."""
+        return self.metrics.registry.get_sample_value(COUNT, {"phase": phase}) or 0.0
+
+    @property
+    def problems(self) -> float | None:
+        """Return how many annotations could not be read."""
+        return self.metrics.registry.get_sample_value(PROBLEMS)
+
+
+def test_each_announcement_is_counted_once() -> None:
+    """A higher epoch counts; the same event again, a status change and a deletion do not."""
+    first, second = pod(1, "v1,view=40"), pod(2, "v1,view=60,barrier=2000")
+    world = World((None, pod()), (pod(), first), (first, first), (first, second), (second, second), (second, None))
+    assert (world.count("view"), world.count("barrier"), world.count("stop")) == (2, 1, 0)
+    assert world.metrics.registry.get_sample_value(SUM, {"phase": "view"}) == pytest.approx(0.1)
+
+
+def test_a_new_leader_counts_nothing_again() -> None:
+    """What the caches are filled with was counted by the leader before."""
+    assert World((None, pod(3, "v1,view=40"))).count("view") == 0
+
+
+@pytest.mark.parametrize("text", ["", "v2,view=1", "v1,view=soon", "v1,name=1", "x" * 100_000])
+def test_garbage_is_counted_and_forgotten(text: str) -> None:
+    """A Pod that announces nonsense is one number, and the next Pod counts as ever."""
+    world = World((pod(), pod(1, text)), (pod(), pod(1, "v1,view=1")))
+    assert (world.problems, world.count("view")) == (1, 1)
+
+
+@pytest.mark.parametrize("epoch", ["two", "0", None])
+def test_phases_without_an_epoch_are_not_counted(epoch: str | None) -> None:
+    """Only an announcement is one; an agent without the annotation is not missed."""
+    world = World((pod(), pod(epoch, "v1,view=1")), (pod(), pod(1)))
+    assert (world.problems, world.count("view")) == (0, 0)
+
+
+def test_the_controller_sums_up_what_its_pods_announce() -> None:
+    """Through the API server, the informer and its codec: one observation for each Pod, and no wedge by garbage."""
+
+    async def scenario() -> Rig:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+            for number, pod_name in enumerate(sorted(crew.pods.values())):
+                text = "v1,kubelet=1200,view=50" if number else "garbage"
+                await crew.annotate(pod_name, wire.epoch_annotations(2) | {wire.PHASES: text})
+            await rig.settle()
+        return rig
+
+    rig = run(scenario())
+    registry = rig.controllers[0].metrics.registry
+    pods = registry.get_sample_value(COUNT, {"phase": "kubelet"})
+    assert pods is not None
+    assert pods >= 1
+    assert registry.get_sample_value(PROBLEMS) == 1
+    assert registry.get_sample_value(SUM, {"phase": "kubelet"}) == pytest.approx(1.2 * pods)

@@ -1,0 +1,62 @@
+"""The objects of deploy/apf, and which of them a request belongs to: a dumb reading of FlowSchema's rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from common.kube.client import KubeObject
+from common.kube.http import Request
+from common.kube.resources import Resource
+
+PATH = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
+GROUP = "flowcontrol.apiserver.k8s.io"
+FLOW_SCHEMAS = Resource(GROUP, "v1", "flowschemas", "FlowSchema", namespaced=False)
+PRIORITY_LEVELS = Resource(GROUP, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False)
+RESOURCES = {resource.kind: resource for resource in (FLOW_SCHEMAS, PRIORITY_LEVELS)}
+
+
+def apf_objects() -> list[KubeObject]:
+    """Return the objects, in the file's order."""
+    return list(yaml.safe_load_all(PATH.read_text()))
+
+
+def apf_object(kind: str, name: str) -> KubeObject:
+    """Return one of them."""
+    return next(found for found in apf_objects() if (found["kind"], found["metadata"]["name"]) == (kind, name))
+
+
+def schema_of(namespace: str, account: str, request: Request) -> str | None:
+    """Return the FlowSchema of ours that takes a namespaced request of a ServiceAccount, None when none does."""
+    path = urlsplit(request.path)
+    parts = path.path.strip("/").split("/")
+    api_group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    scope = rest[1] if rest[0] == "namespaces" else ""
+    rest = rest[2:] if scope else rest
+    reads = "watch" if "watch" in parse_qs(path.query) else "get" if rest[1:] else "list"
+    verb = {"GET": reads, "PATCH": "patch", "PUT": "update", "POST": "create"}[request.method]
+    resource = "/".join((rest[0], *rest[2:3]))
+    schemas = [found for found in apf_objects() if found["kind"] == "FlowSchema"]
+    for schema in sorted(schemas, key=lambda schema: int(schema["spec"]["matchingPrecedence"])):
+        for rule in schema["spec"]["rules"]:
+            if any(_is_subject(subject, namespace, account) for subject in rule["subjects"]) and any(
+                _covers(found, verb, api_group, resource, scope) for found in rule["resourceRules"]
+            ):
+                return str(schema["metadata"]["name"])
+    return None
+
+
+def _is_subject(subject: dict[str, Any], namespace: str, account: str) -> bool:
+    if subject["kind"] == "Group":
+        return subject["group"]["name"] in ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    named = subject["serviceAccount"]
+    return named["namespace"] == namespace and named["name"] in ("*", account)
+
+
+def _covers(rule: dict[str, Any], verb: str, group: str, resource: str, scope: str) -> bool:
+    """Read one resourceRule; `scope` is the namespace, "" for a request to all of them."""
+    wanted = {"verbs": verb, "apiGroups": group, "resources": resource} | ({"namespaces": scope} if scope else {})
+    return bool(scope or rule["clusterScope"]) and all({"*", value} & set(rule[key]) for key, value in wanted.items())

@@ -1,0 +1,60 @@
+"""docs/agent.md lists what there is: every log event, every metric, every phase."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.metrics import AgentMetrics, render
+from common.phases import TEXT_BYTES_MAX, Phase
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "agent.md").read_text()
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def section(title: str) -> str:
+    """Return the text under a heading."""
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def listed(title: str) -> set[str]:
+    """Return the names in the first column of a section's table."""
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", section(title), re.MULTILINE)
+    return {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
+
+
+def logged() -> Iterator[str]:
+    """Yield the constant first argument of each call of a log's method in the agent."""
+    for path in (ROOT / "agent").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in LEVELS
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+                and isinstance(node.args[0].value, str)
+            ):
+                yield node.args[0].value
+
+
+def test_every_log_event_is_listed() -> None:
+    """An event that is not in the table, or a row without an event, is an omission: add or drop the row."""
+    assert listed("Log lines") == set(logged()) | {"log_lines_dropped"}
+
+
+def test_every_metric_is_listed() -> None:
+    """The table has the families that an agent exposes, and no other."""
+    metrics = AgentMetrics()
+    metrics.heard_s = 0.0
+    _, body = render(metrics, now_s=lambda: 1.0)
+    assert listed("Metrics") == set(re.findall(r"^# TYPE (\w+)", body.decode(), re.MULTILINE))
+
+
+def test_every_phase_is_listed() -> None:
+    """The table has each phase, and the page the true bound of the annotation."""
+    assert listed("Phases") == {phase.value for phase in Phase}
+    assert f"at most {TEXT_BYTES_MAX} bytes" in PAGE

@@ -1,0 +1,131 @@
+"""What a slot of the world is made of: its configuration, its Pods, their containers and PATCHes in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tests.model.rules import S2, S3, Version
+
+KINDS: Final = frozenset({"agent", "worker", "replace", "success", "patch", "controller", "handover", "write"})
+ASSUMPTIONS: Final = frozenset(
+    {
+        "conflict",  # a status write with an old resourceVersion fails
+        "late patch",  # a PATCH of an agent that is gone is stored before its Pod starts again, or never
+        "previous",  # kubelet passes the current annotation
+        "order",  # a controller sees the events of one slot in their order
+        "uid",  # a Job is deleted with its UID as precondition
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What may happen in one exploration.
+
+    Args:
+        slots: N.
+        faults: how many faults one run may hold.
+        kinds: the faults allowed, of KINDS.
+        stale: how many versions of the status, the current one included, a watch cache may answer with.
+        overlap: a replacement Pod may come while the old one is LEAVING.
+        early: kubelet reports the worker's state, so that the controller may detect a death early.
+        old_watches: an old leader goes on seeing Pods, with a lag of its own.
+        supervisor: the agent is the worker's parent and the Pod's one container (`tests.model.supervisors`).
+        admission: the API server refuses an epoch annotation that is lower than the one stored.
+        ghosts: how many of the slots a scale-down has just removed; the group starts at work in epoch 1 then.
+        restarts_max: maxRestarts.
+        dropped: assumptions of ASSUMPTIONS that do not hold; for planted bugs.
+    """
+
+    slots: int
+    faults: int
+    kinds: frozenset[str]
+    stale: int = 3
+    overlap: bool = False
+    early: bool = False
+    old_watches: bool = False
+    supervisor: bool = False
+    admission: bool = False
+    ghosts: int = 0
+    restarts_max: int = 99
+    dropped: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        assert self.kinds <= KINDS, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
+        assert self.dropped <= ASSUMPTIONS, f"expected {sorted(ASSUMPTIONS)}, saw {sorted(self.dropped)}"
+
+    def __str__(self) -> str:
+        """Return the line that names a configuration in the report."""
+        kinds = "all" if self.kinds == KINDS else ",".join(sorted(self.kinds))
+        options = [
+            name for name in ("overlap", "early", "old_watches", "supervisor", "admission") if getattr(self, name)
+        ]
+        options += [f"without: {assumption}" for assumption in sorted(self.dropped)]
+        options += [f"ghosts={self.ghosts}"] if self.ghosts else []
+        limit = [f"maxRestarts={self.restarts_max}"] if self.restarts_max < 99 else []
+        return " ".join([f"N={self.slots} faults={self.faults} {kinds}", *options, *limit])
+
+
+NONE, RUNNING, FAILED, SUCCEEDED = "", "running", "failed", "succeeded"
+LEFTOVERS = "leftovers"  # of a supervisor's worker: its main process is gone, others of its tree may be left
+LIVE, LEAVING, COMPLETE = "live", "leaving", "complete"
+Worker = tuple[int, str]  # epoch of this run of the container, state
+NO_WORKER: Worker = (0, NONE)
+
+
+class Pod(NamedTuple):
+    """One Pod: what the API server holds and what runs."""
+
+    uid: str
+    annotation: int = 0  # as stored; 0 is absent
+    life: str = LIVE
+    agent: Any = None  # AgentState; None: the process is gone and kubelet has not started the next one
+    request: int = 0  # the epoch of a PATCH that is on the wire
+    reply: int = 0  # the epoch of a PATCH that was stored and is not answered yet
+    orphan: int = 0  # the epoch of a PATCH on the wire that nobody waits for
+    worker: Worker = NO_WORKER
+    reported: Worker = NO_WORKER  # as kubelet last reported it
+    container: Worker = NO_WORKER  # with a supervisor: which run of the one container this is, and its state
+    told: bool = False  # with a supervisor: the worker was told to stop
+    seen: Version = (-1, -1)  # with a supervisor: the newest version that its watch showed
+    asked: bool = False  # this process asked for a consistent view
+    started: Version | None = None  # the status when this process started; None once it no longer matters
+    floor: int = 0  # with overlap: the newest epoch a worker of this slot had run when this process started
+    rule: str = ""  # the rule that this Pod just broke
+
+
+class SlotState(NamedTuple):
+    """One slot: the Pod that counts, the one that is on its way out, and what happened here so far."""
+
+    number: int
+    live: Pod | None
+    leaving: Pod | None = None
+    generation: int = 0
+    announced: int = 0  # the highest epoch ever stored by a Pod of this slot
+    ran: int = 0  # the newest epoch a worker of this slot ran
+
+
+def broken_by_start(config: Config, slot: SlotState, pod: Pod, epoch: int, now: Version) -> str:
+    """Name the rule that a worker's start breaks, or return ""."""
+    last = pod.floor if config.overlap else slot.ran
+    if epoch <= last or pod.worker != NO_WORKER:
+        return S2
+    return S3 if epoch > now[0] else ""
+
+
+def without_agent(pod: Pod) -> Pod:
+    """End the agent's process: what it had on the wire may still be stored."""
+    return pod._replace(agent=None, orphan=pod.request or pod.orphan, request=0, reply=0, asked=False, started=None)
+
+
+def running_epochs(slot: SlotState, *, supervisor: bool) -> int:
+    """Return the epochs whose workers run in this slot, as a bit mask.
+
+    A supervisor's worker counts until nothing of its tree is left.
+    """
+    mask = 0
+    for pod in (slot.live, slot.leaving):
+        if pod is not None and (pod.worker[1] == RUNNING or (supervisor and pod.worker != NO_WORKER)):
+            mask |= 1 << pod.worker[0]
+    return mask

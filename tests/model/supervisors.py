@@ -1,0 +1,162 @@
+"""A Pod whose agent is the worker's parent: every move of the production supervisor and of the worker's processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from common.epoch.errors import InvariantError
+from common.record import replace
+from tests.model.code import Code
+from tests.model.pods import (
+    COMPLETE,
+    FAILED,
+    LEAVING,
+    LEFTOVERS,
+    LIVE,
+    NO_WORKER,
+    RUNNING,
+    SUCCEEDED,
+    Config,
+    Pod,
+    SlotState,
+    broken_by_start,
+    without_agent,
+)
+from tests.model.rules import INVARIANT, Version
+
+SIGTERM: Final = 15
+PodMove = tuple[str, Pod, str]  # text, next Pod, the kind of fault or ""
+
+
+class SupervisorMoves:
+    """Knows every move of a Pod in supervisor mode, given the recent versions of the status."""
+
+    def __init__(self, config: Config, code: Code) -> None:
+        self.config = config
+        self.agent = code.agent
+        self.machine = code.supervisor
+
+    def first(self, previous: int | None = None) -> Any:
+        """Return the machine of a process that has just started."""
+        return self.machine.SupervisorState(self.agent.AgentState(previous=previous))
+
+    def at_work(self) -> Any:
+        """Return the machine of a supervisor whose worker runs in epoch 1."""
+        lifted = self.agent.AgentState(phase=self.agent.Phase.LIFTED, epoch=1, view=self.agent.View(1, 0))
+        return self.machine.SupervisorState(lifted, self.machine.Life.RUNNING)
+
+    def moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
+        """Yield every move."""
+        if pod.agent is None:
+            if pod.life == LIVE:
+                yield "kubelet starts the container again", self._restarted(slot, pod, versions[-1]), ""
+        else:
+            yield from self._views(slot, pod, versions)
+            yield from self._outcomes(slot, pod, versions[-1])
+            yield from self._worker(slot, pod, versions[-1])
+            if pod.life == LEAVING and pod.agent.code is None:
+                yield self._stepped(slot, pod, self.machine.Terminate(SIGTERM), versions[-1], "gets SIGTERM")
+            died = without_agent(pod)._replace(container=(pod.container[0], FAILED))
+            yield "the supervisor dies", died, "agent"
+        if self.config.early and pod.reported != pod.container:
+            text = f"kubelet reports container {pod.container[0]} {pod.container[1]}"
+            yield text, pod._replace(reported=pod.container), ""
+
+    def _views(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
+        """Deliver what the open watch has not shown yet: nothing is ever shown twice, unless asked for."""
+        for version in versions:
+            text = f"sees S={version[0]} D={version[1]}"
+            if version > pod.seen:
+                shown = pod._replace(seen=version)
+                yield self._stepped(slot, shown, self.agent.View(*version), versions[-1], text)
+            if pod.asked and pod.started is not None and version >= pod.started:
+                shown = pod._replace(seen=max(pod.seen, version))
+                view = self.agent.View(*version, consistent=True)
+                yield self._stepped(slot, shown, view, versions[-1], f"{text} consistently")
+
+    def _outcomes(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
+        """Settle the PATCH on the wire."""
+        if epoch := pod.request:
+            yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
+            refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
+            event = self.agent.NotAccepted(epoch)
+            yield self._stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
+            yield self._stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
+        if epoch := pod.reply:
+            answered = pod._replace(reply=0)
+            yield self._stepped(slot, answered, self.agent.Accepted(epoch), now, f"PATCH {epoch} is answered")
+            text = f"the answer to PATCH {epoch} is lost"
+            yield self._stepped(slot, answered, self.agent.NotAccepted(epoch), now, text, "patch")
+
+    def _worker(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
+        """End the worker's main process, let the supervisor notice, and end what was left: three moves."""
+        epoch, state = pod.worker
+        failed, succeeded = pod._replace(worker=(epoch, FAILED)), pod._replace(worker=(epoch, SUCCEEDED))
+        match state:
+            case "running":
+                yield f"the worker of epoch {epoch} dies", failed, "" if pod.told else "worker"
+                yield f"the worker of epoch {epoch} exits 0", succeeded, "" if pod.told else "success"
+            case "failed" | "succeeded":
+                left = pod._replace(worker=(epoch, LEFTOVERS))
+                event = self.machine.WorkerExited(0 if state == SUCCEEDED else 1)
+                yield self._stepped(slot, left, event, now, "reaps its worker")
+            case "leftovers":
+                gone = pod._replace(worker=NO_WORKER, told=False)
+                yield self._stepped(slot, gone, self.machine.WorkerGone(), now, "has nothing left of its worker")
+
+    def _stepped(
+        self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
+    ) -> tuple[str, Pod, str]:
+        """Step the production machine and perform what it asks for."""
+        try:
+            state, actions = self.machine.step(pod.agent, event)
+        except InvariantError:
+            return text, pod._replace(agent=None, rule=INVARIANT), kind
+        agent, phases = state.agent, self.agent.Phase
+        if agent.view is not None and agent.phase not in (phases.STARTING, phases.CONFIRMING):
+            # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
+            state = replace(state, agent=replace(agent, view=replace(agent.view, consistent=False)))
+            pod = pod._replace(asked=False, started=None)
+        pod = pod._replace(agent=state)
+        for action in actions:
+            text += f" -> {type(action).__name__} {getattr(action, 'epoch', '')}".rstrip()
+            pod = self._performed(slot, pod, action, now)
+        return text, pod, kind
+
+    def _performed(self, slot: SlotState, pod: Pod, action: Any, now: Version) -> Pod:
+        match type(action).__name__:
+            case "TakeConsistentView":
+                return pod._replace(asked=True, started=now if pod.started is None else pod.started)
+            case "Announce":
+                orphan = pod.request or pod.orphan
+                if orphan != action.epoch and "late patch" not in self.config.dropped:
+                    orphan = 0
+                return pod._replace(request=action.epoch, reply=0, orphan=orphan)
+            case "StartWorker":
+                rule = broken_by_start(self.config, slot, pod, action.epoch, now)
+                return pod._replace(worker=(action.epoch, RUNNING), rule=rule)
+            case "StopWorker":
+                return pod._replace(told=True)
+            case "Leave" if action.code == 0 and pod.life == LIVE:
+                return without_agent(pod)._replace(life=COMPLETE, container=(pod.container[0], SUCCEEDED))
+            case "Leave":
+                return without_agent(pod)._replace(container=(pod.container[0], FAILED))
+        return pod
+
+    def _restarted(self, slot: SlotState, pod: Pod, now: Version) -> Pod:
+        """Start the container again: every process of it was removed before."""
+        previous = pod.annotation - ("previous" in self.config.dropped)
+        return pod._replace(
+            agent=self.first(previous if previous > 0 else None),
+            request=0,
+            reply=0,
+            orphan=(pod.request or pod.orphan) if "late patch" in self.config.dropped else 0,
+            worker=NO_WORKER,
+            told=False,
+            container=(pod.container[0] + 1, RUNNING),
+            seen=(-1, -1),
+            asked=False,
+            started=now,
+            floor=slot.ran if self.config.overlap else 0,
+        )
