@@ -174,6 +174,14 @@ def test_the_model_runs_no_program() -> None:
     assert "expected --runtime process, saw model" in result.stderr
 
 
+def test_the_demo_runs_it_as_a_supervisor() -> None:
+    """In supervisor mode, too: one restart, and kubelet restarted no container."""
+    result = run("demo", "--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1", "--json")
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (len(last["restarts"]), last["containers_restarted"], last["pods_recreated"]) == (1, 0, 0)
+
+
 @pytest.fixture
 def kept_demo(tmp_path: Path) -> Iterator[str]:
     """Run a demo with the one-file agent that stays up after one restart; return its kubeconfig."""
