@@ -18,7 +18,7 @@ from agent.exit_code import ExitCode
 from agent.runtime import Agent
 from agent.worker import EPOCH, STUCK_S, Worker, WorkerStartError, WorkerStuckError
 from common.epoch import supervisor
-from common.epoch.agent import Phase
+from common.epoch.agent import Announce, Phase, View
 from common.epoch.supervisor import (
     Leave,
     Life,
@@ -52,6 +52,7 @@ class Supervisor(Agent):
         self._stop_signal = signal.SIGTERM
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._watch_over: asyncio.Task[None] | None = None  # of the newest worker
+        self._ordered_s: float | None = None  # when a view made the whole group announce again
 
     async def run(self) -> int:
         """Run until the Pod ends; return the exit code. Whatever happens, no process of the worker is left."""
@@ -72,8 +73,15 @@ class Supervisor(Agent):
         self._worker.signal(number)
 
     def _advance(self, event: supervisor.Event) -> tuple[object, ...]:
+        announced_before = self._state.epoch > 0
         self._machine, actions = supervisor.step(self._machine, event)
         self._state = self._machine.agent
+        if (
+            announced_before
+            and isinstance(event, View)
+            and isinstance(next(iter(actions), None), StopWorker | Announce)
+        ):
+            self._ordered_s = self._clock.monotonic_s()
         return actions
 
     def _take_own(self, event: supervisor.Event) -> None:
@@ -92,9 +100,16 @@ class Supervisor(Agent):
 
     async def _announce(self, epoch: int) -> None:
         """Announce; while the group waits at the barrier, the next worker's process may get ready."""
+        await self._take_slot()
         await super()._announce(epoch)
         if self._options.standby and self._machine.life is Life.ABSENT and self._state.phase is Phase.WAITING:
             self._worker.stage()
+
+    async def _take_slot(self) -> None:
+        """Spread what every supervisor of a large group sends on the same view; who found out by itself goes first."""
+        if self._ordered_s is not None:
+            due_s, self._ordered_s = self._ordered_s + self._config.restart_slot_s, None
+            await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
 
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""

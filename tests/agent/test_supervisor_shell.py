@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ from agent.supervisor import Supervisor
 from agent.worker import NOT_FOUND, WorkerStartError, WorkerStuckError
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
+from common.record import replace
 from tests.agent.rig import CONFIG, RUN_S_MAX, ImpatientClock, NotedBarrier, NotedLog
-from tests.agent.scripted_server import ScriptedServer, jobset, silence
+from tests.agent.scripted_server import ScriptedServer, Step, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
 
@@ -78,14 +80,47 @@ class AbsentWorker(UndeadWorker):
         raise WorkerStartError("planted", NOT_FOUND)
 
 
-async def run(worker: UndeadWorker, *views: tuple[int, int]) -> tuple[int, NotedLog, ScriptedServer]:
+class ObedientWorker(UndeadWorker):
+    """Ends when it is told to, the first one by itself if `first_dies`; the second start is the test's end."""
+
+    supervisor: Supervisor
+
+    def __init__(self, *, first_dies: bool) -> None:
+        super().__init__()
+        self._first_dies = first_dies
+        self._ended = asyncio.Event()
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Run."""
+        super().start(env)
+        self._ended.clear()
+        if len(self.starts) == 2:
+            asyncio.get_running_loop().call_soon(self.supervisor.terminate, signal.SIGTERM)
+        elif self._first_dies:
+            self._ended.set()
+
+    async def exited(self) -> int:
+        """End."""
+        await self._ended.wait()
+        return 1
+
+    def signal(self, number: int) -> None:
+        """Obey."""
+        super().signal(number)
+        self._ended.set()
+
+
+async def run(
+    worker: UndeadWorker, *views: tuple[int, int] | Step, clock: ImpatientClock | None = None, **config: Any
+) -> tuple[int, NotedLog, ScriptedServer]:
     """Run a supervisor whose clock never waits, with a JobSet that shows `views`; return how it ended."""
-    clock, log = ImpatientClock(), NotedLog()
-    watches = [[*(jobset(*view, rv=20 + at) for at, view in enumerate(views)), silence]]
+    clock, log = clock or ImpatientClock(), NotedLog()
+    shown = (jobset(*view, rv=20 + at) if isinstance(view, tuple) else view for at, view in enumerate(views))
+    watches = [[*shown, silence]]
     async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
         transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=clock)
         supervisor = Supervisor(
-            CONFIG,
+            replace(CONFIG, **config),
             worker=worker,
             options=RunOptions(("worker",)),
             transport=transport,
@@ -94,7 +129,7 @@ async def run(worker: UndeadWorker, *views: tuple[int, int]) -> tuple[int, Noted
             barrier=NotedBarrier(),
             log=log,
         )
-        if isinstance(worker, AbsentWorker):
+        if isinstance(worker, AbsentWorker | ObedientWorker):
             worker.supervisor = supervisor
         try:
             async with asyncio.timeout(RUN_S_MAX):
@@ -126,3 +161,21 @@ async def test_a_signal_beside_a_failed_start_does_not_hang() -> None:
     code, _, server = await run(AbsentWorker(), (1, 0))
     assert code == NOT_FOUND
     assert len(server.requests("PATCH")) == 1
+
+
+async def test_what_the_whole_group_saw_is_answered_in_a_slot() -> None:
+    """A view that restarts everybody: 5,000 connections stand open, and each Pod waits for its own moment, once."""
+    clock = ImpatientClock()
+    worker = ObedientWorker(first_dies=False)
+    code, _, _ = await run(worker, (1, 0), (1, 1), until_patched(2), (2, 1), clock=clock, restart_slot_s=7.0)
+    assert code == 128 + signal.SIGTERM
+    assert len([slept_s for slept_s in clock.slept_s if 6.0 < slept_s <= 7.0]) == 1
+
+
+async def test_who_found_out_by_itself_does_not_wait_for_a_slot() -> None:
+    """A dead worker's own announcement is alone, and everybody waits for it."""
+    clock = ImpatientClock()
+    worker = ObedientWorker(first_dies=True)
+    code, _, _ = await run(worker, (1, 0), until_patched(2), (2, 1), clock=clock, restart_slot_s=7.0)
+    assert code == 128 + signal.SIGTERM
+    assert not [slept_s for slept_s in clock.slept_s if 6.0 < slept_s <= 7.0]
