@@ -60,6 +60,8 @@ sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
 bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.agent_start
+	$(BIN)/python -m benchmarks.supervisor
+	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.herd --rounds 3
 

@@ -35,6 +35,9 @@ environment. When it exits 0, the Pod succeeds; when it dies, the group restarts
   --fail-on CODES              exit codes of the worker that end the Pod with that code, such as 3,10-20
                                (WORKER_FAIL_ON)
   --no-restart-on CODES        another name for --fail-on
+  --standby                    start COMMAND while the group waits at the barrier: it may import, but must not act
+                               before it reads its epoch, a line, from file descriptor INPLACE_STANDBY_FD; at the
+                               end of that file it must exit (WORKER_STANDBY=on)
 
 wait: asks this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
   --timeout SECONDS            give up after so long, with exit code 1; without it, wait for ever
@@ -58,6 +61,7 @@ class RunOptions:
         grace_s: from SIGTERM to SIGKILL when the group restarts.
         termination_grace_s: the same when the Pod ends.
         final_codes: exit codes of the worker that end the Pod.
+        standby: start the next worker's process while the group waits, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
     """
 
@@ -65,6 +69,7 @@ class RunOptions:
     grace_s: float = GRACE_S
     termination_grace_s: float = TERMINATION_GRACE_S
     final_codes: frozenset[int] = frozenset()
+    standby: bool = False
     listens: bool = True
 
 
@@ -161,12 +166,24 @@ def seconds(name: str, text: str) -> float:
     return value
 
 
+def switch(name: str, text: str) -> bool:
+    """Read on or off.
+
+    Raises:
+        ArgumentsError: anything else.
+    """
+    if text not in ("on", "off"):
+        raise ArgumentsError(f"{name}: expected on or off, saw {text!r}")
+    return text == "on"
+
+
 _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
 _RUN: Final[Mapping[str, _Option]] = {
     "--grace": ("grace_s", "WORKER_GRACE_S", seconds),
     "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),
     "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+    "--standby": ("standby", "WORKER_STANDBY", switch),
 }
 _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
 
@@ -184,7 +201,9 @@ def _split(words: Sequence[str], known: Mapping[str, _Option]) -> tuple[dict[str
         name, equals, text = word.partition("=")
         if name not in known:
             raise ArgumentsError(f"expected {', '.join(known)} or -- before the command, saw {word!r}")
-        if not equals:
+        if not equals and name == "--standby":
+            text = "on"
+        elif not equals:
             if not left:
                 raise ArgumentsError(f"{name}: expected a value, saw the end of the command line")
             text = left.pop(0)

@@ -48,7 +48,7 @@ def watch_request(
         as_table: rows instead of whole objects.
         resource_version: where the list or the last watch was.
         from_state: begin with the JobSet as it is, not older than that version. A Table watch should: the column
-            definitions (2.5 kB) go with what a watch encodes first, and an event is encoded once for all watchers. So
+            definitions (1.8 kB) go with what a watch encodes first, and an event is encoded once for all watchers. So
             without this the definitions would go with a status write's event, to every watcher at once.
         jitter: in [0, 1); spreads the deadline that the server is asked to keep.
     """

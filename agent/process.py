@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
@@ -80,9 +81,7 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
     memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
     metrics = AgentMetrics()
     phases = phases_of(config, metrics)
-    with listen(config.barrier_address, config.barrier_port) as listener:
-        for number in SIGNALS:
-            signal.signal(number, _raise_signalled)
+    with listen(config.barrier_address, config.barrier_port) as listener, _signals_raised():
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
         ahead = head_start(config, credentials, context, memory, phases)
         from agent.session import Session
@@ -103,8 +102,19 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
         return session.run()
 
 
-def _raise_signalled(number: int, _frame: FrameType | None) -> None:
-    raise _SignalledError(number)
+@contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Let a signal end what runs inside, with words; outside again it ends the process at once."""
+
+    def raise_signalled(number: int, _frame: FrameType | None) -> None:
+        raise _SignalledError(number)
+
+    before = [(number, signal.signal(number, raise_signalled)) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:

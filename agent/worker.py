@@ -25,6 +25,8 @@ SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
 SWEEP_S_MAX: Final = 0.02
 STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
 _FINAL_SWEEPS_MAX: Final = 50
+EPOCH: Final = "INPLACE_EPOCH"  # the worker's environment: the epoch it runs in; "" when in-place restart is off
+STANDBY_FD: Final = "INPLACE_STANDBY_FD"  # the pipe's read end, for a process that is started early
 NOT_FOUND: Final = 127  # as a shell has it
 NOT_EXECUTABLE: Final = 126
 # CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
@@ -53,8 +55,13 @@ class Worker(Protocol):
     def prepare(self) -> None:
         """Get ready to see processes end; called once, in the loop, BEFORE the first start."""
 
+    def stage(self) -> None:
+        """Start the next run's process early and hold it; without effect when that cannot be."""
+
     def start(self, env: Mapping[str, str]) -> None:
-        """Start a run; nothing of the last one may be left. `env` is added to the environment.
+        """Start a run, or release the process that is held for it; nothing of the last one may be left.
+
+        `env` is added to the environment; a released process learns the epoch alone.
 
         Raises:
             WorkerStartError: the command cannot be executed.
@@ -90,6 +97,7 @@ class WorkerProcess:
         self._env = dict(env)
         self._clock = clock
         self._main = 0  # the main process's id until it is reaped
+        self._staged: tuple[int, int] | None = None  # process id and the pipe's end that releases it
         self._exit: asyncio.Future[int]
         self._childless: asyncio.Event
 
@@ -104,8 +112,40 @@ class WorkerProcess:
         assert not self._main, f"expected no worker, saw process {self._main}"
         self._exit = asyncio.get_running_loop().create_future()
         self._childless.clear()
+        self._main = self._release(env[EPOCH]) or self._spawn(env)
+
+    def stage(self) -> None:
+        """Hold a process at the read end of a pipe: the line with its epoch lets it go, the pipe's end lets it exit."""
+        if self._staged is not None:
+            return
+        read_end, write_end = os.pipe()
+        os.set_inheritable(read_end, True)
         try:
-            self._main = os.posix_spawnp(
+            self._staged = self._spawn({STANDBY_FD: str(read_end)}), write_end
+        except WorkerStartError:
+            os.close(write_end)  # the start itself will say what is wrong
+        finally:
+            os.close(read_end)
+
+    def _release(self, epoch: str) -> int:
+        """Let the staged process go; return its id, 0 when there is none that listens."""
+        if self._staged is None:
+            return 0
+        (pid, write_end), self._staged = self._staged, None
+        try:
+            os.write(write_end, f"{epoch}\n".encode("ascii"))
+        except BrokenPipeError:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            return 0
+        finally:
+            os.close(write_end)
+        return pid
+
+    def _spawn(self, env: Mapping[str, str]) -> int:
+        """Execute the command; return its process id."""
+        try:
+            return os.posix_spawnp(
                 self._command[0],
                 self._command,
                 self._env | dict(env),
@@ -163,4 +203,7 @@ class WorkerProcess:
                 self.signal(signal.SIGKILL)  # BEFORE the reaping: until then the group's number is ours
                 self._main = 0
                 self._exit.set_result(ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status)
+            if self._staged is not None and ended.si_pid == self._staged[0]:
+                os.close(self._staged[1])
+                self._staged = None
             os.waitpid(ended.si_pid, 0)

@@ -63,6 +63,7 @@ CONCURRENCIES = (4, 8, 16, 32, 64)  # of which the closed loop takes the best
 CREATES_AT_ONCE = 16
 PREPARED_S_MAX = 120.0  # for the clients to be ready
 APPLIED_S_MAX = 30.0  # for the server to follow a change of deploy/apf
+EXIT_S_MAX = 5.0  # of a client process that has nothing left to do
 POLL_S = 0.1
 GO_S = 0.2  # from the order to the start, so that all processes have read it
 SETTLE_S = 12.0  # a server that has just begun is busy with itself, and shares its seats out every 10 s
@@ -213,9 +214,14 @@ async def _client_process() -> AsyncIterator[asyncio.subprocess.Process]:
     try:
         yield process
     finally:
-        if process.returncode is None:
+        assert process.stdin is not None
+        process.stdin.close()  # one that still waits for orders ends at that
+        try:
+            async with asyncio.timeout(EXIT_S_MAX):
+                await process.wait()
+        except TimeoutError:
             process.kill()
-        await process.wait()
+            await process.wait()
 
 
 def _write(process: asyncio.subprocess.Process, line: str) -> None:

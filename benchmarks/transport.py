@@ -6,7 +6,7 @@ How an agent's requests should travel: the API server's CPU and the client's tim
 Starts: every way makes a batch of starts in turn, round by round; each start announces on a Pod of its own, and its
 watch stays open until the batch is over. Server CPU is user plus system time of the kube-apiserver process, less what
 it uses when nobody asks anything. Fan-out: per form one JobSet with its watchers, one status write at a time; bytes
-are the event's per watcher, and on the wire with chunk framing and TLS.
+are the event's per watcher, on the wire with chunk framing and TLS, and of the first event after the watch began.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Row:
     client_ms: list[float] = field(default_factory=list)
     bytes_per_fanout: list[float] = field(default_factory=list)
     wire_bytes_per_fanout: list[float] = field(default_factory=list)
+    first_bytes: float | None = None  # of the first event after the watch began, which is all that many agents see
 
     def as_json(self) -> dict[str, Any]:
         """Return medians, with the spread of the server's CPU."""
@@ -63,6 +64,7 @@ class Row:
             "client_ms": round(statistics.median(self.client_ms), 2),
             "bytes_per_fanout": round(statistics.median(body), 1) if body else None,
             "wire_bytes_per_fanout": round(statistics.median(wire_), 1) if wire_ else None,
+            "first_bytes_per_fanout": self.first_bytes,
         }
 
 
@@ -140,8 +142,10 @@ async def measure_fanout(rounds: int, watchers: int) -> list[Row]:
         try:
             for round_ in range(rounds + 1):
                 for form, name in names.items():
-                    into = rows[form] if round_ else Row("warm-up")  # the first event carries the column definitions
+                    into = rows[form] if round_ else Row("first")
                     await fan_out(backend, name, round_ + 2, open_watchers[form], into)
+                    if not round_:
+                        rows[form].first_bytes = round(into.bytes_per_fanout[0], 1)
         finally:
             for each in open_watchers.values():
                 each.close()
@@ -192,13 +196,13 @@ def main() -> None:
             parser.error(f"--{name}: expected 1 or more, saw {getattr(options, name)}")
     result = asyncio.run(run(options.rounds, options.batch, options.watchers))
     print(
-        f"{'variant':56} {'server CPU ms (min..max)':>26} {'client ms':>10} {'bytes':>8} {'on wire':>8}",
+        f"{'variant':56} {'server CPU ms (min..max)':>26} {'client ms':>10} {'bytes':>8} {'on wire':>8} {'first':>8}",
         file=sys.stderr,
     )
     for row in result["rows"]:
         spread = f"{row['server_cpu_ms']:.2f} ({row['server_cpu_ms_min']:.2f}..{row['server_cpu_ms_max']:.2f})"
         sent = [row["bytes_per_fanout"], row["wire_bytes_per_fanout"]]
-        sizes = "" if sent[0] is None else f"{sent[0]:8.0f} {sent[1]:8.0f}"
+        sizes = "" if sent[0] is None else f"{sent[0]:8.0f} {sent[1]:8.0f} {row['first_bytes_per_fanout']:8.0f}"
         print(f"{row['variant']:56} {spread:>26} {row['client_ms']:10.2f} {sizes}", file=sys.stderr)
     if options.json:
         print(json.dumps(result))

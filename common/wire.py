@@ -40,6 +40,13 @@ COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
 # Source: k8s.io/api/batch/v1 JobCompletionIndexAnnotation; label and annotation of Indexed Jobs' Pods.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
+# Exclusive placement. Source: jobset_types.go constants; the gate is ours (docs/adr/0024).
+EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR_STRATEGY: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"
+NO_SCHEDULE: Final = "alpha.jobset.sigs.k8s.io/no-schedule"
+PLACEMENT_GATE: Final = "inplace.dev/exclusive-placement"
+
 # Annotations of the protocol.
 EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
 ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
@@ -60,7 +67,7 @@ EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs di
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
-MANAGED_BY_US: Final = "inplace/jobset-controller"  # spec.managedBy that leaves upstream's controller out
+MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out
 MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
 
 # Titles of the priority-1 printer columns that the agents' Table watch reads; deploy/crd declares them.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from common.kube.client import KubeObject
 from controller.conditions import Condition, set_condition
 from controller.jobset import JobSet
-from controller.kinds import Job
+from controller.kinds import Job, Pod
 from controller.observed import Buckets, Observed
 from controller.order import order_of
 
@@ -85,7 +85,21 @@ class DeleteJobSet:
     uid: str
 
 
-Action = CreateJob | DeleteJob | SuspendJob | ResumeJob | ResizeJob | CreateService | CreateClaim | DeleteJobSet
+@dataclass(frozen=True, slots=True)
+class LiftGate:
+    """Let the scheduler see this very Pod (in this version).
+
+    Args:
+        selector: node labels that it must be placed by, as pairs.
+    """
+
+    pod: Pod
+    selector: tuple[tuple[str, str], ...] = ()
+
+
+Action = (
+    CreateJob | DeleteJob | SuspendJob | ResumeJob | ResizeJob | LiftGate | CreateService | CreateClaim | DeleteJobSet
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log
-from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, SERVICES
+from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from controller.draft import (
     Action,
     CreateClaim,
@@ -26,6 +27,7 @@ from controller.draft import (
     CreateService,
     DeleteJob,
     DeleteJobSet,
+    LiftGate,
     Note,
     ResizeJob,
     ResumeJob,
@@ -33,7 +35,7 @@ from controller.draft import (
 )
 from controller.events import EventRecorder
 from controller.jobset import JobSet
-from controller.kinds import Job, PersistentVolumeClaim, Service
+from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
@@ -41,6 +43,7 @@ PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
     CreateService: "HeadlessServiceCreationFailed",
+    LiftGate: "ExclusivePlacementFailed",
     CreateClaim: "PVCCreationFailed",
     DeleteJobSet: "JobSetDeletionFailed",
 }
@@ -62,6 +65,7 @@ class Executor:
     jobs: Informer[Job]
     services: Informer[Service]
     claims: Informer[PersistentVolumeClaim]
+    pods: Informer[Pod]
     recorder: EventRecorder
     log: Log
 
@@ -117,6 +121,9 @@ class Executor:
                 patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
                 with contextlib.suppress(NotFound, Conflict):  # another Job by now; the cache will show it
                     self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
+            case LiftGate(pod, selector):
+                with contextlib.suppress(NotFound, Conflict):  # gone or changed; its next event is looked at
+                    await self._lift_gate(namespace, pod, dict(selector))
             case ResizeJob(name, uid, pods):
                 size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
                 with contextlib.suppress(NotFound, Conflict):
@@ -124,6 +131,16 @@ class Executor:
             case ResumeJob(name, uid, template):
                 with contextlib.suppress(NotFound, Conflict):
                     await self._resume_job(namespace, name, uid, template)
+
+    async def _lift_gate(self, namespace: str, pod: Pod, selector: dict[str, str]) -> None:
+        gates = [gate.name for gate in pod.spec.scheduling_gates or () if gate.name != wire.PLACEMENT_GATE]
+        spec: KubeObject = {"schedulingGates": [{"name": name} for name in gates] or None}
+        if selector:
+            spec["nodeSelector"] = selector
+        version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        self.pods.absorb(
+            await self.client.patch(PODS, namespace, pod.metadata.name, {"metadata": version, "spec": spec})
+        )
 
     async def _resume_job(self, namespace: str, name: str, uid: str, template: KubeObject) -> None:
         """Resume a Job as it is now: read it, so that what is gone from the template is removed.

@@ -9,7 +9,7 @@ their Job and read again when the Job appears, changes sides or goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.epoch.errors import RemoteProtocolError
@@ -27,6 +27,8 @@ from controller.pods import NOWHERE, Reading, read_pod
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
+
+PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
 
 
 @dataclass(slots=True)
@@ -194,6 +196,7 @@ class Groups:
         if new is None or new.job_uid is None:
             return
         self._pods_of.setdefault(new.job_uid, {})[new.metadata.uid] = new
+        self._wake_to_place(old, new)
         group, problem = self._read(new)
         if group is None:
             return
@@ -201,6 +204,20 @@ class Groups:
             message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         self._wake_if_due(group)
+
+    def pods_of(self, job: Job) -> Sequence[Pod]:
+        """Return the Pods that a Job controls."""
+        return tuple(self._pods_of.get(job.metadata.uid, {}).values())
+
+    def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
+        """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""
+        got_node = new.spec.node_name is not None and (old is None or old.spec.node_name is None)
+        if not (new.is_gated or (got_node and new.completion_index == "0")):
+            return
+        job = self._jobs.get(new.job_uid or "")
+        group = self._groups.get((job.owner_uid if job is not None else None) or "")
+        if group is not None and group.jobset.is_placed_exclusively:
+            self.wake(group.key, PLACEMENT_HOLD_S)
 
     def _follow(self, group: Group, jobset: JobSet, synced: int, deprecated: int) -> None:
         """Take in a new version of a known JobSet."""

@@ -16,6 +16,7 @@ from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from controller.jobset import Claim, Coordinator, JobSet, ReplicatedJob
+from controller.topology import exclusive_annotations, place_exclusively
 
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
 
@@ -29,20 +30,22 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     spec["suspend"] = jobset.suspended
     pod_template = spec.setdefault("template", {})
     pod_metadata = pod_template.get("metadata") or {}
-    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys)
+    exclusive = exclusive_annotations(jobset, job)
+    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
     pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
     pod_spec = pod_template.setdefault("spec", {})
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
     pod_spec.setdefault("restartPolicy", "OnFailure")
     _add_volumes(jobset, pod_spec)
+    place_exclusively(jobset, job, jobset.job_name(job.name, index), keys[wire.JOB_KEY], pod_spec)
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {
             "name": jobset.job_name(job.name, index),
             "namespace": jobset.namespace,
-            **_labelled(metadata, keys),
+            **_labelled(metadata, keys, exclusive),
             "ownerReferences": [owner_reference(jobset)],
         },
         "spec": spec,
@@ -153,7 +156,7 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
 
 def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
-    sizes = [other.replicas * other.parallelism for other in jobset.replicated_jobs]
+    sizes = [0 if other.has_opted_out else other.replicas * other.parallelism for other in jobset.replicated_jobs]
     position = [other.name for other in jobset.replicated_jobs].index(job.name)
     return {
         wire.GROUP_SIZE: str(sum(sizes)),
@@ -161,9 +164,14 @@ def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[st
     }
 
 
-def _labelled(metadata: Mapping[str, Any], keys: dict[str, str]) -> dict[str, dict[str, str]]:
+def _labelled(
+    metadata: Mapping[str, Any], keys: dict[str, str], annotations: dict[str, str]
+) -> dict[str, dict[str, str]]:
     """Return the user's labels and annotations with ours on top: ours win on a clash."""
-    return {part: (metadata.get(part) or {}) | keys for part in ("labels", "annotations")}
+    return {
+        "labels": (metadata.get("labels") or {}) | keys,
+        "annotations": (metadata.get("annotations") or {}) | annotations | keys,
+    }
 
 
 def _fill_defaults(spec: dict[str, Any]) -> None:

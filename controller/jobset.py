@@ -181,6 +181,12 @@ class JobSet:
         """Say whether groups restart in place."""
         return self.failure_policy is not None and self.failure_policy.strategy == wire.IN_PLACE_RESTART
 
+    @cached_property
+    def is_placed_exclusively(self) -> bool:
+        """Say whether the Pods of some replicatedJob get a topology domain of their own."""
+        templates = [job.template.get("metadata") or {} for job in self.replicated_jobs]
+        return any(wire.EXCLUSIVE_TOPOLOGY in (part.get("annotations") or {}) for part in (self.metadata, *templates))
+
     @property
     def has_order(self) -> bool:
         """Say whether some replicatedJob starts after another."""
@@ -274,6 +280,18 @@ class JobSet:
             for job in self.replicated_jobs
             for index in range(job.replicas)
         }
+
+    def replicated_job(self, name: str) -> ReplicatedJob:
+        """Return one replicatedJob by name.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, ReplicatedJob]:
+        return {job.name: job for job in self.replicated_jobs}
 
     @property
     def subdomain(self) -> str:

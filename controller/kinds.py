@@ -161,6 +161,19 @@ class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename={"container_
     state: ContainerState = ContainerState()
 
 
+class Gate(msgspec.Struct, frozen=True, gc=False):
+    """One scheduling gate."""
+
+    name: str
+
+
+class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Spec of a Pod."""
+
+    node_name: str | None = None
+    scheduling_gates: tuple[Gate, ...] | None = None
+
+
 class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """Status of a Pod."""
 
@@ -172,7 +185,21 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     """A Pod, slim."""
 
     metadata: PodMeta
+    spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def is_gated(self) -> bool:
+        """Say whether our scheduling gate holds the Pod back."""
+        return any(gate.name == wire.PLACEMENT_GATE for gate in self.spec.scheduling_gates or ())
+
+    @property
+    def completion_index(self) -> str | None:
+        """Return the completion index as it stands there; None for a Pod of a Job that is not Indexed."""
+        for keys in (self.metadata.annotations, self.metadata.labels):
+            if keys is not None and keys.completion_index is not None:
+                return keys.completion_index
+        return None
 
     @property
     def job_uid(self) -> str | None:

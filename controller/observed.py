@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,7 +10,7 @@ from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
 from controller.jobset import JobSet
-from controller.kinds import Job, PersistentVolumeClaim
+from controller.kinds import Job, PersistentVolumeClaim, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Observed:
         has_service: a Service of the subdomain's name exists, whoever owns it.
         claims: by name, every PersistentVolumeClaim that has a name of ours, whoever owns it.
         now: RFC 3339, for transition times.
+        pods: by name of their Job; only where they are placed exclusively.
+        domains: (node, label) -> value, for the nodes of leaders whose followers wait.
         decision: what the ledger says about epochs; None where groups do not restart in place.
     """
 
@@ -31,6 +33,8 @@ class Observed:
     has_service: bool = False
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     decision: Decision | None = None
+    pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 class Bucket(Enum):

@@ -19,12 +19,12 @@ from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
 from controller.layout import create_missing_jobs, ensure_service
 from controller.observed import Observed
+from controller.placement import lift_gates
 from controller.problems import report_problems
 from controller.progress import count_jobs, note_jobs_ready
 from controller.startup import note_startup
 from controller.suspend import follow_suspend
 from controller.ttl import delete_after_ttl
-from controller.unsupported import warn_about_unsupported
 
 Step = Callable[[Draft], bool]
 """One feature. True ends the pass: nothing after it applies."""
@@ -63,7 +63,6 @@ STEPS: Final[tuple[Step, ...]] = (
     delete_active_when_finished,
     delete_after_ttl,
     report_problems,
-    warn_about_unsupported,
     delete_previous,
     note_jobs_ready,
     fail_or_restart,
@@ -74,5 +73,6 @@ STEPS: Final[tuple[Step, ...]] = (
     create_missing_jobs,
     note_startup,
     follow_suspend,
+    lift_gates,
     decide_epochs,
 )

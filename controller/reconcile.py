@@ -7,6 +7,7 @@ conflict there means that the actions were decided on old state, so none is take
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,14 @@ from controller.draft import Plan
 from controller.events import EventRecorder, time_text
 from controller.execute import Executor
 from controller.groups import Group, Groups, Key
-from controller.kinds import PersistentVolumeClaim, Service
+from controller.kinds import PersistentVolumeClaim, Pod, Service
 from controller.metrics import Metrics
+from controller.nodes import Nodes
 from controller.observed import Observed
+from controller.placement import leaders_to_follow
 from controller.plan import plan
 from controller.restarts import RestartTimer
+from controller.topology import exclusive_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Reconciler:
     jobsets: Informer[KubeObject]
     services: Informer[Service]
     claims: Informer[PersistentVolumeClaim]
+    nodes: Nodes
     executor: Executor
     recorder: EventRecorder
     timer: RestartTimer
@@ -67,7 +72,7 @@ class Reconciler:
         if group is None:
             return Result()
         self._known[key] = group.jobset.uid
-        planned = plan(self._observe(group))
+        planned = plan(await self._observe(group))
         jobset = group.jobset
         self.groups.expect(group, planned.expected)
         for note in planned.warnings:
@@ -77,8 +82,17 @@ class Reconciler:
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
 
-    def _observe(self, group: Group) -> Observed:
+    async def _observe(self, group: Group) -> Observed:
         jobset = group.jobset
+        pods = self._pods_to_place(group)
+        domains = {}
+        for name, some in pods.items():
+            key = exclusive_key(jobset, jobset.replicated_job(jobset.places[name][0]))
+            if key is None:
+                continue
+            for node in leaders_to_follow(some):
+                if (domain := await self.nodes.label(node, key)) is not None:
+                    domains[node, key] = domain
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
@@ -90,7 +104,17 @@ class Reconciler:
                 if (claim := self.claims.get(jobset.namespace, name)) is not None
             },
             decision=group.decide(),
+            pods=pods,
+            domains=domains,
         )
+
+    def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:
+        """Return the Pods of each Job that is placed exclusively."""
+        jobset = group.jobset
+        if not jobset.is_placed_exclusively:
+            return {}
+        jobs = self.groups.jobs_of(jobset.uid)
+        return {name: self.groups.pods_of(job) for name, job in jobs.items() if name in jobset.places}
 
     async def _write_status(self, group: Group, planned: Plan) -> float | None:
         """Write what changed; counters alone wait for company. Return how long they still wait.

@@ -36,6 +36,7 @@ from controller.kinds import (
     Service,
 )
 from controller.metrics import CONTROLLER, LiveCollector, Metrics
+from controller.nodes import Nodes
 from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.restarts import RestartTimer
@@ -84,7 +85,8 @@ class Term:
             jobsets=self.jobsets,
             services=self.services,
             claims=self.claims,
-            executor=Executor(client, self.jobs, self.services, self.claims, self.recorder, log),
+            nodes=Nodes(client),
+            executor=Executor(client, self.jobs, self.services, self.claims, self.pods, self.recorder, log),
             recorder=self.recorder,
             timer=RestartTimer(self.recorder.emit, metrics),
             metrics=metrics,

@@ -12,7 +12,7 @@ workers of two generations mix does not get past its first message.
 Environment: EPOCH (a supervisor's INPLACE_EPOCH comes first), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB,
 WORLD_SIZE, COORDINATOR (rank 0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is
 until told), STEP_S, SEED, ON_PEER_LOSS (exit or hang), PEER_TIMEOUT_S, INPLACE_HOSTS_FILE (instead of DNS, in the
-simulator).
+simulator), INPLACE_STANDBY_FD (see `standby`).
 """
 
 from __future__ import annotations
@@ -324,6 +324,20 @@ def train(settings: Settings) -> None:
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
 
 
+def standby(env: Mapping[str, str]) -> dict[str, str]:
+    """Wait, when this process was started early (`inplace-agent run --standby`), until its epoch comes by the pipe.
+
+    Nothing was asked of another worker before. The end of the pipe means that this process is not needed.
+    """
+    if not (number := env.get("INPLACE_STANDBY_FD")):
+        return dict(env)
+    with os.fdopen(int(number), encoding="ascii") as pipe:
+        line = pipe.readline()
+    if not line:
+        sys.exit(0)
+    return dict(env) | {"INPLACE_EPOCH": line.strip()}
+
+
 def say(text: str) -> None:
     """Print a line at once."""
     print(text, flush=True)
@@ -331,7 +345,7 @@ def say(text: str) -> None:
 
 def main() -> int:
     """Train; return the exit code."""
-    settings = Settings.from_env(os.environ)
+    settings = Settings.from_env(standby(os.environ))
     try:
         train(settings)
     except RefusedError as error:

@@ -215,7 +215,8 @@ def _status_of(line: bytes) -> tuple[int, bool]:
     """Return the status, and whether the server is an HTTP/1.0 one, which closes after each answer."""
     version, _, rest = line.partition(b" ")
     digits = rest[:3]
-    if version not in (b"HTTP/1.1", b"HTTP/1.0") or not digits.isdigit() or len(digits) < 3 or rest[3:4] not in b" ":
+    is_known = version in (b"HTTP/1.1", b"HTTP/1.0") and not set(line) & _BAD_IN_VALUE
+    if not is_known or not digits.isdigit() or len(digits) < 3 or rest[3:4] not in b" ":
         raise _unexpected(f"{line[:80]!r}")
     status = int(digits)
     if not 100 <= status <= 599 or status == 101:

@@ -33,7 +33,7 @@ def linger():
     note("lingering")
     while True:
         time.sleep(3600)
-note("started", os.environ["INPLACE_EPOCH"])
+note("started", os.environ.get("INPLACE_EPOCH", "staged"))
 """
 
 
@@ -105,7 +105,6 @@ async def supervised(
     views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
-        await jobset(0, rv=10)(exchange)
         version = 10
         while True:
             synced, deprecated = await views.get()
@@ -114,7 +113,7 @@ async def supervised(
 
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker
-    async with server or ScriptedServer(watches=[(follow,)]) as running:
+    async with server or ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as running:
         own = {MARK: str(folder), "NOTES": str(folder / "notes")}
         async with process(
             environment(folder, running, **own, **env), *COMMAND, "run", *options, "--", *command

@@ -23,6 +23,15 @@ def test_an_option_wins_over_its_variable() -> None:
     assert found == RunOptions(("a",), 1.5, 60.0, frozenset({3, 10, 11, 12}))
 
 
+def test_standby_is_a_switch() -> None:
+    """Alone it is on; a manifest says on or off."""
+    assert parse(["run", "--standby", "--", "a"], {}) == RunOptions(("a",), standby=True)
+    assert parse(["run", "--", "a"], {"WORKER_STANDBY": "on"}) == RunOptions(("a",), standby=True)
+    assert parse(["run", "--standby=off", "--", "a"], {"WORKER_STANDBY": "on"}) == RunOptions(("a",))
+    with pytest.raises(ArgumentsError, match="expected on or off"):
+        parse(["run", "--", "a"], {"WORKER_STANDBY": "1"})
+
+
 def test_wait_takes_a_timeout_and_a_command() -> None:
     """Without a timeout it waits for ever; without a command it only waits."""
     assert parse(["wait"], {}) == WaitOptions()

@@ -202,11 +202,11 @@ async def test_a_refused_patch_and_a_view_at_once(tmp_path: Path) -> None:
     views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
-        await jobset(0, rv=10)(exchange)
         while True:
             await jobset(*(await views.get()))(exchange)
 
-    async with supervised(tmp_path, RUN, server=ScriptedServer(watches=[(follow,)], answer=answer)) as group:
+    server = ScriptedServer(lists=[jobset(0)], watches=[(follow,)], answer=answer)
+    async with supervised(tmp_path, RUN, server=server) as group:
         for view in ((0, 0), (1, 0)):
             views.put_nowait(view)
         await group.noted("main")
@@ -225,6 +225,51 @@ async def test_a_death_that_is_already_deprecated_announces_once(tmp_path: Path)
         await through_the_barrier(group, 2)
         await group.noted("main", 2)
         assert group.epochs() == [1, 2]
+
+
+# Standby.
+
+STANDBY = """
+note('staged')
+line = os.read(int(os.environ['INPLACE_STANDBY_FD']), 64) if 'INPLACE_STANDBY_FD' in os.environ else b'not staged'
+if not line: sys.exit(9)
+note('released', line.decode().strip())
+"""
+
+
+async def test_a_standby_waits_for_its_epoch(tmp_path: Path) -> None:
+    """The next worker's process is there before the barrier lifts, acts after it, and never beside the last one."""
+    async with supervised(tmp_path, STANDBY + RUN, "--standby") as group:
+        for epoch in (1, 2, 3):
+            assert await group.announced() == epoch
+            await group.noted("staged", epoch)
+            assert len(group.tree()) == 1, "expected the staged process alone"
+            assert len(group.notes("released")) == epoch - 1
+            group.show(epoch, epoch - 1)
+            await group.noted("main", epoch)
+            os.kill(main_of(group), signal.SIGKILL)
+        assert group.notes("released") == ["1", "2", "3"]
+
+
+async def test_a_standby_that_died_is_replaced_at_the_lift(tmp_path: Path) -> None:
+    """Nobody is there to be released: the worker is started as ever."""
+    async with supervised(tmp_path, STANDBY + RUN, "--standby") as group:
+        assert await group.announced() == 1
+        (staged,) = await group.noted("staged")
+        os.kill(int(staged), signal.SIGKILL)
+        group.show(1, 0)
+        await group.noted("main")
+        assert group.notes("released") == ["not staged"]
+
+
+async def test_a_standby_ends_with_its_pod(tmp_path: Path) -> None:
+    """SIGTERM at the barrier: the process that waits there does not stay."""
+    async with supervised(tmp_path, STANDBY + RUN, "--standby") as group:
+        assert await group.announced() == 1
+        await group.noted("staged")
+        group.child.terminate()
+        assert await group.finished() == 143
+        assert group.notes("released") == []
 
 
 # Ends.
@@ -321,25 +366,18 @@ async def test_other_signals_are_the_worker_s(tmp_path: Path) -> None:
 
 
 async def test_a_supervisor_that_is_killed_starts_anew_from_its_own_epoch(tmp_path: Path) -> None:
-    """The container is started again: EPOCH_FILE says what was announced, and a cheap view is enough."""
+    """The container is started again: EPOCH_FILE says what was announced, and an older view is not enough."""
     file = tmp_path / "epoch"
     async with supervised(tmp_path, RUN, EPOCH_FILE=str(file)) as group:
         await running(group)
         assert file.read_text() == "1"
         group.child.kill()
-        await group.child.wait()
+        await until(lambda: group.child.returncode is not None, "the supervisor's end")
 
-    async def stale(exchange: Exchange) -> None:
-        await jobset(0, 0, rv=10)(exchange)
-
-    async def fresh(exchange: Exchange) -> None:
-        await jobset(1, 1, rv=20)(exchange)
-        await asyncio.Event().wait()
-
-    server = ScriptedServer(watches=[(stale,), (fresh,)])
+    server = ScriptedServer(lists=[jobset(0, 0), jobset(1, 1, rv=20)])
     async with supervised(tmp_path, RUN, server=server, EPOCH_FILE=str(file)) as group:
         assert await group.announced() == 2
-        assert [request.query.get("sendInitialEvents") for request in group.server.watched] == [None, "true"]
+        assert [request.query.get("resourceVersion") for request in group.server.listed] == ["0", None]
 
 
 # Bad input.

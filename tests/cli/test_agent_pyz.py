@@ -60,7 +60,7 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python_or_skip(found: dict[str, str], version: str) -> str:
     """Return an interpreter; where there is none, say which there are."""
     if version not in found:
-        pytest.skip(f"no Python {version} here; found {', '.join(sorted(found))}")
+        pytest.skip(f"no Python {version} here (found {', '.join(sorted(found))}): put python{version} on PATH")
     return found[version]
 
 

@@ -42,6 +42,20 @@ def test_real_processes_restart_in_place() -> None:
     assert last["requests"]["inplace-agent patch pods"] == 3 * 3
 
 
+def test_supervised_workers_restart_without_kubelet() -> None:
+    """Supervisor mode: two workers killed, two restarts, no container started again, one watch per Pod in all."""
+    result = run("demo", "--mode", "supervisor", "--pods", "3", "--failures", "2", "--json")
+
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (last["mode"], last["containers_restarted"], last["pods_recreated"]) == ("supervisor", 0, 0)
+    assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
+    seen = ("detection", "deprecate", "announce", "sync", "lift", "first_step")
+    assert all(restart[moment] is not None for restart in last["restarts"] for moment in seen)
+    assert last["requests"]["inplace-agent watch jobsets"] == 3
+    assert last["requests"]["inplace-agent patch pods"] == 3 * 3
+
+
 def test_a_model_run_repeats_itself_from_its_seed() -> None:
     """The same seed prints the same JSON, and another seed another."""
     first, again, other = (
@@ -142,6 +156,9 @@ def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected:
         (["--pods", "0"], "--pods"),
         (["--pods", "eight"], "valid integer"),
         (["--runtime", "docker"], "'process', 'model'"),
+        (["--mode", "daemon"], "'sidecar', 'supervisor'"),
+        (["--mode", "supervisor", "--runtime", "model"], "expected --runtime process for supervisor mode"),
+        (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for sidecar mode"),
         (["--failure", "1"], "--failures"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from common.kube.resources import CONFIG_MAPS, PODS
-from tests.conformance.api import METADATA, TABLE, Api
+from tests.conformance.api import CONSISTENT, METADATA, TABLE, Api
 from tests.conformance.widgets import COLUMNS, WIDGETS
 
 pytestmark = pytest.mark.asyncio
@@ -79,6 +81,30 @@ async def test_table_watch_marks_the_end_of_initial_events(api: Api) -> None:
     assert int(mark["object"]["metadata"]["resourceVersion"]) > 0
     annotations = mark["object"]["rows"][0]["object"]["metadata"]["annotations"]
     assert annotations == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_table_of_nothing_still_defines_its_columns(api: Api) -> None:
+    """A list that selects nothing tells columns and resourceVersion, from the cache and consistently."""
+    for version in ({}, {"resourceVersion": "0"}):
+        query = {"fieldSelector": "metadata.name=nobody", "includeObject": "None", **version}
+        shown = await api.json("GET", api.path(), accept=TABLE, **query)
+        assert [column["name"] for column in shown["columnDefinitions"]] == NAMES
+        assert not shown["rows"]
+        assert int(shown["metadata"]["resourceVersion"]) > 0
+
+
+async def test_table_watches_from_the_state_all_get_small_events(api: Api) -> None:
+    """Watches that began with the state have their columns; a write's event then brings them to none of them again."""
+    version = (await api.widget())["metadata"]["resourceVersion"]
+    query = {**CONSISTENT, "fieldSelector": "metadata.name=w", "includeObject": "None", "resourceVersion": version}
+    async with AsyncExitStack() as watches:
+        opened = [await watches.enter_async_context(api.watch(accept=TABLE, query=query)) for _ in range(3)]
+        for watch in opened:
+            added, _ = await watch.until_initial_events_end()
+            assert [column["name"] for column in added["object"]["columnDefinitions"]] == NAMES
+        await api.patch({"status": {"epoch": 4}}, subresource="status")
+        events = [await watch.next_change() for watch in opened]
+    assert [event["object"]["columnDefinitions"] for event in events] == [None, None, None]
 
 
 async def test_table_watch_bookmarks_have_a_resource_version(api: Api) -> None:

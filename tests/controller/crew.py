@@ -15,6 +15,8 @@ from common.kube.client import KubeClient, KubeObject
 from common.kube.errors import ApiError
 from common.kube.resources import JOBS, JOBSETS, PODS
 
+_PLACEMENT = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
+
 
 @dataclass
 class Crew:
@@ -87,7 +89,8 @@ class Crew:
                 ],
             }
             | changes,
-            "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker:1"}]},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker:1"}]}
+            | {part: template["spec"][part] for part in _PLACEMENT if part in template["spec"]},
         }
         created = await self.client.create(PODS, self.namespace, pod)
         name: str = created["metadata"]["name"]

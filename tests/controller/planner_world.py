@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
 
+from common import wire
 from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
 from controller.draft import (
@@ -16,13 +18,14 @@ from controller.draft import (
     CreateService,
     DeleteJob,
     DeleteJobSet,
+    LiftGate,
     Plan,
     ResizeJob,
     ResumeJob,
     SuspendJob,
 )
 from controller.jobset import JobSet, parse_jobset
-from controller.kinds import Job, PersistentVolumeClaim
+from controller.kinds import Job, PersistentVolumeClaim, Pod
 from controller.observed import Observed
 from controller.plan import plan
 from controller.resume import template_patch
@@ -40,6 +43,8 @@ class PlannerWorld:
     has_service: bool = False
     decision: Decision | None = None
     claims: dict[str, KubeObject] = field(default_factory=dict)
+    pods: dict[str, list[KubeObject]] = field(default_factory=dict)
+    domains: dict[tuple[str, str], str] = field(default_factory=dict)
     now: str = NOW
     is_deleted: bool = False
     deleted: list[str] = field(default_factory=list)
@@ -64,7 +69,10 @@ class PlannerWorld:
         """Return what the planner sees."""
         jobs = {name: msgspec.convert(job, Job) for name, job in self.jobs.items()}
         claims = {name: msgspec.convert(claim, PersistentVolumeClaim) for name, claim in self.claims.items()}
-        return Observed(self.jobset, self.now, jobs, self.has_service, claims, self.decision)
+        pods = {name: [msgspec.convert(pod, Pod) for pod in some] for name, some in self.pods.items()}
+        return Observed(
+            self.jobset, self.now, jobs, self.has_service, claims, self.decision, pods=pods, domains=self.domains
+        )
 
     def plan(self) -> Plan:
         """Plan one pass."""
@@ -84,6 +92,12 @@ class PlannerWorld:
                         del self.jobs[name]
                     else:
                         self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
+                case LiftGate(lifted, selector):
+                    for pod in chain.from_iterable(self.pods.values()):
+                        if pod["metadata"]["uid"] == lifted.metadata.uid:
+                            gates = pod["spec"]["schedulingGates"]
+                            kept = [gate for gate in gates if gate["name"] != wire.PLACEMENT_GATE]
+                            pod["spec"] |= {"schedulingGates": kept, "nodeSelector": dict(selector)}
                 case ResizeJob(name, _, pods):
                     self.jobs[name]["spec"] |= {"parallelism": pods, "completions": pods}
                 case SuspendJob(name, _):

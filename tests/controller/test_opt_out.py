@@ -14,9 +14,8 @@ from tests.controller.rig import Rig
 
 def monitor(**spec: Any) -> KubeObject:
     """Return a replicatedJob that opted out, and whose Job needs nothing that in-place restart needs."""
-    job = replicated_job(
-        "monitor", pods=1, **({"backoffLimit": 0, "podReplacementPolicy": "TerminatingOrFailed"} | spec)
-    )
+    settings: dict[str, Any] = {"backoffLimit": 0, "podReplacementPolicy": "TerminatingOrFailed"}
+    job = replicated_job("monitor", pods=1, **settings, **spec)
     job["template"]["metadata"] = {"annotations": {wire.DISABLE: "true"}}
     return job
 

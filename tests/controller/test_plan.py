@@ -222,16 +222,6 @@ def test_uncounted_restarts_are_not_counted() -> None:
     assert condition["reason"] == "FailurePolicy_evicted"
 
 
-def test_what_is_not_supported_is_said_once() -> None:
-    """A field without effect is named in a Warning before the first status, and not again."""
-    exclusive = {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}
-    world = PlannerWorld(changed(jobset(), "metadata.annotations", exclusive["annotations"]))
-    (warning,) = world.plan().warnings
-    assert "exclusive-topology" in warning.message
-    world.settle()
-    assert world.plan().warnings == ()
-
-
 def test_suspend_and_resume() -> None:
     """Suspend is passed on, at creation and later; the conditions say so; resume undoes it."""
     world = started(jobset(strategy="Recreate", suspend=True))

@@ -92,7 +92,7 @@ CREATES: Final = (
         changed(jobset(), "spec.replicatedJobs.0.template", OPTED_OUT["template"] | {"metadata": {"annotations": {}}}),
         ("must be set to 2147483647", "jobset.sigs.k8s.io/disable-in-place-restart"),
     ),
-    Create("managed_by_us", jobset(managedBy="inplace/jobset-controller")),
+    Create("managed_by_us", jobset(managedBy="inplace.dev/jobset-controller")),
     Create("in_place", jobset()),
     Create("without_replicated_jobs", jobset(jobs=[])),
     Create("without_replicated_jobs_at_all", changed(jobset(strategy=None), "spec.replicatedJobs", None)),

@@ -27,7 +27,7 @@ class Group:
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = server.getsockname()[1]
 
-    def start(self, rank: int, *, epoch: int = 1, **env: str) -> subprocess.Popen[str]:
+    def start(self, rank: int, *, epoch: int = 1, pass_fds: tuple[int, ...] = (), **env: str) -> subprocess.Popen[str]:
         """Start one worker."""
         settings = {
             "EPOCH": str(epoch),
@@ -44,13 +44,14 @@ class Group:
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,
             text=True,
+            pass_fds=pass_fds,
         )
         self.workers.append(worker)
         return worker
 
     def start_all(self, *, epoch: int = 1, **env: str) -> list[subprocess.Popen[str]]:
         """Start every rank."""
-        return [self.start(rank, epoch=epoch, **env) for rank in range(self.world)]
+        return [self.start(rank, epoch=epoch, pass_fds=(), **env) for rank in range(self.world)]
 
 
 @pytest.fixture
@@ -130,6 +131,20 @@ def test_generations_do_not_mix(group: Group) -> None:
     code, text = finish(leader)
     assert code == 0
     assert "refused rank=1 of epoch='1'" in text
+
+
+def test_a_standby_learns_its_epoch_from_the_pipe(group: Group) -> None:
+    """A worker that was started early trains in the epoch it is released with, and exits when it never is."""
+    (read_end, write_end), (unused, closed) = os.pipe(), os.pipe()
+    os.close(closed)
+    waits = group.start(0, pass_fds=(read_end,), INPLACE_STANDBY_FD=str(read_end), STEPS="2", EPOCH="1")
+    other = group.start(1, epoch=7, STEPS="2")
+    os.write(write_end, b"7\n")
+    assert "epoch=7 goes on from step 0" in finish(waits)[1]
+    assert finish(other)[0] == 0
+    assert finish(group.start(0, pass_fds=(unused,), INPLACE_STANDBY_FD=str(unused)))[0] == 0
+    for end in (read_end, write_end, unused):
+        os.close(end)
 
 
 def test_the_newest_common_checkpoint_ignores_workers_without_any() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -300,3 +301,59 @@ async def test_no_tls_where_tls_is_expected_is_a_transport_error() -> None:
             await transport.request(GET, timeout_s=5)
         await transport.close()
     assert not failed.value.sent
+
+
+async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
+    """`localhost` may come first as an address on which nobody listens."""
+    async with ScriptedServer(answer=echo) as server:
+        transport = Http1Transport(Credentials("localhost", server.port, tls=False))
+        assert (await transport.request(GET, timeout_s=5)).status == 200
+        await transport.close()
+
+
+async def test_a_name_without_an_address_sent_nothing() -> None:
+    """What the resolver says is part of the error."""
+    transport = Http1Transport(Credentials("no-such-host.invalid", 1, tls=False))
+    with pytest.raises(TransportError, match=r"cannot connect to no-such-host\.invalid:1") as failed:
+        await transport.request(GET, timeout_s=5)
+    assert not failed.value.sent
+    await transport.close()
+
+
+async def test_close_ends_a_request_that_waits() -> None:
+    """Whoever waits for an answer is told that none will come, and no socket is left."""
+    server = ScriptedServer(answer=hang)
+    async with talking(server) as transport:
+        asking = asyncio.create_task(transport.request(GET, timeout_s=5))
+        await server.until(lambda: bool(server.received))
+        await transport.close()
+        with pytest.raises(TransportError):
+            await asking
+
+
+async def test_a_deadline_covers_connection_and_handshake() -> None:
+    """A peer that accepts and never speaks TLS costs `timeout_s`."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        to = Credentials("127.0.0.1", silent.getsockname()[1], ca_pem=pem(trustme.CA()))
+        transport = Http1Transport(to)
+        with pytest.raises(TransportTimeoutError):
+            await transport.request(GET, timeout_s=0.05)
+        await transport.close()
+
+
+async def test_what_a_server_says_unasked_ends_the_reuse() -> None:
+    """An idle connection on which something came is dropped: no request may take it for its answer."""
+    said = asyncio.Event()
+
+    async def answer_twice(exchange: Exchange) -> None:
+        await exchange.answer(200, b"mine")
+        await exchange.answer(200, b"nobody's")
+        said.set()
+
+    server = ScriptedServer(answer=answer_twice)
+    async with talking(server) as transport:
+        for _ in range(3):
+            assert (await transport.request(GET, timeout_s=5)).body == b"mine"
+            await said.wait()  # both are in our kernel's buffer now
+            said.clear()
+    assert server.connections == 3

@@ -211,6 +211,7 @@ def read_by_h11(answer: bytes) -> tuple[int, bytes] | None:
 
 @given(answer=st.lists(PIECES, max_size=12).map(b"".join))
 @example(answer=ANSWER)
+@example(answer=b"HTTP/1.1 200 OK\x00\r\n\r\n")
 @example(answer=b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nspam")
 @example(answer=b"HTTP/1.1 200 OK\r\n\r\nspam")
 @example(answer=b"HTTP/1.1 204 No Content\r\n\r\n")

@@ -1,0 +1,181 @@
+"""The supervisor's shell around a worker that misbehaves as no real process can be made to."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from agent.arguments import RunOptions
+from agent.exit_code import ExitCode
+from agent.supervisor import Supervisor
+from agent.worker import NOT_FOUND, WorkerStartError, WorkerStuckError
+from common.kube.credentials import Credentials
+from common.kube.http1 import Http1Transport
+from common.record import replace
+from tests.agent.rig import CONFIG, RUN_S_MAX, ImpatientClock, NotedBarrier, NotedLog
+from tests.agent.scripted_server import ScriptedServer, Step, jobset, silence, until_patched
+
+pytestmark = pytest.mark.asyncio
+
+
+class UndeadWorker:
+    """Runs for ever, whatever signal it gets; how it fails is a subclass's."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self.starts: list[dict[str, str]] = []
+
+    def prepare(self) -> None:
+        """Nothing to see."""
+
+    def stage(self) -> None:
+        """Not used here."""
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Run."""
+        self.starts.append(dict(env))
+
+    async def exited(self) -> int:
+        """Never."""
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def gone(self) -> None:
+        """Be gone at once."""
+
+    def signal(self, number: int) -> None:
+        """Note it."""
+        self.signals.append(number)
+
+    def kill(self) -> None:
+        """Note the last attempt."""
+        self.signals.append(-1)
+
+
+class StickyWorker(UndeadWorker):
+    """Dies, and leaves something that does not."""
+
+    async def exited(self) -> int:
+        """Die at once."""
+        return 1
+
+    async def gone(self) -> None:
+        """Be stuck."""
+        raise WorkerStuckError("planted")
+
+
+class AbsentWorker(UndeadWorker):
+    """Its command is not there any more; SIGTERM comes in the same turn of the loop."""
+
+    supervisor: Supervisor
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Fail, with a signal on its way."""
+        asyncio.get_running_loop().call_soon(self.supervisor.terminate, signal.SIGTERM)
+        raise WorkerStartError("planted", NOT_FOUND)
+
+
+class ObedientWorker(UndeadWorker):
+    """Ends when it is told to, the first one by itself if `first_dies`; the second start is the test's end."""
+
+    supervisor: Supervisor
+
+    def __init__(self, *, first_dies: bool) -> None:
+        super().__init__()
+        self._first_dies = first_dies
+        self._ended = asyncio.Event()
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Run."""
+        super().start(env)
+        self._ended.clear()
+        if len(self.starts) == 2:
+            asyncio.get_running_loop().call_soon(self.supervisor.terminate, signal.SIGTERM)
+        elif self._first_dies:
+            self._ended.set()
+
+    async def exited(self) -> int:
+        """End."""
+        await self._ended.wait()
+        return 1
+
+    def signal(self, number: int) -> None:
+        """Obey."""
+        super().signal(number)
+        self._ended.set()
+
+
+async def run(
+    worker: UndeadWorker, *views: tuple[int, int] | Step, clock: ImpatientClock | None = None, **config: Any
+) -> tuple[int, NotedLog, ScriptedServer]:
+    """Run a supervisor whose clock never waits, with a JobSet that shows `views`; return how it ended."""
+    clock, log = clock or ImpatientClock(), NotedLog()
+    shown = (jobset(*view, rv=20 + at) if isinstance(view, tuple) else view for at, view in enumerate(views))
+    watches = [[*shown, silence]]
+    async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
+        transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=clock)
+        supervisor = Supervisor(
+            replace(CONFIG, **config),
+            worker=worker,
+            options=RunOptions(("worker",)),
+            transport=transport,
+            clock=clock,
+            rng=Random(7),
+            barrier=NotedBarrier(),
+            log=log,
+        )
+        if isinstance(worker, AbsentWorker | ObedientWorker):
+            worker.supervisor = supervisor
+        try:
+            async with asyncio.timeout(RUN_S_MAX):
+                return await supervisor.run(), log, server
+        finally:
+            await transport.close()
+
+
+async def test_a_main_process_that_survives_sigkill_ends_the_pod() -> None:
+    """It hangs in the kernel: SIGTERM, SIGKILL, then exit 5, and the next epoch is never announced."""
+    worker = UndeadWorker()
+    code, log, server = await run(worker, (1, 0), (1, 1))
+    assert code == ExitCode.WORKER_STUCK
+    assert worker.signals == [signal.SIGTERM, signal.SIGKILL, -1]
+    assert len(log.of("worker_stuck")) == 1
+    assert len(server.requests("PATCH")) == 1
+
+
+async def test_leftovers_that_survive_sigkill_end_the_pod() -> None:
+    """The same for a child that the worker left behind."""
+    code, log, server = await run(StickyWorker(), (1, 0))
+    assert code == ExitCode.WORKER_STUCK
+    assert log.of("worker_stuck")[0]["message"] == "planted"
+    assert len(server.requests("PATCH")) == 1
+
+
+async def test_a_signal_beside_a_failed_start_does_not_hang() -> None:
+    """SIGTERM between the failure and its report: nobody waits for the grace of a worker that never was."""
+    code, _, server = await run(AbsentWorker(), (1, 0))
+    assert code == NOT_FOUND
+    assert len(server.requests("PATCH")) == 1
+
+
+async def test_what_the_whole_group_saw_is_answered_in_a_slot() -> None:
+    """A view that restarts everybody: 5,000 connections stand open, and each Pod waits for its own moment, once."""
+    clock = ImpatientClock()
+    worker = ObedientWorker(first_dies=False)
+    code, _, _ = await run(worker, (1, 0), (1, 1), until_patched(2), (2, 1), clock=clock, restart_slot_s=7.0)
+    assert code == 128 + signal.SIGTERM
+    assert len([slept_s for slept_s in clock.slept_s if 6.0 < slept_s <= 7.0]) == 1
+
+
+async def test_who_found_out_by_itself_does_not_wait_for_a_slot() -> None:
+    """A dead worker's own announcement is alone, and everybody waits for it."""
+    clock = ImpatientClock()
+    worker = ObedientWorker(first_dies=True)
+    code, _, _ = await run(worker, (1, 0), until_patched(2), (2, 1), clock=clock, restart_slot_s=7.0)
+    assert code == 128 + signal.SIGTERM
+    assert not [slept_s for slept_s in clock.slept_s if 6.0 < slept_s <= 7.0]
