@@ -13,7 +13,6 @@ configured one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from agent.environment import Environment, is_integer, is_object_name
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
@@ -21,6 +20,7 @@ from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WIN
 from common.epoch.int32 import INT32_MAX
 from common.kube.credentials import service_account_dir
 from common.record import record
+from common.typed import Final
 
 OUR_PATH: Final = "/barrier-is-lifted"
 UPSTREAM_PATH: Final = "/barrier-is-down"

@@ -9,9 +9,9 @@ annotation"). A local file does not lag. Not fsynced: it has to survive the cont
 from __future__ import annotations
 
 import os
-from typing import Protocol
 
 from common.epoch.int32 import INT32_MAX
+from common.typed import Protocol
 
 
 class EpochMemory(Protocol):

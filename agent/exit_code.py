@@ -32,7 +32,8 @@ executed or found, as a shell has it.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+
+from common.typed import Final
 
 
 class ExitCode(IntEnum):

@@ -12,10 +12,9 @@ Pure: time, environment and the Pod's identity come as arguments.
 
 from __future__ import annotations
 
-from typing import Final
-
 from common.epoch.int32 import INT32_MAX
 from common.record import record
+from common.typed import Final
 
 # API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
 # (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.

@@ -4,18 +4,19 @@ Read the JobSet list and the lines of the watch: Table rows, or whole objects.
 Source: k8s.io/apimachinery meta/v1 WatchEvent, Table; apiextensions-apiserver tableconvertor (a missing value
 is null, column definitions come at least with a stream's first event).
 
-The events are NamedTuples: on the start path, making a frozen dataclass costs twenty times as much.
+The events are records (`common.record`): on the start path, making a frozen dataclass costs twenty times as much.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NamedTuple
 
 from common import wire
 from common.epoch.agent import View
 from common.kube.errors import error_from_status
 from common.kube.http import GarbledError
+from common.record import record
+from common.typed import Any, Final
 
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (
@@ -30,7 +31,8 @@ COLUMNS: Final = (
 )
 
 
-class Seen(NamedTuple):
+@record
+class Seen:
     """A JobSet as it is now; `status` holds the protocol's fields under their wire names."""
 
     name: str
@@ -40,7 +42,8 @@ class Seen(NamedTuple):
     in_place: bool
 
 
-class Deleted(NamedTuple):
+@record
+class Deleted:
     """A JobSet is gone."""
 
     name: str
@@ -48,7 +51,8 @@ class Deleted(NamedTuple):
     resource_version: str
 
 
-class Bookmark(NamedTuple):
+@record
+class Bookmark:
     """Nothing changed up to `resource_version`."""
 
     resource_version: str

@@ -9,11 +9,11 @@ Source: "Resource versions" in Kubernetes' API concepts.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
 
 from agent.config import AgentConfig
 from agent.version import VERSION
 from common.kube.http import Request
+from common.typed import Any, Final
 from common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, epoch_annotations
 
 WATCH_TIMEOUT_S: Final = 3000  # like the server's own, which is 1,800 to 3,600 s

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Final
+
+from common.typed import Final
 
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
 

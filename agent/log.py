@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any, Final, Protocol, TextIO
+
+from common.typed import Any, Final, Protocol, TextIO
 
 BUFFERED_LINES_MAX: Final = 1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
 LEVELS: Final = ("debug", "info", "warning", "error")

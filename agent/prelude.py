@@ -12,7 +12,6 @@ Each import stands where the server is busy with us anyway.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory
@@ -20,6 +19,7 @@ from agent.phases import RestartPhases
 from common.kube.ahead import Ahead
 from common.kube.credentials import Credentials, is_address
 from common.kube.http import Response, TransportError
+from common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl

@@ -12,7 +12,6 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
 
 from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile, EpochMemory, NoMemory
@@ -25,6 +24,7 @@ from agent.prelude import head_start
 from agent.version import VERSION
 from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
 from common.record import replace
+from common.typed import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 

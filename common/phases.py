@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final
 
 from common.epoch.errors import RemoteProtocolError
+from common.typed import Final
 
 
 class Phase(Enum):

@@ -9,7 +9,8 @@ What is left out: fields that are no arguments, factories of defaults, inheritan
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+
+from common.typed import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ This module is pure: no I/O, no clock, no third-party import. It is on the agent
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
 
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.int32 import INT32_MAX
+from common.typed import Any, Final
 
 # Group, version, kind. Source: jobset api/jobset/v1alpha2.
 API_GROUP: Final = "jobset.x-k8s.io"

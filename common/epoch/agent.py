@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final
 
 from common.epoch.errors import InvariantError
 from common.epoch.int32 import INT32_MAX
 from common.record import record, replace
+from common.typed import Final
 
 
 class Phase(Enum):

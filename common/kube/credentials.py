@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
 
 from common.kube.http import TransportError
 from common.record import record
+from common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl

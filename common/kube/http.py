@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
-from typing import Final, Protocol
 
 from common.record import record
+from common.typed import Final, Protocol
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 

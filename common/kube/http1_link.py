@@ -8,12 +8,12 @@ returns, reads, and calls `receive`. Because every state is in here, one may beg
 from __future__ import annotations
 
 import ssl
-from typing import Final
 
 from common.kube.credentials import Credentials
 from common.kube.http import CertificateError, Request, Response, TransportError
 from common.kube.http1_wire import Head, Http1Wire, Poll
 from common.kube.tls import TlsSession
+from common.typed import Final
 
 READ_BYTES: Final = 16 * 1024  # what one TLS record holds at most
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024  # of one whole answer; a watch is a stream and has its own bound

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple
 
 from common.kube.http import Request, TransportError
+from common.record import record
+from common.typed import Final
 
 HEAD_BYTES_MAX: Final = 64 * 1024  # of one answer's head; the API server's are some 500 bytes
 CHUNK_LINE_BYTES_MAX: Final = 256  # a chunk's size and extensions; the API server sends no extensions
@@ -26,7 +27,8 @@ _TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzA
 _BAD_IN_VALUE: Final = frozenset((*range(9), *range(10, 32), 127))  # control characters but the tab
 
 
-class Head(NamedTuple):
+@record
+class Head:
     """The first part of an answer; header names in lower case."""
 
     status: int

@@ -9,7 +9,8 @@ Source: Python's ssl.MemoryBIO and ssl.SSLObject.
 from __future__ import annotations
 
 import ssl
-from typing import Final
+
+from common.typed import Final
 
 _RECORD_BYTES_MAX: Final = 16 * 1024  # of plain text in one TLS record (RFC 8446, 5.1)
 

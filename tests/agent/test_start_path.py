@@ -42,6 +42,7 @@ FORBIDDEN = frozenset(
         "subprocess",
         "tempfile",
         "tenacity",
+        "typing",
         "typing_extensions",
         "urllib.parse",
         "urllib.request",
