@@ -52,6 +52,7 @@ def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, p
 
     ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
     # In the shadow of the list:
+    import agent.jobset_events  # noqa: F401
     import common.epoch.agent  # noqa: F401
 
     phases.recall()
