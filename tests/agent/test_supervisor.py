@@ -258,6 +258,9 @@ async def test_a_standby_that_died_is_replaced_at_the_lift(tmp_path: Path) -> No
         assert await group.announced() == 1
         (staged,) = await group.noted("staged")
         os.kill(int(staged), signal.SIGKILL)
+        await until(
+            lambda: not group.tree(), "no staged process"
+        )  # until then it would be released, and die as a worker
         group.show(1, 0)
         await group.noted("main")
         assert group.notes("released") == ["not staged"]
