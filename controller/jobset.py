@@ -192,7 +192,7 @@ class JobSet:
         """Say whether some replicatedJob starts after another."""
         return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
 
-    @property
+    @cached_property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
         return self.is_true(COMPLETED) or self.is_true(FAILED)
@@ -256,7 +256,7 @@ class JobSet:
         """Return the newest exempt epoch; 0 for none."""
         return int(self.status.get(wire.LAST_EXEMPT_EPOCH) or 0)
 
-    @property
+    @cached_property
     def uncounted_epochs(self) -> int:
         """Return what the ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
         return self.exempt_epochs - self.recreations_counted
