@@ -281,6 +281,11 @@ class JobSet:
             for index in range(job.replicas)
         }
 
+    @cached_property
+    def judged(self) -> dict[str, tuple[object, bool]]:
+        """Return, by UID, each Job that was judged by this version, and whether it is current; for `is_current`."""
+        return {}
+
     def replicated_job(self, name: str) -> ReplicatedJob:
         """Return one replicatedJob by name.
 

@@ -125,8 +125,12 @@ def job_attempt_of(job: Job) -> int | None:
 
 
 def is_current(jobset: JobSet, job: Job) -> bool:
-    """Say whether a Job's Pods belong to the group as it should be now."""
-    return not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
+    """Say whether a Job's Pods belong to the group as it should be now; asked at every Pod event, and so remembered."""
+    judged = jobset.judged.get(job.metadata.uid)
+    if judged is None or judged[0] is not job:
+        current = not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
+        judged = jobset.judged[job.metadata.uid] = job, current
+    return judged[1]
 
 
 def is_ready(job: Job) -> bool:
