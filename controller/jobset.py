@@ -282,8 +282,8 @@ class JobSet:
         }
 
     @cached_property
-    def judged(self) -> dict[str, tuple[object, bool]]:
-        """Return, by UID, each Job that was judged by this version, and whether it is current; for `is_current`."""
+    def judged(self) -> dict[str, tuple[Any, Any]]:
+        """Return what `controller.observed.bucket_of` remembers of this version: by UID, a Job and its bucket."""
         return {}
 
     def replicated_job(self, name: str) -> ReplicatedJob:

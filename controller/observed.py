@@ -64,8 +64,9 @@ class Buckets:
         unreadable = []
         for name in sorted(observed.jobs, key=_spec_order(observed.jobset)):
             job = observed.jobs[name]
-            sorted_jobs[bucket_of(observed.jobset, job)].append(job)
-            if attempt_of(job) is None or job_attempt_of(job) is None:
+            bucket = bucket_of(observed.jobset, job)
+            sorted_jobs[bucket].append(job)
+            if bucket is Bucket.PREVIOUS and (attempt_of(job) is None or job_attempt_of(job) is None):
                 unreadable.append(job)
         return cls(
             previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
@@ -82,7 +83,16 @@ class Buckets:
 
 
 def bucket_of(jobset: JobSet, job: Job) -> Bucket:
-    """Say where one Job stands.
+    """Say where one Job stands; asked at every Pod event and in every pass, so the answer is kept with the JobSet."""
+    judged = jobset.judged.get(job.metadata.uid)
+    if judged is None or judged[0] is not job:
+        judged = jobset.judged[job.metadata.uid] = job, _judge(jobset, job)
+    bucket: Bucket = judged[1]
+    return bucket
+
+
+def _judge(jobset: JobSet, job: Job) -> Bucket:
+    """Find the bucket.
 
     A Job whose restart-attempt nobody can read, neither as label nor as annotation, counts as previous: it is
     ours by UID, so it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is
@@ -125,12 +135,8 @@ def job_attempt_of(job: Job) -> int | None:
 
 
 def is_current(jobset: JobSet, job: Job) -> bool:
-    """Say whether a Job's Pods belong to the group as it should be now; asked at every Pod event, and so remembered."""
-    judged = jobset.judged.get(job.metadata.uid)
-    if judged is None or judged[0] is not job:
-        current = not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
-        judged = jobset.judged[job.metadata.uid] = job, current
-    return judged[1]
+    """Say whether a Job's Pods belong to the group as it should be now."""
+    return not job.is_leaving and bucket_of(jobset, job) in (Bucket.ACTIVE, Bucket.SUCCESSFUL, Bucket.FAILED)
 
 
 def is_ready(job: Job) -> bool:
