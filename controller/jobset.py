@@ -22,6 +22,7 @@ JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object
 COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
+COMPLETE = "Complete"  # of dependsOn[].status
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,12 @@ class JobSet:
     def has_order(self) -> bool:
         """Say whether some replicatedJob starts after another."""
         return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
+
+    @cached_property
+    def awaited_to_complete(self) -> frozenset[str]:
+        """Return the names of the replicatedJobs for whose completion others wait."""
+        entries = (entry for job in self.replicated_jobs for entry in job.depends_on)
+        return frozenset(str(entry.get("name")) for entry in entries if entry.get("status") == COMPLETE)
 
     @cached_property
     def is_finished(self) -> bool:
