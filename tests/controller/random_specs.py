@@ -67,6 +67,8 @@ def _replicated_jobs(draw: st.DrawFn, name: str) -> KubeObject:
         spec["completionMode"] = draw(st.sampled_from(["Indexed", "NonIndexed"]))
     if draw(st.integers(0, 4)) == 0:
         spec["completions"] += 1
+    if draw(st.integers(0, 4)) == 0:
+        spec["template"]["spec"]["restartPolicy"] = draw(st.sampled_from(["", "OnFailure"]))
     if draw(st.booleans()):
         job["groupName"] = draw(st.sampled_from(["one", "two"]))
     if draw(st.booleans()):
@@ -160,7 +162,8 @@ def without_defaults(manifest: KubeObject) -> KubeObject:
     for job in spec["replicatedJobs"]:
         _drop(job, replicas=1, groupName="default", dependsOn=[])
         _drop(job["template"]["spec"], completionMode="Indexed")
-        _drop(job["template"]["spec"]["template"]["spec"], restartPolicy="OnFailure")
+        for default in ("OnFailure", ""):
+            _drop(job["template"]["spec"]["template"]["spec"], restartPolicy=default)
     return bare
 
 
