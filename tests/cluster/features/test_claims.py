@@ -77,8 +77,8 @@ async def test_only_who_mounts_it_gets_the_volume(stage: Stage) -> None:
 
 async def test_claims_of_a_suspended_jobset(stage: Stage) -> None:
     """They are there while the JobSet is suspended."""
-    spec = {"volumeClaimPolicies": policies(None, claim("data"))}
-    await stage.start(jobset(strategy=None, suspend=True, jobs=[mounting("a", "data")], **spec))
+    templates = policies(None, claim("data"))
+    await stage.start(jobset(strategy=None, suspend=True, jobs=[mounting("a", "data")], volumeClaimPolicies=templates))
     await find(stage)
 
 

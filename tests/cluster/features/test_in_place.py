@@ -38,7 +38,7 @@ async def attempts(stage: Stage) -> tuple[Any, Any]:
 
 
 async def test_a_group_restart(stage: Stage) -> None:
-    """One Pod goes ahead, the epoch is deprecated; all are there, it is synced; no Job is touched, nothing recounted."""
+    """One Pod goes ahead, the epoch is deprecated; all are there, it is synced; no Job is touched or counted."""
     first, *others = await running(stage)
     jobs = await stage.jobs()
     assert await attempts(stage) == (0, None)

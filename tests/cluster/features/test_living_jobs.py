@@ -46,10 +46,10 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
         await wait_until_active(client)
     credentials = await load_credentials(str(full_control_plane.kubeconfig), clock=LoopClock())
     async with AiohttpTransport(credentials) as transport:
-        client = KubeClient(transport, user_agent="test", field_manager="test")
+        admin = KubeClient(transport, user_agent="test", field_manager="test")
         for document in roles():
-            await apply(client, document)
-        yield client
+            await apply(admin, document)
+        yield admin
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -149,24 +149,18 @@ async def test_a_restart(living: Stage, strategy: str) -> None:
 
 async def fails_with(living: Stage, spec: KubeObject, exit_code: int, reason: str, pods: int = 1) -> None:
     """Let index 0 of a Job fail, and wait until the failure policy has seen the Job fail for a reason."""
-    rules = [rule("other", "RestartJobSet", onJobFailureReasons=[r]) for r in ()]
-    rules.append(rule("mine", onJobFailureReasons=[reason]))
-    policy = {"maxRestarts": 5, "rules": rules}
     job = replicated_job(pods=pods)
-    job["template"]["spec"] = {**job["template"]["spec"], **spec}
-    job["template"]["spec"] = {name: value for name, value in job["template"]["spec"].items() if value is not None}
+    changed_spec = job["template"]["spec"] | spec
+    job["template"]["spec"] = {name: value for name, value in changed_spec.items() if value is not None}
+    policy = {"maxRestarts": 5, "rules": [rule("mine", onJobFailureReasons=[reason])]}
     await living.start(jobset(strategy=None, jobs=[job], failurePolicy=policy))
-    pod = (await has_pods(living, pods))["0"]
-    await end(living, pod, "Failed", exit_code)
+    await end(living, (await has_pods(living, pods))["0"], "Failed", exit_code)
     message = f"applying FailJobSet failure policy action (first failed job: {JOB})"
     await living.becomes("Failed", "True", "FailJobSetFailurePolicyAction", message)
 
 
 POD_FAILURE: Final = {
     "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42], "containerName": "worker"}}]
-}
-FAIL_INDEX: Final = {
-    "rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42], "containerName": "worker"}}]
 }
 PER_INDEX: Final = {"backoffLimit": None, "backoffLimitPerIndex": 0}
 JOB_FAILURES: Final[dict[str, tuple[KubeObject, int]]] = {
@@ -231,15 +225,16 @@ async def test_pod_replacement(living: Stage, policy: str) -> None:
     name = pod["metadata"]["name"]
     await living.client.delete(PODS, living.namespace, name, grace_period_s=0)
 
-    async def terminating() -> tuple[Any, bool]:
+    async def standing() -> tuple[Any, bool]:
         found = (await living.client.list(PODS, living.namespace))["items"]
         fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
-        return (await job_status(living)).get("terminating"), bool(fresh)
+        return (await job_status(living)).get("terminating", 0), bool(fresh)
 
-    await eventually(terminating, (1, policy == "TerminatingOrFailed"))
+    # Replaced at once, the old Pod is no longer counted; otherwise it is waited for.
+    await eventually(standing, (0, True) if policy == "TerminatingOrFailed" else (1, False))
     await living.counts_are("workers", **({"active": 1} if policy == "TerminatingOrFailed" else {}))
     await living.client.patch(PODS, living.namespace, name, {"metadata": {"finalizers": None}})
-    await eventually(terminating, (0, True))
+    await eventually(standing, (0, True))
     for one in (await living.client.list(PODS, living.namespace))["items"]:
         await living.client.patch(PODS, living.namespace, one["metadata"]["name"], {"metadata": {"finalizers": None}})
 

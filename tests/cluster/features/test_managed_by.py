@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from common.kube.resources import EVENTS, JOBSETS, SERVICES
@@ -14,7 +16,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", [None, "jobset.sigs.k8s.io/jobset-controller", "inplace.dev/jobset-controller"])
 async def test_ours(stage: Stage, name: str | None) -> None:
     """No name, upstream's reserved name and our own mean this controller."""
-    await stage.start(jobset(strategy=None, **({} if name is None else {"managedBy": name})))
+    given: dict[str, Any] = {} if name is None else {"managedBy": name}
+    await stage.start(jobset(strategy=None, **given))
     await stage.shows(restarts=0)
 
 

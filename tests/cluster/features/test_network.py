@@ -33,7 +33,8 @@ NETWORKS: Final[dict[str, tuple[KubeObject | None, tuple[str, bool] | None]]] = 
 async def test_networks(stage: Stage, name: str) -> None:
     """The Service is headless, selects the JobSet's Pods, and is owned; Pods have its name as their subdomain."""
     network, wanted = NETWORKS[name]
-    jobs = await stage.start(jobset(strategy=None, **({} if network is None else {"network": network})))
+    given: dict[str, Any] = {} if network is None else {"network": network}
+    jobs = await stage.start(jobset(strategy=None, **given))
     pod = jobs["train-workers-0"]["spec"]["template"]["spec"]
     if wanted is None:
         assert "subdomain" not in pod

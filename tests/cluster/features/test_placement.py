@@ -154,7 +154,7 @@ async def test_followers_follow_the_leader(stage: Stage) -> None:
         assert await gates(stage, pod) == [wire.PLACEMENT_GATE]
     await bind(stage, leader, await node(stage, **{RACK: "r1"}))
     for pod in followers:
-        await eventually(lambda pod=pod: gates(stage, pod), [])
+        await eventually(lambda: gates(stage, pod), [])  # noqa: B023 - awaited here
         assert (await stage.client.get(PODS, stage.namespace, pod))["spec"]["nodeSelector"] == {RACK: "r1"}
 
 

@@ -169,7 +169,7 @@ async def test_depends_on_while_suspended(stage: Stage) -> None:
 async def test_in_place_with_an_order(stage: Stage, kind: str) -> None:
     """The barrier of the first waits for nobody who is not due; who comes later joins by one restart that is free."""
     second = replicated_job("b", pods=1) if kind == "InOrder" else after("b", ("a", "Ready"), pods=1)
-    order = {"startupPolicy": IN_ORDER} if kind == "InOrder" else {}
+    order: dict[str, Any] = {"startupPolicy": IN_ORDER} if kind == "InOrder" else {}
     await stage.submit(jobset(jobs=[replicated_job("a", pods=1), second], restarts_max=0, **order))
     await stage.has_jobs("train-a-0")
     await stage.make_pods()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -52,9 +52,8 @@ CASES: Final = (
 async def test_who_must_succeed(stage: Stage, case: Case) -> None:
     """The JobSet completes when the policy is met, not before, and then what still runs is deleted."""
     jobs = [replicated_job("a", replicas=2), replicated_job("b"), replicated_job("none", replicas=0)]
-    await stage.start(
-        jobset(strategy=None, jobs=jobs, **({} if case.policy is None else {"successPolicy": case.policy}))
-    )
+    given: dict[str, Any] = {} if case.policy is None else {"successPolicy": case.policy}
+    await stage.start(jobset(strategy=None, jobs=jobs, **given))
     *before, last = (f"train-{name}" for name in case.succeed)
     await stage.succeed(*before)
     for name in ("a", "b") if before else ():
