@@ -291,6 +291,23 @@ class Informer(Generic[T]):
         """Take in one line of the watch."""
         self._last_activity_s = self._clock.monotonic_s()
         try:
+            change = self._codec.decode_change(line)
+        except (msgspec.MsgspecError, KeyError):
+            self._take_other(line)
+            return
+        self._backoff.reset()
+        if self._keep is None or self._keep(change.object):
+            self._take_object(change.type == "DELETED", change.object)
+        self._since = self._codec.meta(change.object).resource_version
+
+    def _take_other(self, line: bytes) -> None:
+        """Take in a bookmark, an error, or an object that is not as expected.
+
+        Raises:
+            ApiError: the server ended the watch, and said why.
+            GarbledError: the line is no event of a watch.
+        """
+        try:
             event = _EVENT.decode(line)
             if event.type == "ERROR":
                 raise error_from_status(msgspec.json.decode(event.object))
@@ -299,20 +316,17 @@ class Informer(Generic[T]):
             raise GarbledError(f"expected a watch event, saw {line[:80]!r}") from error
         self._backoff.reset()
         if event.type != "BOOKMARK":
-            self._take_object(event.type == "DELETED", event.object)
+            self._decode_into([], event.object)  # says what is wrong with it
         self._since = version
 
-    def _take_object(self, deleted: bool, raw: msgspec.Raw) -> None:
-        decoded: list[T] = []
-        self._decode_into(decoded, raw)
-        for obj in decoded:
-            if not deleted:
-                self._put(obj)
-                continue
-            meta = self._codec.meta(obj)
-            known = self._objects.get(meta.key)
-            if known is not None and self._codec.meta(known).uid == meta.uid:
-                self._remove(meta.key)
+    def _take_object(self, deleted: bool, obj: T) -> None:
+        if not deleted:
+            self._put(obj)
+            return
+        meta = self._codec.meta(obj)
+        known = self._objects.get(meta.key)
+        if known is not None and self._codec.meta(known).uid == meta.uid:
+            self._remove(meta.key)
 
     def _put(self, new: T) -> None:
         """Show `new`, unless what is shown is as new."""
