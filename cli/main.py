@@ -103,6 +103,18 @@ def inject(
 
 
 @app.command()
+def lint(
+    file: Annotated[str, typer.Option("--file", "-f", help="The manifest; - is standard input.")],
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+) -> None:
+    """Say what keeps a JobSet from restarting in place: 0 nothing, 1 something, 2 it cannot be read or asked."""
+    from cli.lint import LintOptions, run_lint
+
+    raise typer.Exit(run_lint(file, LintOptions(output, strict)))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(f"inplace {installed_version('inplace')}")
