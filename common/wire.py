@@ -58,6 +58,9 @@ PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
 GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
 GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 
+# Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
+RESTART_SCOPE: Final = "inplace.dev/restart-scope"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
@@ -65,6 +68,8 @@ CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
 PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
 EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
+RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restarts together; absent: the whole JobSet
+SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out
@@ -78,6 +83,7 @@ COLUMN_PREVIOUS: Final = "PreviousAttempt"
 COLUMN_STRATEGY: Final = "RestartStrategy"
 COLUMN_DISABLED: Final = "InPlaceDisabled"
 COLUMN_UID: Final = "UID"
+COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
 
 FIELD_MANAGER_AGENT: Final = "inplace-agent"
 FIELD_MANAGER_CONTROLLER: Final = "inplace-controller"
@@ -113,6 +119,23 @@ def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
         max(_count(status, SYNCED_EPOCH, 0), _count(status, CURRENT_ATTEMPT, 1)),
         max(_count(status, DEPRECATED_EPOCH, 0), _count(status, PREVIOUS_ATTEMPT, 1)),
     )
+
+
+def status_of_scope(status: Mapping[str, Any], scope: str) -> Mapping[str, Any]:
+    """Return the part of a JobSet's status with the epochs of one scope; "" is the whole JobSet.
+
+    Raises:
+        RemoteProtocolError: the JobSet is not divided into scopes, or into others.
+    """
+    entries = status.get(SCOPED_EPOCHS)
+    if not entries and not scope:
+        return status
+    if isinstance(entries, list):
+        for entry in entries:
+            if isinstance(entry, dict) and scope and entry.get("name") == scope:
+                return entry
+    names = [str(entry.get("name"))[:63] for entry in entries or () if isinstance(entry, dict)][:10]
+    raise RemoteProtocolError(f"status.{SCOPED_EPOCHS}: expected the scope {scope!r}, saw {names}")
 
 
 def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from common import wire
 from controller import conditions
 from controller.draft import Draft
 from controller.jobs import LABEL_CHARACTERS_MAX, coordinator_host, mounted_volumes
 from controller.jobset import JobSet
 from controller.order import broken_dependencies
 from controller.rules import pattern_problem, rule_name
+from controller.scopes import BY_JOBSET, DIVIDING
 
 
 def report_problems(draft: Draft) -> bool:
@@ -27,6 +29,7 @@ def report_problems(draft: Draft) -> bool:
 def problems_of(jobset: JobSet) -> Iterator[str]:
     """Yield each problem: where it is, what is expected, what happens until it is cured."""
     yield from _bad_patterns(jobset)
+    yield from _bad_scope(jobset)
     for name, dependency in broken_dependencies(jobset):
         yield (
             f"dependsOn of replicatedJob {name}: expected the name of a replicatedJob before it, saw {dependency!r}; "
@@ -34,6 +37,21 @@ def problems_of(jobset: JobSet) -> Iterator[str]:
         )
     yield from _claims_nobody_can_mount(jobset)
     yield from _bad_coordinator(jobset)
+
+
+def _bad_scope(jobset: JobSet) -> Iterator[str]:
+    """Say why the annotation has no effect; before the first pass it still may have."""
+    wanted, where = jobset.wanted_scope, f"metadata.annotations[{wire.RESTART_SCOPE}]"
+    if wanted not in (BY_JOBSET, *DIVIDING):
+        expected = ", ".join((BY_JOBSET, *DIVIDING))
+        yield f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
+    elif wanted != BY_JOBSET and not jobset.is_in_place:
+        yield f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; remove it"
+    elif wanted != jobset.restart_scope and "restarts" in jobset.status:
+        yield (
+            f"{where}: expected {jobset.restart_scope}, with which the jobset began, saw {wanted}: it has no effect; "
+            "create the jobset anew"
+        )
 
 
 def _claims_nobody_can_mount(jobset: JobSet) -> Iterator[str]:
