@@ -121,21 +121,22 @@ def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
     )
 
 
-def status_of_scope(status: Mapping[str, Any], scope: str) -> Mapping[str, Any]:
-    """Return the part of a JobSet's status with the epochs of one scope; "" is the whole JobSet.
+def status_of_scope(status: Mapping[str, Any], scope: str) -> dict[str, Any] | None:
+    """Return the part of a JobSet's status that is about one scope; None when it is not divided into such scopes.
 
     Raises:
-        RemoteProtocolError: the JobSet is not divided into scopes, or into others.
+        RemoteProtocolError: the field is no list of objects with names.
     """
-    entries = status.get(SCOPED_EPOCHS)
-    if not entries and not scope:
-        return status
-    if isinstance(entries, list):
-        for entry in entries:
-            if isinstance(entry, dict) and scope and entry.get("name") == scope:
-                return entry
-    names = [str(entry.get("name"))[:63] for entry in entries or () if isinstance(entry, dict)][:10]
-    raise RemoteProtocolError(f"status.{SCOPED_EPOCHS}: expected the scope {scope!r}, saw {names}")
+    return {name: entry for name, entry in _scoped(status) if scope}.get(scope)
+
+
+def scope_names(status: Mapping[str, Any]) -> list[str]:
+    """Return the names of the scopes that a JobSet's status has.
+
+    Raises:
+        RemoteProtocolError: the field is no list of objects with names.
+    """
+    return [name for name, _ in _scoped(status)]
 
 
 def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:
@@ -157,6 +158,14 @@ def parse_int32(text: object, name: str, *, least: int, most: int = INT32_MAX) -
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most:
         return int(text)
     raise RemoteProtocolError(f"{name}: expected an integer from {least} to {most}, saw {str(text)[:40]!r}")
+
+
+def _scoped(status: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        return [(entry["name"], entry) for entry in status.get(SCOPED_EPOCHS) or ()]
+    except (TypeError, KeyError) as error:
+        seen = str(status.get(SCOPED_EPOCHS))[:80]
+        raise RemoteProtocolError(f"status.{SCOPED_EPOCHS}: expected a list of scopes, saw {seen!r}") from error
 
 
 def _count(status: Mapping[str, Any], field: str, offset: int) -> int:
