@@ -8,6 +8,7 @@ pkg/controllers/jobset_controller.go; tools and people match on these texts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,10 @@ STARTUP_COMPLETED: Final = "StartupPolicyCompleted"
 LEFT_FAILED: Final = "JobsLeftFailed"  # ours: Jobs that failed, and the failure policy says FailJob
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
+REASON_CHARS_MAX: Final = (
+    128  # of what a user may put into a reason, upstream's webhook; the API has 1024 for the whole
+)
+_REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")  # the API refuses a status with another one
 MESSAGE_CHARS_MAX: Final = 32768  # of a condition; the API refuses a longer one
 
 
@@ -54,6 +59,11 @@ IN_ORDER_IN_PROGRESS: Final = Condition(
 IN_ORDER_COMPLETED: Final = Condition(
     STARTUP_COMPLETED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed"
 )
+
+
+def is_reason(text: str) -> bool:
+    """Say whether a reason can be, or hold, this text."""
+    return len(text) <= REASON_CHARS_MAX and _REASON.fullmatch(text) is not None
 
 
 def failed(reason: str, message: str, first_failed_job: str | None = None) -> Condition:

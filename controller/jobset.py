@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape
 from common.kube.client import KubeObject
+from controller.jobset_form import check_form
 from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
@@ -200,7 +203,7 @@ class JobSet:
         entries = (entry for job in self.replicated_jobs for entry in job.depends_on)
         return frozenset(str(entry.get("name")) for entry in entries if entry.get("status") == COMPLETE)
 
-    @property
+    @cached_property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
         return self.is_true(COMPLETED) or self.is_true(FAILED)
@@ -347,6 +350,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
         RemoteProtocolError: the object does not have a JobSet's form.
     """
     try:
+        check_form(raw)
         spec = raw.get("spec") or {}
         jobset = JobSet(
             raw=raw,
@@ -362,8 +366,8 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             claims=tuple(_claims(spec.get("volumeClaimPolicies") or ())),
             status=raw.get("status") or {},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw {error!r}") from error
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw one that is not: {error}") from error
     jobs = sum(job.replicas for job in jobset.replicated_jobs)
     if jobs > JOBS_MAX:
         raise RemoteProtocolError(f"expected replicas of at most {JOBS_MAX} in all replicatedJobs, saw {jobs}")
@@ -393,11 +397,15 @@ def _coordinator(coordinator: Mapping[str, Any] | None) -> Coordinator | None:
 
 
 def _claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Yield the templates; the webhook's default for whenDeleted is Delete."""
+    """Yield the templates, of several with one name the first; the webhook's default for whenDeleted is Delete."""
+    names: set[str] = set()
     for policy in policies:
         retained = (policy.get("retentionPolicy") or {}).get("whenDeleted") == "Retain"
         for template in policy.get("templates") or ():
-            yield Claim(str(template["metadata"]["name"]), template, retained)
+            name = str(template["metadata"]["name"])
+            if name not in names:
+                names.add(name)
+                yield Claim(name, template, retained)
 
 
 def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import re2
 
+from controller.conditions import is_reason
 from controller.jobset import FailurePolicy, JobSet
 from controller.kinds import Job
 
@@ -92,8 +93,13 @@ def left_failed(jobset: JobSet, failed: Sequence[Job]) -> Sequence[Job]:
 
 
 def rule_name(rule: Mapping[str, Any], index: int) -> str:
-    """Return the name of a rule; upstream's webhook gives one to those that have none."""
-    return str(rule.get("name") or f"failurePolicyRule{index}")
+    """Return the name of a rule, which becomes part of a condition's reason.
+
+    Upstream's webhook names those that have no name; one that cannot be part of a reason is named in the same way,
+    or the API would refuse every status that says which rule was applied.
+    """
+    name = str(rule.get("name") or "")
+    return name if is_reason(name) else f"failurePolicyRule{index}"
 
 
 def first_failed(failed: Sequence[Job]) -> Job:

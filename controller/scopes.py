@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common import wire
-from common.epoch.errors import RemoteProtocolError
 
 WHOLE: Final = ""  # the scope's name where the JobSet is one scope
 BY_JOBSET: Final = "JobSet"  # the annotation's word for that
@@ -91,14 +90,11 @@ def first_scopes(names: Iterable[str]) -> list[dict[str, Any]]:
 def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_default: int) -> Scope:
     synced, deprecated = wire.epochs_of_status(fields)
     exempt = fields.get(wire.EXEMPT_EPOCHS)
-    try:
-        return Scope(
-            name,
-            frozenset(members),
-            synced,
-            deprecated,
-            exempt=exempt_default if exempt is None else int(exempt),
-            last_exempt=int(fields.get(wire.LAST_EXEMPT_EPOCH) or 0),
-        )
-    except (TypeError, ValueError) as error:
-        raise RemoteProtocolError(f"status.{wire.EXEMPT_EPOCHS}: expected an int32, saw {exempt!r}") from error
+    return Scope(
+        name,
+        frozenset(members),
+        synced,
+        deprecated,
+        exempt=exempt_default if exempt is None else exempt,
+        last_exempt=fields.get(wire.LAST_EXEMPT_EPOCH) or 0,
+    )
