@@ -73,6 +73,11 @@ def _bad_rule(jobset: JobSet, rule: Mapping[str, Any], index: int, where: str) -
         )
     if action not in ACTIONS:
         yield f"{where}.action: expected {_either(ACTIONS)}, saw {action!r}; {RESTART} is applied; {ANEW} one of them"
+    if (reason := rule.get("setConditionReason")) and not is_reason(reason):
+        yield (
+            f"{where}.setConditionReason: expected a condition's reason, saw {_cut(reason)!r}; the action's own is "
+            f"used; {ANEW} letters, digits, '_', ',' and ':', beginning with a letter"
+        )
     if action in WIDER:
         for job in jobset.replicated_jobs:
             if job.replicas > JOB_COUNTERS_MAX:

@@ -71,7 +71,7 @@ def judge(jobset: JobSet, policy: FailurePolicy, failed: Sequence[Job]) -> Verdi
                 action if action in ACTIONS else RESTART,
                 first_failed(matching),
                 rule_name(rule, index),
-                rule.get("setConditionReason") or None,
+                reason if is_reason(reason := rule.get("setConditionReason") or "") else None,
             )
     return Verdict(RESTART, first_failed(failed))
 

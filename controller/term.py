@@ -24,7 +24,8 @@ from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS,
 from common.kube.workqueue import WorkQueue
 from controller.events import EventRecorder
 from controller.execute import ActionsFailedError, Executor
-from controller.groups import Groups, Key
+from controller.group import Key
+from controller.groups import Groups
 from controller.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,

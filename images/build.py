@@ -142,7 +142,9 @@ def main() -> int:
         for target in TARGETS:
             tag = build_image(buildah, target, arguments)
             base, *ours = buildah.layers(tag)
-            print(f"{tag}, compressed: {base / 1e6:.1f} MB base + {' + '.join(f'{size / 1e6:.2f}' for size in ours)} MB ours")
+            print(
+                f"{tag}, compressed: {base / 1e6:.1f} MB base + {' + '.join(f'{size / 1e6:.2f}' for size in ours)} MB ours"
+            )
     except (MissingComponent, BuildFailed) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
