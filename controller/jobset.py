@@ -25,6 +25,7 @@ JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object
 COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
+COMPLETE = "Complete"  # of dependsOn[].status
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,13 @@ class JobSet:
         """Say whether some replicatedJob starts after another."""
         return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
 
-    @property
+    @cached_property
+    def awaited_to_complete(self) -> frozenset[str]:
+        """Return the names of the replicatedJobs for whose completion others wait."""
+        entries = (entry for job in self.replicated_jobs for entry in job.depends_on)
+        return frozenset(str(entry.get("name")) for entry in entries if entry.get("status") == COMPLETE)
+
+    @cached_property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
         return self.is_true(COMPLETED) or self.is_true(FAILED)
@@ -259,7 +266,7 @@ class JobSet:
         """Return the newest exempt epoch; 0 for none."""
         return int(self.status.get(wire.LAST_EXEMPT_EPOCH) or 0)
 
-    @property
+    @cached_property
     def uncounted_epochs(self) -> int:
         """Return what the ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
         return self.exempt_epochs - self.recreations_counted

@@ -11,6 +11,7 @@ from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod
+from controller.rules import left_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Buckets:
     successful: tuple[Job, ...]
     failed: tuple[Job, ...]
     unreadable: tuple[Job, ...]
+    left: tuple[Job, ...] = ()  # failed too, and the failure policy leaves them so
 
     @classmethod
     def of(cls, observed: Observed) -> Buckets:
@@ -72,18 +74,21 @@ class Buckets:
             sorted_jobs[bucket].append(job)
             if bucket is Bucket.PREVIOUS and (attempt_of(job) is None or job_attempt_of(job) is None):
                 unreadable.append(job)
+        failed = sorted_jobs[Bucket.FAILED]
+        left = tuple(left_failed(observed.jobset, failed))
         return cls(
             previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
             active=tuple(sorted_jobs[Bucket.ACTIVE]),
             successful=tuple(sorted_jobs[Bucket.SUCCESSFUL]),
-            failed=tuple(sorted_jobs[Bucket.FAILED]),
+            failed=tuple(job for job in failed if job not in left),
             unreadable=tuple(unreadable),
+            left=left,
         )
 
     @property
     def current(self) -> tuple[Job, ...]:
         """Return the Jobs of this restart attempt."""
-        return self.active + self.successful + self.failed
+        return self.active + self.successful + self.failed + self.left
 
 
 def bucket_of(jobset: JobSet, job: Job) -> Bucket:
