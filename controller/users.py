@@ -23,11 +23,12 @@ class Users:
 
     def note(self, jobset: JobSet) -> None:
         """Take in a version of a JobSet."""
-        claims = map(jobset.claim_name, jobset.claims)
-        names: set[_Name] = {(PersistentVolumeClaim, jobset.namespace, name) for name in claims}
+        names: list[_Name] = [
+            (PersistentVolumeClaim, jobset.namespace, jobset.claim_name(claim)) for claim in jobset.claims
+        ]
         if jobset.network.dns_hostnames:
-            names.add((Service, jobset.namespace, jobset.subdomain))
-        if names == self._names.get(jobset.uid):
+            names.append((Service, jobset.namespace, jobset.subdomain))
+        if frozenset(names) == self._names.get(jobset.uid):
             return
         self.forget(jobset.uid)
         self._names[jobset.uid] = frozenset(names)
