@@ -27,7 +27,7 @@ async def has_service(stage: Stage, name: str) -> bool:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 async def test_examples(stage: Stage, name: str) -> None:
-    """Applied twice it is one generation; its first Jobs and its Service exist; the controller finds no problem and warns of nothing."""
+    """Applied twice it is one generation; its first Jobs and its Service exist; there is no problem and no Warning."""
     found = yaml.safe_load_all((FOLDER / name).read_text())
     for manifest in [document for document in found if document["kind"] == JOBSETS.kind]:
         stage.name = manifest["metadata"]["name"]
