@@ -76,10 +76,11 @@ image:  ## build both images with buildah; BASE=IMAGE chooses the base, BUILD_FL
 		buildah $(BUILDAH_FLAGS) build $(BUILD_FLAGS) $(if $(BASE),--build-arg BASE=$(BASE)) --target $$target -t inplace-$$target . || exit 1; \
 	done
 
-rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md and dashboards; commit only differences you can explain
+rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
 	$(BIN)/python -m grafana.build
+	$(BIN)/python -m deploy.chart
 
 check: lint type test  ## everything CI checks without a cluster
 
