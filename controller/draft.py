@@ -120,7 +120,8 @@ class Plan:
         should. actions: to perform AFTER the status was written (a conflict there means that they were
         decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
         once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
-        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. requeue_after_s: look
+        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. left: their Jobs that it
+        does not wait for, (replicatedJob, job index). requeue_after_s: look
         again by then, whether or not something changes.
     """
 
@@ -131,6 +132,7 @@ class Plan:
     hold_s: float = 0.0
     urgent: bool = False
     expected: frozenset[str] = frozenset()
+    left: frozenset[tuple[str, int]] = frozenset()
     requeue_after_s: float | None = None
 
     @property
@@ -205,5 +207,6 @@ class Draft:
             hold_s=self.hold_s,
             urgent=self.is_urgent,
             expected=self.order.expected,
+            left=frozenset(self.jobset.places[job.metadata.name] for job in self.buckets.left),
             requeue_after_s=self.requeue_after_s,
         )

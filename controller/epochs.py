@@ -27,7 +27,7 @@ def decide_epochs(draft: Draft) -> bool:
         draft.status |= wire.status_of_epochs(decision.synced, wanted)
     if decision.synced <= decision.deprecated or decision.synced == 0:
         draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
-    for job in draft.buckets.current:
+    for job in draft.buckets.active + draft.buckets.successful:
         if _cannot_restart(draft, decision, job):
             draft.delete(job, DeleteJob.COMPLETED_PODS)
     return False

@@ -39,21 +39,23 @@ class Group:
         ledger: None where groups do not restart in place.
         expected: the replicatedJobs that the barrier waits for; None while no pass has said so: then all of them,
             with which nothing can be complete too early.
+        left: (replicatedJob, job index) of the Jobs in them that it does not wait for: they failed, and stay so.
         due_since_s: since when the ledger asks for another status; None while it does not.
     """
 
     jobset: JobSet
     ledger: Ledger | None = None
     expected: frozenset[str] | None = None
+    left: frozenset[tuple[str, int]] = frozenset()
     due_since_s: float | None = None
 
     @property
     def shape(self) -> Shape:
         """Return the slots that the barrier waits for."""
-        whole = self.jobset.shape
-        if self.expected is None or self.expected >= whole.replicated_jobs.keys():
-            return whole
-        return Shape({name: size for name, size in whole.replicated_jobs.items() if name in self.expected})
+        sizes = self.jobset.shape.replicated_jobs
+        if self.expected is not None:
+            sizes = {name: size for name, size in sizes.items() if name in self.expected}
+        return Shape(sizes, frozenset(place for place in self.left if place[0] in sizes))
 
     @property
     def key(self) -> Key:
@@ -143,11 +145,11 @@ class Groups:
             self._follow(group, jobset, synced, deprecated)
         self.wake(group.key, 0.0)
 
-    def expect(self, group: Group, expected: frozenset[str]) -> None:
-        """Take in which replicatedJobs the barrier waits for."""
-        if group.expected == expected:
+    def expect(self, group: Group, expected: frozenset[str], left: frozenset[tuple[str, int]]) -> None:
+        """Take in which replicatedJobs the barrier waits for, and which of their Jobs it does not."""
+        if (group.expected, group.left) == (expected, left):
             return
-        group.expected = expected
+        group.expected, group.left = expected, left
         if group.ledger is not None:
             group.ledger.reshape(group.shape)
             self._wake_if_due(group)

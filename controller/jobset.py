@@ -13,15 +13,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape
 from common.kube.client import KubeObject
+from controller.jobset_form import check_form
 
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
 COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
+COMPLETE = "Complete"  # of dependsOn[].status
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,13 @@ class JobSet:
         """Say whether some replicatedJob starts after another."""
         return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
 
-    @property
+    @cached_property
+    def awaited_to_complete(self) -> frozenset[str]:
+        """Return the names of the replicatedJobs for whose completion others wait."""
+        entries = (entry for job in self.replicated_jobs for entry in job.depends_on)
+        return frozenset(str(entry.get("name")) for entry in entries if entry.get("status") == COMPLETE)
+
+    @cached_property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
         return self.is_true(COMPLETED) or self.is_true(FAILED)
@@ -256,7 +266,7 @@ class JobSet:
         """Return the newest exempt epoch; 0 for none."""
         return int(self.status.get(wire.LAST_EXEMPT_EPOCH) or 0)
 
-    @property
+    @cached_property
     def uncounted_epochs(self) -> int:
         """Return what the ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
         return self.exempt_epochs - self.recreations_counted
@@ -323,6 +333,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
         RemoteProtocolError: the object does not have a JobSet's form.
     """
     try:
+        check_form(raw)
         spec = raw.get("spec") or {}
         jobset = JobSet(
             raw=raw,
@@ -338,8 +349,8 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             claims=tuple(_claims(spec.get("volumeClaimPolicies") or ())),
             status=raw.get("status") or {},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw {error!r}") from error
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw one that is not: {error}") from error
     jobs = sum(job.replicas for job in jobset.replicated_jobs)
     if jobs > JOBS_MAX:
         raise RemoteProtocolError(f"expected replicas of at most {JOBS_MAX} in all replicatedJobs, saw {jobs}")
@@ -369,11 +380,15 @@ def _coordinator(coordinator: Mapping[str, Any] | None) -> Coordinator | None:
 
 
 def _claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Yield the templates; the webhook's default for whenDeleted is Delete."""
+    """Yield the templates, of several with one name the first; the webhook's default for whenDeleted is Delete."""
+    names: set[str] = set()
     for policy in policies:
         retained = (policy.get("retentionPolicy") or {}).get("whenDeleted") == "Retain"
         for template in policy.get("templates") or ():
-            yield Claim(str(template["metadata"]["name"]), template, retained)
+            name = str(template["metadata"]["name"])
+            if name not in names:
+                names.add(name)
+                yield Claim(name, template, retained)
 
 
 def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:

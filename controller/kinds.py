@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -238,9 +238,10 @@ class ClaimMeta(SlimMeta, rename="camel", frozen=True, gc=False):
 
 
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
-    """A PersistentVolumeClaim, slim: that it exists, and whose it is."""
+    """A PersistentVolumeClaim, slim: that it exists, whose it is, and its spec as it is stored, to compare."""
 
     metadata: ClaimMeta
+    spec: dict[str, Any] = {}
 
     @property
     def owner_uid(self) -> str | None:

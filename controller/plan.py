@@ -45,7 +45,7 @@ def leave_alone(draft: Draft) -> bool:
 
 
 def delete_previous(draft: Draft) -> bool:
-    """Delete the Jobs of earlier restarts."""
+    """Delete the Jobs of earlier restarts, of a finished JobSet too: nothing else would ever stop them."""
     for job in draft.buckets.unreadable:
         draft.warn(
             "UnreadableJob",
@@ -60,10 +60,10 @@ def delete_previous(draft: Draft) -> bool:
 STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
     count_jobs,
+    delete_previous,
     delete_active_when_finished,
     delete_after_ttl,
     report_problems,
-    delete_previous,
     note_jobs_ready,
     fail_or_restart,
     complete,

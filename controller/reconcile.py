@@ -74,7 +74,7 @@ class Reconciler:
         self._known[key] = group.jobset.uid
         planned = plan(await self._observe(group))
         jobset = group.jobset
-        self.groups.expect(group, planned.expected)
+        self.groups.expect(group, planned.expected, planned.left)
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
         held_s = await self._write_status(group, planned)

@@ -68,6 +68,10 @@ class RestartTimer:
         restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
         count = decision.restarts if decision is not None else deprecated
         number = f"restart {count} of {restarts_max}"
+        if count > restarts_max:
+            number = (
+                f"with {restarts_max} of {restarts_max} restarts used: the jobset fails, unless a failed job decides"
+            )
         if jobset.last_exempt_epoch == deprecated + 1:
             number = f"not counted as a restart, {count} of {restarts_max} used"
         message = f"epoch {deprecated} is deprecated: the group restarts in place, {number}"

@@ -8,7 +8,7 @@ Pod finds its Job. Work begins when all caches are full.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -57,6 +57,7 @@ class Term:
         identity: str,
         workers: int,
         resync_s: float,
+        is_beside: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -68,7 +69,9 @@ class Term:
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
         self.groups = Groups(self._wake, self.recorder.emit, clock, log)
-        self.jobsets: Informer[KubeObject] = self._informer(JOBSETS, RAW, resync_s=resync_s)
+        self.jobsets: Informer[KubeObject] = self._informer(
+            JOBSETS, RAW, resync_s=resync_s, keep=given_to_us if is_beside else None
+        )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
         self.claims: Informer[PersistentVolumeClaim] = self._informer(PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC)
@@ -174,6 +177,7 @@ class Term:
         *,
         label_selector: str | None = None,
         resync_s: float | None = None,
+        keep: Callable[[T], bool] | None = None,
     ) -> Informer[T]:
         def count_ending(ending: str) -> None:
             self._metrics.watch_endings.labels(resource.kind, ending).inc()
@@ -188,6 +192,7 @@ class Term:
             namespace=self._namespace,
             label_selector=label_selector,
             resync_s=resync_s,
+            keep=keep,
             on_ending=count_ending,
         )
 
@@ -198,3 +203,8 @@ class Term:
         for informer in self._informers():
             if (silent_s := informer.silent_s) is not None:
                 yield informer.resource.kind, silent_s
+
+
+def given_to_us(jobset: KubeObject) -> bool:
+    """Say whether a JobSet names us as its controller; spec.managedBy never changes."""
+    return bool((jobset.get("spec") or {}).get("managedBy") == wire.MANAGED_BY_US)

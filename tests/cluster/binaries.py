@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.kubelab.build import MissingComponent, build
+from images.build_once import MissingComponent
+from tests.cluster.kubelab.build import build
 
 SERVERS = ("etcd", "kube-apiserver")
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")

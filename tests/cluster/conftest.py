@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.cluster.binaries import Binaries, find_binaries
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubelab.build import MissingComponent
+from images.build_once import MissingComponent
 
 
 def _unavailable(missing: MissingComponent) -> NoReturn:

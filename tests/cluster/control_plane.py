@@ -15,7 +15,7 @@ Guarantees, once `start()` has returned:
 * Defaults are upstream's: feature gates, admission (see `with_controllers`), API priority and fairness,
   RBAC.
 
-Deliberately no kubelet and no Node, so a Pod stays Pending until a test writes its status; without
+Deliberately no kubelet and no Node (tests/cluster/node has them), so a Pod stays Pending until a test writes its status; without
 controllers nothing creates a Job's Pods and a deleted namespace stays Terminating. Nothing restarts a
 component that dies.
 """
@@ -23,6 +23,7 @@ component that dies.
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,7 +32,7 @@ from tests.cluster import flags
 from tests.cluster.api_client import ApiClient, UnexpectedStatus, connect
 from tests.cluster.binaries import CONTROLLERS, SERVERS, Binaries
 from tests.cluster.component import Component
-from tests.cluster.credentials import Credentials
+from tests.cluster.credentials import SERVICE_ADDRESS, SERVICE_PORT, Credentials
 from tests.cluster.ports import LOOPBACK, free_ports
 from tests.cluster.readiness import wait_for_default_service_account, wait_until_healthy
 
@@ -47,19 +48,29 @@ class ControlPlane:
         with_controllers: also run kube-controller-manager and kube-scheduler, and with them the admission
             plugin ServiceAccount, which needs them.
         apiserver_flags: appended to kube-apiserver's own, so a later value wins.
+        for_pods: serve Pods too, at SERVICE_ADDRESS as in every cluster; the caller makes that an address of
+            this network namespace, in which nobody else uses port 443.
 
     Raises:
         MissingComponent: `binaries` is a folder without one of them.
     """
 
     def __init__(
-        self, binaries: Binaries, *, with_controllers: bool = False, apiserver_flags: Sequence[str] = ()
+        self,
+        binaries: Binaries,
+        *,
+        with_controllers: bool = False,
+        apiserver_flags: Sequence[str] = (),
+        for_pods: bool = False,
     ) -> None:
         names = (*SERVERS, *CONTROLLERS) if with_controllers else SERVERS
         self._commands = {name: binaries.command(name) for name in names}  # BEFORE anything has an effect.
         self._scratch = tempfile.TemporaryDirectory(prefix="inplace-kubelab-")
         self.directory = Path(self._scratch.name)
         self._ports = flags.Ports(*free_ports(5))
+        if for_pods:
+            self._ports = replace(self._ports, apiserver=SERVICE_PORT)
+            apiserver_flags = (*flags.apiserver_for_pods(), *apiserver_flags)
         self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
         self._credentials = Credentials(self.directory)
         self.ca = self._credentials.ca
@@ -126,6 +137,14 @@ class ControlPlane:
     def client(self, kubeconfig: Path | None = None) -> AbstractAsyncContextManager[ApiClient]:
         """Open a client as the user of `kubeconfig`, or as the administrator."""
         return connect(kubeconfig or self.kubeconfig)
+
+    def client_kubeconfig(self, user: str, group: str, *, inside_cluster: bool = False) -> Path:
+        """Write a kubeconfig with a new client certificate of a user and return its path.
+
+        `inside_cluster` is for clients in other network namespaces: they know the server by its Service address.
+        """
+        url = f"https://{SERVICE_ADDRESS}:{SERVICE_PORT}" if inside_cluster else self.url
+        return self._credentials.client_kubeconfig(url, user, group)
 
     async def create_namespace(self, prefix: str = "test") -> str:
         """Create a namespace in no other test's way and return its name; Pods may be created in it."""

@@ -16,6 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 SERVICE_ADDRESS = "10.0.0.1"
 """The first address of SERVICE_CIDR: what the Service `kubernetes.default` always gets."""
 
+SERVICE_PORT = 443
+"""The port of that Service."""
+
 SERVER_NAMES = ("127.0.0.1", SERVICE_ADDRESS, "localhost", "kubernetes.default.svc")
 
 

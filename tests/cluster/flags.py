@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.credentials import Credentials
+from tests.cluster.credentials import SERVICE_ADDRESS, Credentials
 from tests.cluster.ports import LOOPBACK
 
 SERVICE_CIDR = "10.0.0.0/24"
@@ -78,6 +78,11 @@ def apiserver(ports: Ports, credentials: Credentials, *, service_account_admissi
         "--endpoint-reconciler-type=none",
         *admission,
     )
+
+
+def apiserver_for_pods() -> Sequence[str]:
+    """Return what kube-apiserver needs in addition when Pods of real nodes are among its clients."""
+    return ("--bind-address=0.0.0.0", f"--advertise-address={SERVICE_ADDRESS}")
 
 
 def controller_manager(ports: Ports, credentials: Credentials, kubeconfig: Path) -> Sequence[str]:

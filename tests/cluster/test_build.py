@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.binaries import Binaries, find_binaries
-from tests.cluster.kubelab.build import MissingComponent, cached_path, main
+from images.build_once import MissingComponent
+from tests.cluster.kubelab.build import KUBELAB, main
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +53,8 @@ def test_another_compiler_gets_another_binary(monkeypatch: pytest.MonkeyPatch, t
     """The cache never serves a binary that another Go release built, and it honours INPLACE_CACHE_DIR."""
     monkeypatch.setenv("INPLACE_CACHE_DIR", str(tmp_path))
     older, newer = (
-        cached_path("go version go1.26.0 linux/amd64"),
-        cached_path("go version go1.26.8 linux/amd64"),
+        KUBELAB.cached_path("go version go1.26.0 linux/amd64"),
+        KUBELAB.cached_path("go version go1.26.8 linux/amd64"),
     )
     assert older != newer
     assert newer.is_relative_to(tmp_path / "kubelab")

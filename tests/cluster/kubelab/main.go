@@ -1,12 +1,13 @@
 // Command kubelab runs the Kubernetes component named by its first argument.
 //
 // No wheel or Debian package carries kube-apiserver, but the Go modules are public: one binary that holds
-// etcd, kube-apiserver, kube-controller-manager and kube-scheduler compiles and links their common packages
-// once. Everything after the first argument is the component's own command line, so its upstream
+// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubelet compiles and links their common
+// packages once. Everything after the first argument is the component's own command line, so its upstream
 // documentation applies word for word.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // exitUsage is the conventional exit status of a command line that names no known component.
@@ -33,6 +35,7 @@ var components = map[string]func() int{
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() int { return cli.Run(controllermanager.NewControllerManagerCommand()) },
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
+	"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
 }
 
 func main() {

@@ -1,0 +1,1 @@
+"""Builds our container images, and a base for them where no registry can be reached."""

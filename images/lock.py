@@ -1,0 +1,85 @@
+"""Take one program's part of requirements.lock: some packages and what they need, with versions and hashes.
+
+The lock file holds everything, the tools of development too; an image gets what its program imports. What needs what
+is in the file's own `# via` comments. Run inside the image's build too, so it imports nothing of this project.
+
+Usage: python3 images/lock.py {agent|controller} < requirements.lock > agent.lock
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ROOTS: Mapping[str, tuple[str, ...]] = {
+    "agent": ("prometheus-client", "pyyaml", "structlog"),
+    "controller": (
+        "aiohttp",
+        "google-re2",
+        "kubernetes-asyncio",
+        "msgspec",
+        "prometheus-client",
+        "pyyaml",
+        "structlog",
+    ),
+}
+"""What each program imports itself; tests/images holds it to that."""
+
+_ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(.*(?:\n[ \t].*)*)\n", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_VIA = re.compile(r"^ +# +(?:via )?([A-Za-z0-9._-]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Package:
+    """One entry of the lock file: its text, and who asked for it."""
+
+    name: str
+    version: str
+    text: str
+    hashes: tuple[str, ...]
+    via: frozenset[str]
+
+
+def packages(lock: str) -> dict[str, Package]:
+    """Return every package of the lock file by its name.
+
+    Raises:
+        ValueError: there is no entry with a hash, so this is not a lock file.
+    """
+    found = {}
+    for entry in _ENTRY.finditer(lock):
+        name, version, rest = entry.groups()
+        found[name] = Package(
+            name, version, entry.group(0), tuple(_HASH.findall(rest)), frozenset(_VIA.findall(rest)) - {"via"}
+        )
+    if not any(package.hashes for package in found.values()):
+        raise ValueError("expected lines such as `name==1.0 --hash=sha256:...`, saw none; pass requirements.lock")
+    return found
+
+
+def needed(lock: str, program: str) -> list[Package]:
+    """Return what one program needs, by name.
+
+    Raises:
+        KeyError: the lock file lacks one of the program's packages.
+    """
+    locked = packages(lock)
+    names, new = set[str](), set(ROOTS[program])
+    while new:
+        names |= new
+        new = {name for name, package in locked.items() if package.via & names} - names
+    return [locked[name] for name in sorted(names)]
+
+
+def main() -> int:
+    """Write the program's part to standard output."""
+    if sys.argv[1:] not in [[program] for program in ROOTS]:
+        print(f"lock: expected one of {', '.join(ROOTS)}, saw {sys.argv[1:]}", file=sys.stderr)
+        return 2
+    sys.stdout.write("".join(package.text for package in needed(sys.stdin.read(), sys.argv[1])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Build programs from a checked-in go.mod once, and keep them in a cache.
+
+Guarantees: what is in the cache was built from exactly the sources its folder is named after, by the compiler that is
+here now; the rest is `images.build_once`'s.
+"""
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from images.build_once import MissingComponent, build_once, cache_dir, run_nicely
+
+GO_MINIMUM = (1, 26)
+"""What Kubernetes 1.36 itself requires."""
+
+GO_TIMEOUT_S = 60.0
+"""For `go version`, which may fetch a newer toolchain when GOTOOLCHAIN allows it."""
+
+HOW_TO_GET_GO = "Install Go 1.26 or newer from https://go.dev/dl/ and put it on PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class GoBuild:
+    """One `go build`: its packages, its flags, and what its environment has to say."""
+
+    packages: tuple[str, ...]
+    flags: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """
+    A folder with go.mod and go.sum whose packages become programs of one cached folder.
+
+    Args:
+        name: of the folder below the cache, and in messages.
+        directory: where go.mod is.
+        sources: the files that decide what is built.
+        builds: run one after the other.
+        cost: what a first build takes, for the one who waits.
+        hint: what else helps a machine without Go.
+    """
+
+    name: str
+    directory: Path
+    sources: tuple[str, ...]
+    builds: tuple[GoBuild, ...]
+    cost: str
+    hint: str = ""
+
+    def build(self) -> Path:
+        """
+        Return the folder of the programs, after building them when they are not cached.
+
+        Raises:
+            MissingComponent: Go is absent or too old.
+            BuildFailed: the compiler refused; its output went to stderr.
+        """
+        return build_once(self.cached_path(self._go_version()), self._compile)
+
+    def cached_path(self, go_version: str) -> Path:
+        """Return where the programs of these sources, flags and compiler live, whether or not they exist yet."""
+        builds = (word for build in self.builds for word in (*build.packages, *build.flags, *map(str, build.environment)))
+        digest = hashlib.sha256("\0".join((go_version, *builds)).encode())
+        for name in self.sources:
+            digest.update(name.encode() + b"\0" + (self.directory / name).read_bytes())
+        return cache_dir() / self.name / digest.hexdigest()[:16] / "bin"
+
+    def _go_version(self) -> str:
+        """Return what `go version` says (release and platform) once it is known to be new enough."""
+        how = f"{HOW_TO_GET_GO}{self.hint}."
+        try:
+            said = subprocess.run(
+                ("go", "version"),
+                cwd=self.directory,
+                capture_output=True,
+                text=True,
+                timeout=GO_TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise MissingComponent(f"expected the Go compiler `go` on PATH, found none. {how}") from error
+        found = re.search(r"\bgo(\d+)\.(\d+)", said.stdout)
+        if said.returncode != 0 or found is None or (int(found[1]), int(found[2])) < GO_MINIMUM:
+            raise MissingComponent(f"expected Go 1.26 or newer, saw {(said.stdout + said.stderr).strip()!r}. {how}")
+        return said.stdout.strip()
+
+    def _compile(self, folder: Path) -> None:
+        print(f"{self.name}: building {', '.join(self._programs())} ({self.cost})", file=sys.stderr, flush=True)
+        for build in self.builds:
+            command = ("go", "build", *build.flags, "-o", f"{folder}/", *build.packages)
+            run_nicely(command, directory=self.directory, environment=build.environment)
+
+    def _programs(self) -> Sequence[str]:
+        return [package.rpartition("/")[2] if package != "." else self.name for b in self.builds for package in b.packages]

@@ -1,0 +1,68 @@
+"""Build what the node runs, once per change of its sources: our two images, a worker's, and the pause image.
+
+Each is a file that containerd imports. The storage of buildah is in the cache, so nothing of the machine's own is
+touched. The sources are the files that git knows or could know: what is ignored is not part of an image.
+"""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
+from images.build_once import build_once, cache_dir, run_nicely
+from tests.cluster.node import host, settings
+
+WORKER_IMAGE = "localhost/inplace-lab-worker"
+_HERE = Path(__file__).parent
+_SOURCES = ("Containerfile", "requirements.lock", "agent", "common", "controller", "images", "examples")
+_LOCAL_SOURCES = ("pause", "worker")
+
+
+def build() -> list[Path]:
+    """
+    Return the archives, after building them when the sources changed.
+
+    Raises:
+        MissingComponent: a tool is not here.
+        BuildFailed: what the tool said went to stderr.
+    """
+    folder = build_once(cache_dir() / "images" / _digest() / "archives", _make)
+    return sorted(folder.glob("*.tar"))
+
+
+def _digest() -> str:
+    local = tuple(str(_HERE.relative_to(REPOSITORY) / name) for name in _LOCAL_SOURCES)
+    words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_SOURCES, *local)
+    names = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split("\0")
+    digest = hashlib.sha256()
+    for name in sorted(set(filter(None, names))):
+        path = REPOSITORY / name
+        if path.exists():
+            digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _make(folder: Path) -> None:
+    host.check()
+    print("images: building the agent's, the controller's, a worker's and pause", file=sys.stderr, flush=True)
+    storage = cache_dir() / "buildah"
+    flags = ("--storage-driver=overlay", f"--root={storage}/root", f"--runroot={storage}/run")
+    buildah = Buildah(flags, private_mounts=True)
+    bases = build_debian_bases(buildah)
+    for target in TARGETS:
+        buildah.archive(build_image(buildah, target, bases), folder / f"{target}.tar")
+    buildah.build(WORKER_IMAGE, context=REPOSITORY, containerfile=_HERE / "worker/Containerfile")
+    buildah.archive(WORKER_IMAGE, folder / "worker.tar")
+    _make_pause(buildah, folder)
+
+
+def _make_pause(buildah: Buildah, folder: Path) -> None:
+    """Compile pause and make it an image; nothing else is in it."""
+    context = folder / "pause"
+    context.mkdir()
+    source = _HERE / "pause" / "pause.c"
+    run_nicely(("gcc", "-Os", "-static", "-o", str(context / "pause"), str(source)), directory=context)
+    (context / "Containerfile").write_text('FROM scratch\nCOPY pause /\nENTRYPOINT ["/pause"]\n')
+    buildah.build(settings.PAUSE, context=context, containerfile=context / "Containerfile")
+    buildah.archive(settings.PAUSE, folder / "pause.tar")

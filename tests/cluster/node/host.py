@@ -1,0 +1,67 @@
+"""What this machine must have before a node can run on it, and how to get it.
+
+Nothing here changes the machine, except `install()`, which `make node` calls: it installs Debian packages when it may.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from images.build_once import MissingComponent
+
+PROGRAMS: Mapping[str, str] = {
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
+    "gcc": "gcc libc6-dev",
+    "ip": "iproute2",
+    "mount": "mount",
+    "nsenter": "util-linux",
+    "pkg-config": "pkg-config libseccomp-dev",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+"""Each program a node or its images need, and the Debian packages that bring it."""
+
+CONTROLLERS = ("cpu", "memory", "pids")
+"""What kubelet asks of a cgroup at least."""
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def check(programs: Mapping[str, str] = PROGRAMS) -> None:
+    """
+    Return when a node can run here.
+
+    Raises:
+        MissingComponent: it names everything that is missing, not the first thing only.
+    """
+    problems = []
+    if os.geteuid() != 0:
+        problems.append("expected root, because containers need namespaces, mounts and cgroups")
+    absent = missing_packages(programs)
+    if absent:
+        problems.append(f"expected these Debian packages: apt-get install --no-install-recommends {' '.join(absent)}")
+    lacking = [name for name in CONTROLLERS if not (CGROUPS / name / "cgroup.procs").exists()]
+    if lacking:
+        problems.append(f"expected cgroup v1 hierarchies below {CGROUPS}, saw none of {', '.join(lacking)}")
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        problems.append("expected a kernel with overlayfs, saw none in /proc/filesystems")
+    if problems:
+        raise MissingComponent("a node cannot run here: " + "; ".join(problems))
+
+
+def missing_packages(programs: Mapping[str, str] = PROGRAMS) -> list[str]:
+    """Return the Debian packages that would bring the programs that are not on PATH."""
+    packages = (package for name, names in programs.items() if shutil.which(name) is None for package in names.split())
+    return sorted(set(packages))
+
+
+def install() -> None:
+    """Install the missing Debian packages when this is root on a Debian; `check()` tells of the rest."""
+    absent = missing_packages()
+    if absent and os.geteuid() == 0 and shutil.which("apt-get"):
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(("apt-get", "update", "-q"), check=True, env=quiet)
+        subprocess.run(("apt-get", "install", "-qy", "--no-install-recommends", *absent), check=True, env=quiet)

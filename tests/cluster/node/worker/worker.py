@@ -1,0 +1,79 @@
+"""A worker that keeps a record of its own life, and dies as it is told.
+
+Imports nothing of this project: the record is evidence against it. One file for each process, EVIDENCE/POD.PID.TIME,
+holds one JSON object, written anew at every beat; so it tells of the last moment at which the process surely ran, also
+when SIGKILL ended it. Times are CLOCK_MONOTONIC, which all containers of a machine share.
+
+An order is a file EVIDENCE/POD.order: "exit N", or "oom", or "hang" (which ignores SIGTERM). It is obeyed once.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+BORN_S = time.monotonic()
+BEAT_S = 0.05
+RECORD_BYTES = 512
+BITE_BYTES = 16 * 1024 * 1024
+
+
+def main() -> None:
+    """Beat until an order or a signal ends it."""
+    folder, pod = os.environ["EVIDENCE"], os.environ["POD_NAME"]
+    record = {
+        "pod": pod,
+        "uid": os.environ["POD_UID"],
+        "slot": f"{os.environ['JOB_INDEX']}-{os.environ['JOB_COMPLETION_INDEX']}",
+        "epoch": int(os.environ.get("INPLACE_EPOCH") or os.environ["EPOCH"]),
+        "born_s": BORN_S,
+        "alive_s": time.monotonic(),
+        "ended": "",
+    }
+    file = os.open(f"{folder}/{pod}.{os.getpid()}.{time.time_ns()}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+
+    def write(ended: str = "") -> None:
+        record.update(alive_s=time.monotonic(), ended=ended)
+        os.pwrite(file, json.dumps(record).ljust(RECORD_BYTES).encode(), 0)
+
+    def told_to_stop(number: int, _frame: object) -> None:
+        write(f"signal {number}")
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, told_to_stop)
+    order = f"{folder}/{pod}.order"
+    while True:
+        write()
+        if os.path.exists(order):
+            obey(take(order), write)
+        time.sleep(BEAT_S)
+
+
+def take(order: str) -> list[str]:
+    """Read an order and remove it."""
+    with open(order) as file:
+        words = file.read().split()
+    os.unlink(order)
+    return words
+
+
+def obey(words: list[str], write) -> None:
+    """Do as told."""
+    match words:
+        case ["exit", code]:
+            write(f"exit {code}")
+            os._exit(int(code))
+        case ["hang"]:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        case ["oom"]:
+            eaten = []
+            while True:
+                eaten.append(bytearray(os.urandom(1)) * BITE_BYTES)
+                write("oom")
+        case _:
+            sys.exit(f"worker: an order that nobody knows: {words}")
+
+
+if __name__ == "__main__":
+    main()
