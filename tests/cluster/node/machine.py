@@ -57,7 +57,11 @@ class Node:
         self._containerd = self._component("containerd", (f"{self._programs}/containerd", *self._containerd_flags()))
         await self.start_containerd()
         for image in images:
-            subprocess.run(self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image)), check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image)),
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
         self._kubelet = self._component("kubelet", (*self._kubelet_command, *self._kubelet_flags(plane)))
         self.start_kubelet()
 

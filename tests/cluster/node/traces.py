@@ -88,7 +88,14 @@ def _cgroups() -> Iterator[str]:
 def _folders() -> Iterator[str]:
     temporary = Path(tempfile.gettempdir())
     yield from (f"folder {entry}" for entry in temporary.glob("inplace-capsule-*"))
-    for name in ("/run/containerd", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/etc/cni", "/var/log/pods"):
+    for name in (
+        "/run/containerd",
+        "/var/lib/kubelet",
+        "/var/lib/containerd",
+        "/var/lib/cni",
+        "/etc/cni",
+        "/var/log/pods",
+    ):
         if Path(name).exists():
             yield f"folder {name}"
 
