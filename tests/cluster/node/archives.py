@@ -15,7 +15,17 @@ from tests.cluster.node import host, settings
 
 WORKER_IMAGE = "localhost/inplace-lab-worker"
 _HERE = Path(__file__).parent
-_SOURCES = ("Containerfile", "requirements.lock", "agent", "common", "controller", "images", "examples")
+_SOURCES = (
+    "Containerfile",
+    "requirements.lock",
+    "agent",
+    "common",
+    "controller",
+    "images",
+    "examples",
+    "cli/agent_pyz.py",
+    "LICENSE",
+)
 _LOCAL_SOURCES = ("pause", "worker")
 
 
