@@ -55,7 +55,15 @@ class Buildah:
         """
         volumes = (f"--volume={CERTIFICATES}:{CERTIFICATES}:ro",) if CERTIFICATES.is_dir() else ()
         command = (
-            *("build", "--quiet", "--layers", "--isolation=chroot", *volumes, f"--tag={tag}", f"--file={containerfile}"),
+            *(
+                "build",
+                "--quiet",
+                "--layers",
+                "--isolation=chroot",
+                *volumes,
+                f"--tag={tag}",
+                f"--file={containerfile}",
+            ),
             *((f"--target={target}",) if target else ()),
             *(f"--build-arg={argument}" for argument in arguments),
             str(context),
@@ -140,7 +148,8 @@ def main() -> int:
         for target in TARGETS:
             tag = build_image(buildah, target, arguments)
             base, *ours = buildah.layers(tag)
-            print(f"{tag}, compressed: {base / 1e6:.1f} MB base + {' + '.join(f'{size / 1e6:.2f}' for size in ours)} MB ours")
+            sizes = " + ".join(f"{size / 1e6:.2f}" for size in ours)
+            print(f"{tag}, layers as a registry keeps them: base {base / 1e6:.1f} MB, ours {sizes} MB")
     except (MissingComponent, BuildFailed) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1

@@ -10,9 +10,9 @@ from typing import NoReturn
 import pytest
 import pytest_asyncio
 
+from images.build_once import MissingComponent
 from tests.cluster.binaries import Binaries, find_binaries
 from tests.cluster.control_plane import ControlPlane
-from images.build_once import MissingComponent
 
 
 def _unavailable(missing: MissingComponent) -> NoReturn:

@@ -40,7 +40,14 @@ class Cluster:
     """
 
     def __init__(
-        self, plane: ControlPlane, client: KubeClient, folder: Path, *, programs: Path, kubelet: Sequence[str], images: Sequence[Path]
+        self,
+        plane: ControlPlane,
+        client: KubeClient,
+        folder: Path,
+        *,
+        programs: Path,
+        kubelet: Sequence[str],
+        images: Sequence[Path],
     ) -> None:
         self.plane = plane
         self.client = client

@@ -85,7 +85,9 @@ def _twice_in_an_epoch(seen: Sequence[Life]) -> list[str]:
 def _before_the_barrier(seen: Sequence[Life], history: History, slots: int) -> list[str]:
     """S3: the server had N announcements of an epoch before it had S = epoch, and no worker ran without such an S."""
     synced = history.synced()
-    broken = [f"S3: {life.pod} ran epoch {life.epoch}, which was never synced" for life in seen if life.epoch not in synced]
+    broken = [
+        f"S3: {life.pod} ran epoch {life.epoch}, which was never synced" for life in seen if life.epoch not in synced
+    ]
     for epoch, version in synced.items():
         announced = history.announced(epoch, before=version)
         if len(announced) < slots:

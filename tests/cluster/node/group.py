@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 from common import wire
@@ -137,7 +136,8 @@ class Group:
             + str(
                 [
                     (each["name"], each["restartCount"], each.get("state"), each.get("lastState"))
-                    for each in pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
+                    for each in pod["status"].get("containerStatuses", [])
+                    + pod["status"].get("initContainerStatuses", [])
                 ]
             )
             for pod in self.pods()
@@ -151,20 +151,19 @@ class Group:
 
 
 @asynccontextmanager
-async def running_group(
-    cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10
-) -> AsyncIterator[Group]:
-    """Run a group; delete it afterwards and wait until its Pods are gone, so that the next test has the node for itself."""
+async def running_group(cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10) -> AsyncIterator[Group]:
+    """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
     recording = asyncio.create_task(group.history.record())
     try:
         await group.apply(mode)
         yield group
     finally:
-        await cluster.client.delete(NAMESPACES, None, group.namespace)
+        await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
         gone = until(lambda: not group.history.pods(), "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
         try:
             await gone
         finally:
+            await cluster.client.delete(NAMESPACES, None, group.namespace)
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)

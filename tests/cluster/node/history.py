@@ -82,9 +82,7 @@ class History:
     def announced(self, epoch: int, *, before: int) -> set[str]:
         """Return the uids of the Pods that had announced an epoch before a version."""
         return {
-            version.uid
-            for version in self._of("Pod")
-            if version.number < before and _epoch(version.stored) == epoch
+            version.uid for version in self._of("Pod") if version.number < before and _epoch(version.stored) == epoch
         }
 
     def deleted(self) -> dict[str, str]:
@@ -118,7 +116,9 @@ class History:
                         raise AssertionError(f"expected an unbroken history, saw {event}")
                     since = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
-                        self.versions.append(Version(kind, event["type"], int(since), time.monotonic(), event["object"]))
+                        self.versions.append(
+                            Version(kind, event["type"], int(since), time.monotonic(), event["object"])
+                        )
         except aiohttp.ClientError:
             pass
         return since

@@ -1,4 +1,4 @@
-"""The JobSets of the node tests: examples/train.yaml and examples/train-supervisor.yaml with a worker that keeps records.
+"""The JobSets of the node tests: examples/train.yaml and train-supervisor.yaml with a worker that keeps records.
 
 What is proved here is what users copy, so only what the test needs is changed: size, images, the worker's command, a
 folder for the evidence. Pods keep to Pod Security `restricted`, but for that folder, which is on the host.
@@ -76,5 +76,7 @@ def _identity(present: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "JOB_INDEX": "metadata.labels['jobset.sigs.k8s.io/job-index']",
     }
     return [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items() if name not in names
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in fields.items()
+        if name not in names
     ]
