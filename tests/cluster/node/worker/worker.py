@@ -1,4 +1,3 @@
-# ruff: noqa: PTH
 """A worker that keeps a record of its own life, and dies as it is told.
 
 Imports nothing of this project: the record is evidence against it. One file for each process, EVIDENCE/POD.PID.TIME,
