@@ -141,19 +141,30 @@ class LoadedCredentials:
 
 
 async def load_credentials(
-    kubeconfig: str | None, *, clock: Clock, environment: dict[str, str] | None = None
+    kubeconfig: str | None,
+    *,
+    clock: Clock,
+    environment: dict[str, str] | None = None,
+    context: str | None = None,
 ) -> Identity:
     """Find the configuration: the named kubeconfig, the Pod's account, $KUBECONFIG or ~/.kube/config.
+
+    Args:
+        kubeconfig: a file, or several as $KUBECONFIG has them.
+        clock: says when to read the credentials again.
+        environment: the process's own when None.
+        context: of the kubeconfig, instead of its current one; the Pod's account is not looked at then.
 
     Raises:
         CredentialsError: there is none, or it cannot be used.
     """
     env = dict(os.environ) if environment is None else environment
-    is_in_cluster = kubeconfig is None and IN_CLUSTER_VARIABLE in env
+    is_in_cluster = kubeconfig is None and context is None and IN_CLUSTER_VARIABLE in env
     path = kubeconfig or env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    plain = plain_credentials(None if is_in_cluster else path, env, clock=clock, refresh_s=REFRESH_S)
-    if plain is not None:
-        return plain
+    if context is None:
+        plain = plain_credentials(None if is_in_cluster else path, env, clock=clock, refresh_s=REFRESH_S)
+        if plain is not None:
+            return plain
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import incluster_config, kube_config
 
@@ -171,7 +182,9 @@ async def load_credentials(
         _check_files(path)
         try:
             merger = kube_config.KubeConfigMerger(path)
-            loader = kube_config.KubeConfigLoader(config_dict=merger.config, config_base_path=None)
+            loader = kube_config.KubeConfigLoader(
+                config_dict=merger.config, active_context=context, config_base_path=None
+            )
         except Exception as error:  # the loader raises whatever its YAML makes it raise
             raise CredentialsError(f"cannot use the kubeconfig {path}: {error}") from error
     configuration = Configuration()

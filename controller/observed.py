@@ -25,7 +25,7 @@ class Observed:
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.
-        decision: what the ledger says about epochs; None where groups do not restart in place.
+        decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
     """
 
     jobset: JobSet
@@ -33,7 +33,7 @@ class Observed:
     jobs: Mapping[str, Job] = field(default_factory=dict)
     has_service: bool = False
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
-    decision: Decision | None = None
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
 

@@ -24,7 +24,8 @@ from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS,
 from common.kube.workqueue import WorkQueue
 from controller.events import EventRecorder
 from controller.execute import ActionsFailedError, Executor
-from controller.groups import Groups, Key
+from controller.group import Key
+from controller.groups import Groups
 from controller.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,
@@ -167,9 +168,9 @@ class Term:
         return "requeue_after"
 
     def _is_urgent(self, key: Key) -> bool:
-        """Say whether agents wait for this JobSet's status: its ledger asks for another one."""
+        """Say whether agents wait for this JobSet's status."""
         group = self.groups.get(key)
-        return group is not None and group.due_since_s is not None
+        return group is not None and group.is_due
 
     def _wake(self, key: Key, delay_s: float) -> None:
         self.queue.add_after(key, delay_s)
