@@ -23,6 +23,7 @@ from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
+from controller.users import Users
 
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
 
@@ -42,6 +43,7 @@ class Groups:
     log: Log
     _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
     _uids: dict[Key, str] = field(default_factory=dict)
+    _users: Users = field(default_factory=Users)
     _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
     _jobs_of: dict[str, dict[str, Job]] = field(default_factory=dict)  # by JobSet UID, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
@@ -70,6 +72,7 @@ class Groups:
             assert old is not None
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._groups.pop(old["metadata"]["uid"], None)
+            self._users.forget(old["metadata"]["uid"])
             self._uids.pop(key, None)
             self.wake(key, 0.0)
             return
@@ -78,9 +81,11 @@ class Groups:
             _ = jobset.scopes
         except RemoteProtocolError as error:
             self._groups.pop(new["metadata"]["uid"], None)
+            self._users.forget(new["metadata"]["uid"])
             self.log.error("jobset unreadable, left alone until it changes", error=str(error), **_name(new))
             self.warn(new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True))
             return
+        self._users.note(jobset)
         group = self._groups.get(jobset.uid)
         if group is None:
             group = self._groups[jobset.uid] = Group(jobset)
@@ -115,25 +120,21 @@ class Groups:
                 self._jobs_of.setdefault(owner, {})[job.metadata.name] = new
         if old is None or new is None or _side(old) != _side(new):
             self._read_pods_of(uid)
+        if old is not None and old.owner_uid != owner and (group := self._groups.get(old.owner_uid or "")) is not None:
+            self.wake(group.key, 0.0)  # its Job was taken away
         if owner is not None and (group := self._groups.get(owner)) is not None:
             only_counters = old is not None and new is not None and _side(old) == _side(new)
             self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
 
     def service_changed(self, old: Service | None, new: Service | None) -> None:
-        """Take in a Service event: one of ours that was deleted must be created again."""
-        if old is not None and new is None and (group := self._groups.get(old.owner_uid or "")) is not None:
-            self.wake(group.key, 0.0)
+        """Take in a Service event: one that is gone must be created (again)."""
+        if old is not None and new is None:
+            self._wake_users(old)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
-        if old is not None and new is not None:
-            return
-        claim = old if old is not None else new
-        assert claim is not None
-        name = claim.metadata.labels.jobset if claim.metadata.labels is not None else None
-        uid = self._uids.get((claim.metadata.namespace, name or ""), claim.owner_uid or "")
-        if (group := self._groups.get(uid)) is not None:
-            self.wake(group.key, 0.0)
+        if (old is None) != (new is None):
+            self._wake_users(old or new)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
@@ -154,6 +155,11 @@ class Groups:
     def pods_of(self, job: Job) -> Sequence[Pod]:
         """Return the Pods that a Job controls."""
         return tuple(self._pods_of.get(job.metadata.uid, {}).values())
+
+    def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
+        """Queue the JobSets that use an object by its name."""
+        for uid in self._users.of(used) if used is not None else ():
+            self.wake(self._groups[uid].key, 0.0)
 
     def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
         """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""

@@ -304,6 +304,11 @@ class JobSet:
             for index in range(job.replicas)
         }
 
+    @cached_property
+    def judged(self) -> dict[str, tuple[Any, Any]]:
+        """Return what `controller.observed.bucket_of` remembers of this version: by UID, a Job and its bucket."""
+        return {}
+
     def replicated_job(self, name: str) -> ReplicatedJob:
         """Return one replicatedJob by name.
 

@@ -85,10 +85,10 @@ class _ReplicatedJob(msgspec.Struct, rename="camel"):
 class _Rule(msgspec.Struct, rename="camel"):
     name: _Text = None
     action: _Text = None
-    set_condition_reason: _Text = None
     on_job_failure_reasons: list[str] | None = None
     on_job_failure_message_patterns: list[str] | None = None
     target_replicated_jobs: list[str] | None = None
+    set_condition_reason: _Text = None
 
 
 class _FailurePolicy(msgspec.Struct, rename="camel"):

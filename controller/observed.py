@@ -92,7 +92,16 @@ class Buckets:
 
 
 def bucket_of(jobset: JobSet, job: Job) -> Bucket:
-    """Say where one Job stands.
+    """Say where one Job stands; asked at every Pod event and in every pass, so the answer is kept with the JobSet."""
+    judged = jobset.judged.get(job.metadata.uid)
+    if judged is None or judged[0] is not job:
+        judged = jobset.judged[job.metadata.uid] = job, _judge(jobset, job)
+    bucket: Bucket = judged[1]
+    return bucket
+
+
+def _judge(jobset: JobSet, job: Job) -> Bucket:
+    """Find the bucket.
 
     A Job in a place of ours whose restart-attempt nobody can read, neither as label nor as annotation, counts as
     previous: it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is missing

