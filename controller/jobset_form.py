@@ -160,6 +160,12 @@ class _Condition(msgspec.Struct):
     status: _Text = None
 
 
+class _Scope(msgspec.Struct, rename="camel"):
+    name: str
+    exempt_epochs: _Count = None
+    last_exempt_epoch: _Count = None
+
+
 class _Status(msgspec.Struct, rename="camel"):
     """All but the epochs, which common/wire.py reads."""
 
@@ -169,6 +175,8 @@ class _Status(msgspec.Struct, rename="camel"):
     replicated_jobs_status: list[_Counters] | None = None
     exempt_epochs: _Count = None
     last_exempt_epoch: _Count = None
+    restart_scope: _Text = None
+    scoped_epochs: list[_Scope] | None = None
 
 
 class _JobSet(msgspec.Struct):
