@@ -123,7 +123,7 @@ class PlayedGroup:
                 "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
                 "finalizers": ["batch.kubernetes.io/job-tracking"],
             },
-            "spec": _placed(template["spec"]),
+            "spec": placed(template["spec"]),
         }
         await self._send("POST", PODS.path(NAMESPACE), pod, "application/json")
 
@@ -138,7 +138,7 @@ class PlayedGroup:
         await self.client.send(Request(method, path, headers, msgspec.json.encode(body)), timeout_s=30.0)
 
 
-def _placed(spec: KubeObject) -> KubeObject:
+def placed(spec: KubeObject) -> KubeObject:
     """Return a Pod's spec with what admission and scheduler add: the account's token, tolerations, a node."""
     volume, mount = "kube-api-access-x7k2p", "/var/run/secrets/kubernetes.io/serviceaccount"
     for container in (*spec.get("initContainers", ()), *spec["containers"]):

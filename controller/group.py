@@ -51,6 +51,11 @@ class Group:
         """Return (namespace, name)."""
         return self.jobset.namespace, self.jobset.name
 
+    @property
+    def is_due(self) -> bool:
+        """Say whether agents wait for this JobSet's status: a ledger asks for another one."""
+        return any(counted.due_since_s is not None for counted in self.ledgers.values())
+
     def open_ledgers(self) -> None:
         """Begin to count anew, from what the status says."""
         self.ledgers = {}

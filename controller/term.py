@@ -168,9 +168,9 @@ class Term:
         return "requeue_after"
 
     def _is_urgent(self, key: Key) -> bool:
-        """Say whether agents wait for this JobSet's status: its ledger asks for another one."""
+        """Say whether agents wait for this JobSet's status."""
         group = self.groups.get(key)
-        return group is not None and group.due_since_s is not None
+        return group is not None and group.is_due
 
     def _wake(self, key: Key, delay_s: float) -> None:
         self.queue.add_after(key, delay_s)

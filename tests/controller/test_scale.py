@@ -18,7 +18,8 @@ from common.kube.clock import LoopClock
 from common.kube.http import Request, Response, Stream
 from common.kube.informer import Informer
 from common.kube.resources import JOBS, JOBSETS, PODS
-from controller.groups import Groups, Key
+from controller.group import Key
+from controller.groups import Groups
 from controller.kinds import JOB_CODEC, POD_CODEC
 from controller.pace import WRITES_MAX
 from simulator.cluster.virtual_time import run
