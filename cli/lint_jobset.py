@@ -14,9 +14,10 @@ from common.epoch.errors import RemoteProtocolError
 from common.epoch.int32 import INT32_MAX
 from common.kube.client import KubeObject
 from controller.jobset import parse_jobset
-from controller.problems import problems_of
+from controller.problems import PROBLEMS
+from controller.problems_in_place import bad_manifests
 
-# problems_of reads metadata that only stored objects have.
+# PROBLEMS read metadata that only stored objects have.
 _STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
 
 
@@ -94,10 +95,11 @@ def _rules(jobset: KubeObject) -> list[KubeObject]:
 
 
 def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
-    """Let the controller's own code read the JobSet."""
-    metadata = {"name": "?", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
+    """Let the controller's own code read the JobSet; what in-place restart needs of a Job has rules of its own here."""
+    metadata = {"name": "x", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
     try:
-        problems = list(problems_of(parse_jobset(jobset | {"metadata": metadata, "status": {}})))
+        stored = parse_jobset(jobset | {"metadata": metadata, "status": {}})
+        problems = [problem for check in PROBLEMS if check is not bad_manifests for problem in check(stored)]
     except (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError) as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
     for problem in problems:
