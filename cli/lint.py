@@ -1,18 +1,20 @@
 """
-`inplace lint`: say what keeps a JobSet from restarting in place: in its manifest.
+`inplace lint`: say what keeps a JobSet from restarting in place: in its manifest, and in a cluster when one is named.
 
-Exit codes: 0 no errors (with `strict`: no warnings either), 1 some, 2 bad usage or a manifest that is none.
+Exit codes: 0 no errors (with `strict`: no warnings either), 1 some, 2 bad usage, a manifest that is none, or a cluster
+that cannot be asked.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cli.finding import Finding
+from cli.finding import ClusterError, Finding
 from cli.lint_catalogue import RULES
 from cli.lint_jobset import check_group, check_jobset, group_of, is_in_place
 from cli.lint_pod import check_containers, check_pod
@@ -30,6 +32,10 @@ class LintOptions:
 
     output: Literal["text", "json"] = "text"
     strict: bool = False
+    cluster: bool = False
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,12 @@ def run_lint(file: str, options: LintOptions) -> int:
     try:
         stream = read_stream(file)
         reports = lint(stream)
-    except StreamError as error:
+        if options.cluster:
+            found = asyncio.run(_ask(stream, options))
+            reports = [
+                Report(report.name, (*report.findings, *more)) for report, more in zip(reports, found, strict=True)
+            ]
+    except (StreamError, ClusterError) as error:
         print(f"inplace lint: {error}", file=sys.stderr)
         return UNUSABLE
     if options.output == "json":
@@ -54,6 +65,20 @@ def run_lint(file: str, options: LintOptions) -> int:
         _print(reports)
     severities = {RULES[finding.rule].severity for report in reports for finding in report.findings}
     return PROBLEMS if "error" in severities or (options.strict and severities) else 0
+
+
+async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
+    """Ask the cluster; what that needs is loaded only then."""
+    from cli.lint_connection import lint_cluster
+
+    objects = [obj for obj in stream.objects() if isinstance(obj, dict)]
+    return await lint_cluster(
+        objects,
+        list(stream.jobsets()),
+        namespace=options.namespace,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+    )
 
 
 def lint(stream: Stream) -> list[Report]:

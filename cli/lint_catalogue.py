@@ -125,6 +125,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "flow-schema": _warning("more than 300 agents at once overflow one account's queue in the API server"),
     "controller": _warning("without a controller nothing happens to the JobSet"),
     "no-nodes": _warning("no node takes the Pods"),
-    "node-features": _error("the scheduler leaves Pods with RestartAllContainers rules Pending on such nodes"),
+    "node-features": _error("the scheduler leaves Pods with RestartAllContainers rules Pending"),
+    "node-features-some": _warning("the scheduler puts Pods with RestartAllContainers rules on the other nodes only"),
     "kubelet-bug": _warning("a known bug of the kubelets in this cluster touches this manifest"),
 }
