@@ -118,7 +118,7 @@ class Preflight:
             if problem not in self._problems:
                 log = self._log.error if problem.is_fatal else self._log.warning
                 log("installation incomplete", problem=problem.seen, cure=problem.cure)
-        if self._problems and not found:
+        if not found:
             self._log.info("installation complete")
         self._problems = tuple(found)
 

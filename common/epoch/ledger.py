@@ -182,7 +182,7 @@ class Ledger:
             restarts_max: spec.failurePolicy.maxRestarts.
             uncounted: epochs that were not counted restarts (resumes, uncounted recreations, resizes).
         """
-        top = max(self._pods_at, default=0)
+        top = self.announced
         broken = self._is_running() and bool(self._intruders or self._broken)
         reached = max(top, self.synced + 1 if broken else self.synced)
         restarts = max(0, reached - 1 - uncounted)
@@ -199,6 +199,11 @@ class Ledger:
         if not self.deprecated <= deprecated <= synced:
             raise InvariantError(f"D only grows, up to S: D {self.deprecated} -> {deprecated}, S {synced}")
         return Decision(synced, deprecated, restarts, recreate=self._to_recreate())
+
+    @property
+    def announced(self) -> int:
+        """Return the highest epoch that a live Pod announced; 0 for none."""
+        return max(self._pods_at, default=0)
 
     def histogram(self) -> dict[int, int]:
         """Return live Pods by announced epoch."""

@@ -51,6 +51,7 @@ class Scene:
 
     Args:
         foreign: another namespace, with a Pod of the same name.
+        kubeconfigs: by the token in it.
         clients: by the token that they send.
     """
 
@@ -59,6 +60,7 @@ class Scene:
     namespace: str
     foreign: str
     uid: str = ""
+    kubeconfigs: dict[str, Path] = field(default_factory=dict)
     clients: dict[str, ApiClient] = field(default_factory=dict)
 
     async def answer(self, attempt: Attempt) -> Answer:
@@ -111,9 +113,14 @@ def pod(name: str, account: str = ACCOUNT) -> KubeObject:
     }
 
 
+def pod_path(scene: Scene) -> str:
+    """Return the path of the Pod that the agent's token is bound to."""
+    return f"{CORE}/{scene.namespace}/pods/{OWN}"
+
+
 async def own_pod(scene: Scene) -> KubeObject:
-    """Return the Pod that the agent's token is bound to, as stored."""
-    stored: KubeObject = await scene.admin.get(f"{CORE}/{scene.namespace}/pods/{OWN}")
+    """Return that Pod as stored."""
+    stored: KubeObject = await scene.admin.get(pod_path(scene))
     return stored
 
 
@@ -142,7 +149,9 @@ async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False) -> AsyncI
             ("secret", {"kind": "Secret", "apiVersion": "v1", "name": "bait"}),
             ("unbound", None),
         ):
-            scene.clients[name] = await ending.enter_async_context(connect(await _kubeconfig(scene, name, claim)))
+            scene.kubeconfigs[name] = await _kubeconfig(scene, name, claim)
+            scene.clients[name] = await ending.enter_async_context(connect(scene.kubeconfigs[name]))
+        scene.kubeconfigs["stranger"] = await plane.service_account_kubeconfig(scene.namespace, "default")
         gone = f"{CORE}/{scene.namespace}/pods/{GONE}"
         await admin.patch(gone, {"metadata": {"finalizers": None}})
         await admin.delete(gone, gracePeriodSeconds="0")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -16,13 +19,17 @@ from common.epoch.int32 import INT32_MAX
 from common.kube.client import APPLY_PATCH
 from common.kube.http import Request
 from common.phases import MILLISECONDS_MAX, Phase, phases_text
-from tests.cluster.agent_scene import CORE, Scene, agent_scene, own_pod
+from tests.agent.process import ROOT, process
+from tests.cluster.agent_scene import Scene, agent_scene, own_pod, pod_path
 from tests.cluster.api_client import UnexpectedStatus
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.ports import free_ports
 from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, POLICY, Attempt, announced
 from tests.deploy.agent_permissions import PAGE, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AGENT_S_MAX = 60.0  # it announces within a second, and later when the machine is busy
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -70,7 +77,7 @@ async def test_a_put_is_refused_by_the_policy_alone(mighty: Scene) -> None:
     stored = await own_pod(mighty)
     stored["metadata"]["labels"]["a"] = "b"
     with pytest.raises(UnexpectedStatus, match=r"saw a change of metadata\.labels"):
-        await mighty.clients["own"].text("PUT", f"{CORE}/{mighty.namespace}/pods/{OWN}", body=stored)
+        await mighty.clients["own"].text("PUT", pod_path(mighty), body=stored)
 
 
 async def send(scene: Scene, request: Request) -> str:
@@ -92,9 +99,7 @@ async def test_our_agents_requests_are_allowed(control_plane: ControlPlane) -> N
         longest = phases_text(dict.fromkeys(Phase, MILLISECONDS_MAX))
         await send(scene, list_request(config, as_table=True, consistent=True))
         await send(scene, watch_request(config, as_table=True, resource_version="0", jitter=0.0))
-        await scene.admin.patch(
-            f"{CORE}/{scene.namespace}/pods/{OWN}", announced(epoch=None, attempt=None, phases=None)
-        )
+        await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
         for epoch, phases in ((1, ""), (1, ""), (2, "v1"), (3, longest), (INT32_MAX, longest)):
             await send(scene, announcement_request(config, epoch, phases))
             stored = (await own_pod(scene))["metadata"]["annotations"]
@@ -105,7 +110,7 @@ async def test_our_agents_requests_are_allowed(control_plane: ControlPlane) -> N
 async def test_upstreams_agent_is_allowed(control_plane: ControlPlane) -> None:
     """It applies its one annotation by force; a Pod that our agent announced for is no obstacle."""
     async with agent_scene(control_plane) as scene:
-        path = f"{CORE}/{scene.namespace}/pods/{OWN}"
+        path = pod_path(scene)
         for attempt in ("4", "5", "17"):
             body = {
                 "apiVersion": "v1",
@@ -119,7 +124,7 @@ async def test_upstreams_agent_is_allowed(control_plane: ControlPlane) -> None:
 async def test_garbage_of_somebody_else_does_not_wedge_an_agent(control_plane: ControlPlane) -> None:
     """A word where an epoch should be is overwritten by the next announcement."""
     async with agent_scene(control_plane) as scene:
-        await scene.admin.patch(f"{CORE}/{scene.namespace}/pods/{OWN}", announced(epoch="many", attempt=None))
+        await scene.admin.patch(pod_path(scene), announced(epoch="many", attempt=None))
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
         await send(scene, announcement_request(config, 1))
         assert (await own_pod(scene))["metadata"]["annotations"][wire.EPOCH] == "1"
@@ -127,6 +132,54 @@ async def test_garbage_of_somebody_else_does_not_wedge_an_agent(control_plane: C
 
 async def test_others_are_left_alone(scene: Scene) -> None:
     """The policy binds agents' accounts only: everybody else labels Pods as before."""
-    path = f"{CORE}/{scene.namespace}/pods/{OWN}"
+    path = pod_path(scene)
     await scene.admin.patch(path, {"metadata": {"labels": {"a": "b"}}}, dryRun="All")
     await scene.admin.patch(path, announced(epoch=None), dryRun="All")
+
+
+async def first_line(scene: Scene, token: str, event: str, **more: str) -> dict[str, Any]:
+    """Run our agent for the scene's Pod, as kubelet would, until it logs an event; return that line."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "KUBECONFIG": str(scene.kubeconfigs[token]),
+        "NAMESPACE": scene.namespace,
+        "POD_NAME": OWN,
+        "POD_UID": scene.uid,
+        "JOBSET_NAME": "train",
+        "BARRIER_ADDRESS": "127.0.0.1",
+        "BARRIER_PORT": str(free_ports(1)[0]),
+        "RESTART_POD_IN_PLACE_EXIT_CODE": "88",
+    }
+    async with process(environment | more) as agent, asyncio.timeout(AGENT_S_MAX):
+        assert agent.stderr is not None
+        async for line in agent.stderr:
+            found: dict[str, Any] = json.loads(line)
+            if found["event"] == event:
+                return found
+    raise AssertionError(f"expected {event}, and the agent ended without it")
+
+
+async def test_the_agent_itself_is_allowed(control_plane: ControlPlane) -> None:
+    """The program, with its Pod's token and the shipped Role, announces epoch 1 on a new Pod."""
+    async with agent_scene(control_plane) as scene:
+        await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
+        line = await first_line(scene, "own", "announcement_accepted")
+        assert line["epoch"] == 1
+        assert (await own_pod(scene))["metadata"]["annotations"][wire.EPOCH] == "1"
+
+
+async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
+    """With a token that is not its Pod's, and after somebody else wrote an epoch far ahead: the policy's words."""
+    line = await first_line(scene, "unbound", "announcement_failed")
+    assert (line["cause"], "bound to no Pod" in line["message"]) == ("forbidden", True)
+    assert line["cure"].startswith("an admission policy")
+    line = await first_line(scene, "own", "announcement_failed", PREVIOUS_EPOCH="5")
+    assert "where somebody else wrote a wrong one, delete the Pod" in line["message"]
+
+
+async def test_the_agent_says_which_right_it_lacks(scene: Scene) -> None:
+    """As an account without the Role: who may not do what, and where the Role is."""
+    line = await first_line(scene, "stranger", "watch_failed")
+    assert f"system:serviceaccount:{scene.namespace}:default" in line["message"]
+    assert "deploy/agent" in line["cure"]

@@ -20,6 +20,7 @@ from tests.controller.rig import USER, Rig, refusal
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
 
+WHOLE = {"event": "installation complete", "log_level": "info"}
 GUARDS = policies("jobsets.yaml") + policies("agents.yaml")
 
 
@@ -53,8 +54,8 @@ def denying(*denied: tuple[str, str]) -> Any:
     return answer
 
 
-def test_nothing_missing_is_said_by_silence() -> None:
-    """On a whole installation it ends at once, has logged nothing and stops nobody from being ready."""
+def test_a_whole_installation_is_called_whole() -> None:
+    """It ends at once, has nothing to complain about and stops nobody from being ready."""
 
     async def scenario() -> None:
         rig = Rig()
@@ -63,7 +64,7 @@ def test_nothing_missing_is_said_by_silence() -> None:
             looking = preflight(rig)
             with capture_logs() as logs:
                 await looking.run()
-            assert (logs, looking.why_not_ready) == ([], None)
+            assert (logs, looking.why_not_ready) == ([WHOLE], None)
 
     run(scenario())
 
@@ -144,7 +145,7 @@ def test_one_namespace_needs_no_right_to_read_nodes() -> None:
         async with rig.running():
             await install_guards(rig)
             rig.fault = denying(("get", "nodes"))
-            assert await look_once(rig, namespace="team") == ([], None)
+            assert await look_once(rig, namespace="team") == ([WHOLE], None)
             assert len((await look_once(rig))[0]) == 1
 
     run(scenario())
@@ -172,7 +173,7 @@ def test_what_may_not_be_asked_counts_as_there() -> None:
         rig = Rig()
         async with rig.running():
             rig.fault = lambda request: refusal(403, "Forbidden") if request.method == "GET" else None
-            assert await look_once(rig) == ([], None)
+            assert await look_once(rig) == ([WHOLE], None)
 
     run(scenario())
 

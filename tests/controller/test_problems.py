@@ -86,6 +86,14 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("spec.failurePolicy.rules", rules(name="n" * 129), ("rules[1].name: invalid failure policy rule name", "128")),
     (
         "spec.failurePolicy.rules",
+        rules(setConditionReason="too bad"),
+        (
+            "rules[1].setConditionReason: expected at most 128 letters",
+            "saw 'too bad'; conditions have the action's own",
+        ),
+    ),
+    (
+        "spec.failurePolicy.rules",
         rules(action="Sleep"),
         ("rules[1].action: expected FailJobSet,", "saw 'Sleep'; RestartJobSet is applied"),
     ),
@@ -212,9 +220,8 @@ def test_an_address_that_is_too_long_for_a_label_stops_nothing() -> None:
 @pytest.mark.parametrize("name", ["1st rule", "trailing,", "n" * 2000])
 def test_a_rule_whose_name_no_reason_can_hold_is_applied_all_the_same(name: str) -> None:
     """The API would refuse a status with such a reason, for ever; the rule goes by its index instead."""
-    manifest = changed(
-        jobset(strategy="Recreate"), "spec.failurePolicy.rules", [{"name": name, "action": "RestartJobSet"}]
-    )
+    rule = {"name": name, "action": "RestartJobSet", "setConditionReason": name}
+    manifest = changed(jobset(strategy="Recreate"), "spec.failurePolicy.rules", [rule])
     world = PlannerWorld(manifest)
     world.settle()
     world.set_job("train-workers-0", "Failed")

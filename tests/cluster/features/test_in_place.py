@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from common import wire
+from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage
 from tests.cluster.waiting import eventually
 from tests.controller.manifests import changed, jobset, replicated_job
@@ -176,7 +177,7 @@ async def test_opting_out(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-async def test_slots(stage: Stage, replicas: int) -> None:
+async def test_slots(stage: Stage, controller: ServedController, replicas: int) -> None:
     """The barrier waits for replicas x parallelism of every replicatedJob, and for the last of them."""
     jobs = [replicated_job("a", replicas=replicas), replicated_job("b", pods=1)]
     await stage.start(jobset(jobs=jobs))
@@ -185,8 +186,12 @@ async def test_slots(stage: Stage, replicas: int) -> None:
     assert len(most) == 2 * replicas
     for pod in most:
         await stage.announce(pod, 1)
-    await stage.be_ready("train-b-0")
-    await stage.counts_are("b", ready=1, active=1)
+    line = f'inplace_pods{{jobset="train",namespace="{stage.namespace}",state="waiting"}} {len(most)}.0'
+
+    async def wait_at_the_barrier() -> bool:
+        return line in controller.metrics()
+
+    await eventually(wait_at_the_barrier, True)
     assert await stage.epochs() == (0, 0)
     await stage.announce(last, 1)
     await eventually(stage.epochs, (1, 0))

@@ -9,23 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from images import debian
 from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
 from images.build_once import build_once, cache_dir, run_nicely
 from tests.cluster.node import host, settings
 
 WORKER_IMAGE = "localhost/inplace-lab-worker"
 _HERE = Path(__file__).parent
-_SOURCES = (
-    "Containerfile",
-    "requirements.lock",
-    "agent",
-    "common",
-    "controller",
-    "images",
-    "examples",
-    "cli/agent_pyz.py",
-    "LICENSE",
-)
+_SOURCES = ("Containerfile", "requirements.lock", "agent", "common", "controller", "images/lock.py", "examples")
 _LOCAL_SOURCES = ("pause", "worker")
 
 
@@ -45,7 +36,7 @@ def _digest() -> str:
     local = tuple(str(_HERE.relative_to(REPOSITORY) / name) for name in _LOCAL_SOURCES)
     words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_SOURCES, *local)
     names = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split("\0")
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(debian.REVISION.encode())
     for name in sorted(set(filter(None, names))):
         path = REPOSITORY / name
         if path.exists():

@@ -5,7 +5,7 @@ So the whole test run lives in PID, mount, network and IPC namespaces of its own
 it ends, the kernel kills the rest and drops every mount and interface. What namespaces do not cover, the cgroups and
 the folder for files, this module makes and removes. Then it compares the machine with what it was before.
 
-Inside: loopback is up, TMPDIR is the capsule's folder, and CAPSULE_CGROUP names the cgroup below which everything stays.
+Inside: loopback is up, TMPDIR is the capsule's folder, and CAPSULE_CGROUP names the cgroup that everything stays below.
 
 Usage: python -m tests.cluster.node.capsule COMMAND [ARGUMENT ...]
 """

@@ -1,0 +1,137 @@
+"""Keep every version of a group's JobSet and Pods that the API server shows, in its order.
+
+A watch misses nothing while the server remembers, and the server outlives no test here by less than its five minutes:
+when a connection breaks, the watch goes on from the last version. resourceVersions order writes across kinds, because
+they count etcd's revisions.
+"""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from common import wire
+from common.kube.client import KubeObject
+from tests.cluster.api_client import connect
+
+RECONNECT_S: Final = 0.05
+PATHS: Final = {"JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets", "Pod": "/api/v1/namespaces/{}/pods"}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of one object, and when it was seen here."""
+
+    kind: str
+    event: str
+    number: int
+    seen_s: float
+    stored: KubeObject
+
+    @property
+    def uid(self) -> str:
+        """Return the object's uid."""
+        uid: str = self.stored["metadata"]["uid"]
+        return uid
+
+
+@dataclass(slots=True)
+class History:
+    """The versions of one namespace's JobSets and Pods; `record()` fills it until it is cancelled."""
+
+    kubeconfig: Path
+    namespace: str
+    versions: list[Version] = field(default_factory=list)
+
+    async def record(self) -> None:
+        """Watch both kinds."""
+        async with asyncio.TaskGroup() as watches:
+            for kind in PATHS:
+                watches.create_task(self._watch(kind))
+
+    def pods(self) -> dict[str, KubeObject]:
+        """Return the newest version of each Pod that is there, by uid."""
+        latest: dict[str, Version] = {}
+        for version in self.versions:
+            if version.kind == "Pod":
+                latest[version.uid] = version
+        return {uid: version.stored for uid, version in latest.items() if version.event != "DELETED"}
+
+    def jobset(self) -> KubeObject:
+        """Return the newest version of the JobSet, or nothing."""
+        found = [version.stored for version in self.versions if version.kind == "JobSet"]
+        return found[-1] if found else {}
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """Return (S, D) of each version of the JobSet."""
+        return [wire.epochs_of_status(each.stored.get("status") or {}) for each in self._of("JobSet")]
+
+    def synced(self) -> dict[int, int]:
+        """Return, for each S > 0, the first version of the JobSet that had it."""
+        first: dict[int, int] = {}
+        for version in self._of("JobSet"):
+            epoch, _ = wire.epochs_of_status(version.stored.get("status") or {})
+            if epoch:
+                first.setdefault(epoch, version.number)
+        return first
+
+    def announced(self, epoch: int, *, before: int) -> set[str]:
+        """Return the uids of the Pods that had announced an epoch before a version."""
+        return {
+            version.uid for version in self._of("Pod") if version.number < before and _epoch(version.stored) == epoch
+        }
+
+    def deleted(self) -> dict[str, str]:
+        """Return the Pods that went or were told to go: uid to name."""
+        return {
+            version.uid: version.stored["metadata"]["name"]
+            for version in self._of("Pod")
+            if version.event == "DELETED" or "deletionTimestamp" in version.stored["metadata"]
+        }
+
+    def _of(self, kind: str) -> list[Version]:
+        return sorted((each for each in self.versions if each.kind == kind), key=lambda each: each.number)
+
+    async def _watch(self, kind: str) -> None:
+        since = "0"
+        while True:
+            try:
+                async with connect(self.kubeconfig) as api:
+                    since = await self._read(api._session, kind, since)
+            except (aiohttp.ClientError, TimeoutError, ConnectionError):
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _read(self, session: aiohttp.ClientSession, kind: str, since: str) -> str:
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
+        unbounded = aiohttp.ClientTimeout(total=None)
+        try:
+            async with session.get(PATHS[kind].format(self.namespace), params=query, timeout=unbounded) as answer:
+                async for line in _lines(answer):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise AssertionError(f"expected an unbroken history, saw {event}")
+                    since = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        self.versions.append(
+                            Version(kind, event["type"], int(since), time.monotonic(), event["object"])
+                        )
+        except aiohttp.ClientError:
+            pass
+        return since
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> Any:
+    """Yield the lines of a stream; aiohttp's own reader refuses lines above 64 KiB."""
+    rest = b""
+    async for chunk in answer.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
+
+
+def _epoch(pod: KubeObject) -> int | None:
+    return wire.epoch_of_pod(pod["metadata"].get("annotations") or {})

@@ -1,0 +1,82 @@
+"""The JobSets of the node tests: examples/train.yaml and train-supervisor.yaml with a worker that keeps records.
+
+What is proved here is what users copy, so only what the test needs is changed: size, images, the worker's command, a
+folder for the evidence. Pods keep to Pod Security `restricted`, but for that folder, which is on the host.
+"""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.kube.client import KubeObject
+from tests.cluster.node import settings
+from tests.cluster.node.archives import WORKER_IMAGE
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
+AGENT_IMAGE = "localhost/inplace-agent"
+JOBSET = "train"
+WORKER = ["/usr/bin/python3", "-IS", "/worker.py"]
+MEMORY_LIMIT = "64Mi"
+
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, evidence: Path | None) -> list[KubeObject]:
+    """Return the example's documents for one namespace, the JobSet last."""
+    read = [deepcopy(each) for each in yaml.safe_load_all((EXAMPLES / MODES[mode]).read_text())]
+    for document in read:
+        document["metadata"]["namespace"] = namespace
+        for subject in document.get("subjects", ()):
+            subject["namespace"] = namespace
+    (jobset,) = (each for each in read if each["kind"] == "JobSet")
+    jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
+    job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["parallelism"] = job["completions"] = pods
+    _adapt(job["template"]["spec"], evidence)
+    return sorted(read, key=lambda each: each["kind"] == "JobSet")
+
+
+def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
+    """Let the Pod run our images and write its records; take away what the worker of the example needed."""
+    (worker,) = pod["containers"]
+    command = worker["command"]
+    worker["command"] = [*command[: command.index("--") + 1], *WORKER] if "--" in command else WORKER
+    worker["image"] = WORKER_IMAGE
+    worker["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": MEMORY_LIMIT}}
+    worker["env"] = [*worker["env"], *_identity(worker["env"])]
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "checkpoints"]
+    worker["volumeMounts"] = [mount for mount in worker.get("volumeMounts", ()) if mount["name"] != "checkpoints"]
+    if evidence is not None:
+        pod["volumes"].append({"name": "evidence", "hostPath": {"path": str(evidence), "type": "Directory"}})
+        worker["volumeMounts"].append({"name": "evidence", "mountPath": str(evidence)})
+        worker["env"].append({"name": "EVIDENCE", "value": str(evidence)})
+    for container in (worker, *pod.get("initContainers", ())):
+        container["securityContext"] = RESTRICTED
+        container["imagePullPolicy"] = settings.UNPULLABLE
+        if container["image"] == "inplace-agent":
+            container["image"] = AGENT_IMAGE
+
+
+def _identity(present: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the variables with which a worker says who it is, less those that the example has."""
+    names = {each["name"] for each in present}
+    fields = {
+        "POD_NAME": "metadata.name",
+        "POD_UID": "metadata.uid",
+        "JOB_INDEX": "metadata.labels['jobset.sigs.k8s.io/job-index']",
+    }
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in fields.items()
+        if name not in names
+    ]
