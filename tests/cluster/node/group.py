@@ -18,7 +18,7 @@ from tests.cluster.node.history import History
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
 
-SETTLED_S_MAX: Final = 90.0
+SETTLED_S_MAX: Final = 120.0
 """For a group to run at an epoch: a restart takes seconds here; a machine busy with other tests gets the rest."""
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")

@@ -52,7 +52,7 @@ def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     command = worker["command"]
     worker["command"] = [*command[: command.index("--") + 1], *WORKER] if "--" in command else WORKER
     worker["image"] = WORKER_IMAGE
-    worker["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": MEMORY_LIMIT}}
+    worker["resources"]["limits"] = {"memory": MEMORY_LIMIT}
     worker["env"] = [*worker["env"], *_identity(worker["env"])]
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "checkpoints"]
     worker["volumeMounts"] = [mount for mount in worker.get("volumeMounts", ()) if mount["name"] != "checkpoints"]
