@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -95,17 +96,27 @@ class Group:
         path.with_suffix(".begun").chmod(0o666)
         path.with_suffix(".begun").rename(path)
 
-    def kill(self, pod: KubeObject, container: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the last process of a container: under a supervisor that is the worker, not the agent."""
-        processes = self.processes(pod, container)
-        assert processes, f"{pod['metadata']['name']} has no running container {container}: {self.state()}"
-        os.kill(processes[-1], number)
+    async def kill(self, slot: int, container: str) -> float:
+        """Send SIGKILL to the last process of a container (under a supervisor the worker) and return when, monotonic.
 
-    def processes(self, pod: KubeObject, container: str) -> list[int]:
-        """Return the processes of a Pod's container, its first one first."""
+        Kubelet reports a container some time after it runs, and only then it can be told which one is the Pod's.
+        """
+        await until(
+            lambda: self._processes(self.pods()[slot], container),
+            f"a running container {container} in slot {slot}",
+            timeout_s=SETTLED_S_MAX,
+            also=self.state,
+        )
+        victim = self._processes(self.pods()[slot], container)[-1]
+        killed_s = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        return killed_s
+
+    def _processes(self, pod: KubeObject, container: str) -> list[int]:
+        """Return the processes of a Pod's container, its first one first; none while kubelet does not report it."""
         statuses = pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
-        (status,) = (each for each in statuses if each["name"] == container)
-        return self.node_of(pod).processes(status["containerID"].rpartition("/")[2])
+        identity = next((each.get("containerID", "") for each in statuses if each["name"] == container), "")
+        return self.node_of(pod).processes(identity.rpartition("/")[2]) if identity else []
 
     def node_of(self, pod: KubeObject) -> Node:
         """Return the node that a Pod runs on."""

@@ -19,6 +19,10 @@ MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
 AGENT_IMAGE = "localhost/inplace-agent"
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.py"]
+WAIT = ["inplace-agent", "wait", "--"]
+"""Before a sidecar's worker. Kubelet 1.36.3 may take a restarted sidecar for started before it was probed
+(kubernetes#141155): without this, workers were seen here that ran before their own agent had announced (ADR 31)."""
+
 MEMORY_LIMIT = "64Mi"
 
 RESTRICTED = {
@@ -50,7 +54,8 @@ def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     """Let the Pod run our images and write its records; take away what the worker of the example needed."""
     (worker,) = pod["containers"]
     command = worker["command"]
-    worker["command"] = [*command[: command.index("--") + 1], *WORKER] if "--" in command else WORKER
+    agent = command[: command.index("--") + 1] if "--" in command else WAIT
+    worker["command"] = [*agent, *WORKER]
     worker["image"] = WORKER_IMAGE
     worker["resources"]["limits"] = {"memory": MEMORY_LIMIT}
     worker["env"] = [*worker["env"], *_identity(worker["env"])]
@@ -74,6 +79,7 @@ def _identity(present: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "POD_NAME": "metadata.name",
         "POD_UID": "metadata.uid",
         "JOB_INDEX": "metadata.labels['jobset.sigs.k8s.io/job-index']",
+        "BARRIER_ADDRESS": "status.podIP",
     }
     return [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -17,7 +17,7 @@ async def test_a_killed_worker_restarts_the_group_in_place(cluster: Cluster, mod
     async with running_group(cluster, mode) as group:
         await group.until_runs(1)
         before = group.uids()
-        group.kill(group.pods()[0], "worker")
+        await group.kill(0, "worker")
         await group.until_runs(2)
 
         assert group.epochs() == (2, 1)
@@ -55,7 +55,7 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
     async with running_group(cluster, "sidecar") as group:
         await group.until_runs(1)
         before = group.uids()
-        group.kill(group.pods()[1], "agent")
+        await group.kill(1, "agent")
         await group.until_runs(2)
 
         assert group.uids() == before
