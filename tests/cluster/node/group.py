@@ -1,6 +1,5 @@
 """A training group on real nodes: apply it, disturb it, wait for it, judge it."""
 
-import asyncio
 import os
 import signal
 import time
@@ -9,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from common import wire
-from common.kube.client import KubeObject
+from common.kube.client import JSON_PATCH, KubeObject
 from common.kube.resources import JOBSETS, PODS, Resource
 from tests.cluster.group import ROLE_BINDINGS, ROLES
 from tests.cluster.node import manifests
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.evidence import Life, lives, violations
+from tests.cluster.node.evidence import lives, violations
 from tests.cluster.node.history import History
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
@@ -24,7 +23,7 @@ SETTLED_S_MAX: Final = 120.0
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
-_RESOURCES: Final = {
+RESOURCES: Final = {
     "JobSet": JOBSETS,
     "Role": ROLES,
     "RoleBinding": ROLE_BINDINGS,
@@ -51,11 +50,16 @@ class Group:
         for document in manifests.documents(
             mode, self.namespace, pods=self.slots, restarts_max=self._restarts_max, evidence=self.evidence
         ):
-            await self.cluster.client.create(_RESOURCES[document["kind"]], self.namespace, document)
+            await self.cluster.client.create(RESOURCES[document["kind"]], self.namespace, document)
 
-    def running(self, epoch: int) -> list[Life]:
-        """Return the workers that wrote of this epoch and of no end."""
-        return [life for life in lives(self.evidence) if life.epoch == epoch and not life.ended]
+    async def resize(self, pods: int) -> None:
+        """Change the size of the group's one Job, as a user of elastic JobSets does."""
+        path = "/spec/replicatedJobs/0/template/spec"
+        changes = [
+            {"op": "replace", "path": f"{path}/{name}", "value": pods} for name in ("parallelism", "completions")
+        ]
+        await self.cluster.client.patch(JOBSETS, self.namespace, manifests.JOBSET, changes, kind=JSON_PATCH)
+        self.slots = pods
 
     async def until_runs(self, epoch: int) -> None:
         """Return when every slot has a worker of the epoch."""
@@ -88,6 +92,10 @@ class Group:
     def uids(self) -> set[str]:
         """Return the uids of the Pods that are there."""
         return {pod["metadata"]["uid"] for pod in self.pods()}
+
+    def is_gone(self) -> bool:
+        """Say whether no Pod is left."""
+        return not self.history.pods()
 
     def order(self, pod: KubeObject, words: str) -> None:
         """Tell a Pod's worker what to do; it looks twenty times a second."""
@@ -165,16 +173,11 @@ class Group:
 async def running_group(cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10) -> AsyncIterator[Group]:
     """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
-    recording = asyncio.create_task(group.history.record())
-    try:
-        await group.apply(mode)
-        yield group
-    finally:
-        await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
-        gone = until(lambda: not group.history.pods(), "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
+    async with group.history.recording():
         try:
-            await gone
+            await group.apply(mode)
+            yield group
         finally:
+            await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
+            await until(group.is_gone, "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
             await cluster.client.delete(NAMESPACES, None, group.namespace)
-            recording.cancel()
-            await asyncio.gather(recording, return_exceptions=True)

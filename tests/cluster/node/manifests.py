@@ -36,7 +36,7 @@ RESTRICTED = {
 
 
 def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, evidence: Path | None) -> list[KubeObject]:
-    """Return the example's documents for one namespace, the JobSet last."""
+    """Return the example's documents for one namespace, the JobSet last; evidence of None stays in the Pod."""
     read = [deepcopy(each) for each in yaml.safe_load_all((EXAMPLES / MODES[mode]).read_text())]
     for document in read:
         document["metadata"]["namespace"] = namespace
@@ -61,10 +61,10 @@ def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     worker["env"] = [*worker["env"], *_identity(worker["env"])]
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "checkpoints"]
     worker["volumeMounts"] = [mount for mount in worker.get("volumeMounts", ()) if mount["name"] != "checkpoints"]
-    if evidence is not None:
-        pod["volumes"].append({"name": "evidence", "hostPath": {"path": str(evidence), "type": "Directory"}})
-        worker["volumeMounts"].append({"name": "evidence", "mountPath": str(evidence)})
-        worker["env"].append({"name": "EVIDENCE", "value": str(evidence)})
+    on_host: dict[str, Any] = {"hostPath": {"path": str(evidence), "type": "Directory"}}
+    pod["volumes"].append({"name": "evidence"} | ({"emptyDir": {}} if evidence is None else on_host))
+    worker["volumeMounts"].append({"name": "evidence", "mountPath": "/evidence"})
+    worker["env"].append({"name": "EVIDENCE", "value": "/evidence"})
     for container in (worker, *pod.get("initContainers", ())):
         container["securityContext"] = RESTRICTED
         container["imagePullPolicy"] = settings.UNPULLABLE
