@@ -70,6 +70,7 @@ bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.herd --rounds 3
+	$(BIN)/python -m benchmarks.controller
 
 demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place
 	$(BIN)/inplace demo
@@ -85,10 +86,11 @@ sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
 	$(BIN)/python -m images.sbom agent > dist/inplace-agent.cdx.json
 	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
 
-rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md and dashboards; commit only differences you can explain
+rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
 	$(BIN)/python -m grafana.build
+	$(BIN)/python -m deploy.chart
 
 check: lint type test  ## everything CI checks without a cluster
 

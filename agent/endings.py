@@ -17,6 +17,8 @@ from common.kube.watch import (
     WatchEnding,
 )
 
+_POLICY = "ValidatingAdmissionPolicy"  # the API server names the policy that refused; RBAC's words do not hold it
+
 
 def cause_of(ending: WatchEnding) -> str:
     """Return the ending's name: a metric's label value and the log's `cause`. The set of names is bounded."""
@@ -39,18 +41,23 @@ def cure_of(ending: WatchEnding, verb: str, resource: str, namespace: str) -> st
     """Return what somebody has to do about `ending`; "" when waiting cures it."""
     what = f"{verb} {resource} in namespace {namespace}"
     match ending:
+        case Denied(error=Forbidden(message=said)) if _POLICY in said:
+            return f"an admission policy will not let the Pod's ServiceAccount {what} as asked; see its message"
         case Denied(error=Forbidden()):
-            return f"let the Pod's ServiceAccount {what} (RBAC), or see which admission policy refuses it"
+            return (
+                f"let the Pod's ServiceAccount {what} (RBAC): apply deploy/agent to that namespace, "
+                "and set serviceAccountName: inplace-agent in the Pod template"
+            )
         case Denied(error=NotFound()) if resource == "pods":
             return "none: this Pod is gone from the API server, and kubelet will stop it"
         case Denied(error=NotFound()):
-            return "install the JobSet CRD (jobsets.jobset.x-k8s.io, v1alpha2)"
+            return "install the JobSet CRD (jobsets.jobset.x-k8s.io, v1alpha2): kubectl apply --server-side -k deploy/"
         case Denied() if resource == "pods":
             return "if the uid differs, another Pod of this name replaced this one, and kubelet will stop it"
         case Denied():
             return f"the server will not {what} as asked; see its message"
         case Unauthenticated():
-            return "check that the Pod's token is mounted and the ServiceAccount exists"
+            return "check that the Pod's token is mounted (automountServiceAccountToken) and its ServiceAccount exists"
         case Broken(error=CertificateError()):
             return "the CA of the credentials must have signed the API server's certificate"
         case _:

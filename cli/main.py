@@ -57,6 +57,71 @@ def demo(
 
 
 @app.command()
+def inject(
+    file: Annotated[str, typer.Option("--file", "-f", help="The manifest; - is standard input.")],
+    mode: Annotated[
+        Literal["sidecar", "supervisor"], typer.Option(help="The agent beside the worker, or as its parent.")
+    ] = "sidecar",
+    agent_image: Annotated[str, typer.Option(help="The image with the agent.")] = "inplace-agent",
+    agent_in_image: Annotated[
+        bool, typer.Option("--agent-in-image", help="The worker's image holds inplace-agent: copy nothing into it.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Sidecar: the worker waits inside its container too (kubernetes #141155).")
+    ] = False,
+    worker: Annotated[
+        list[str] | None, typer.Option("--worker", help="The worker's container, where there are several.")
+    ] = None,
+    service_account: Annotated[
+        str | None, typer.Option(help="Of Pods that name none; inplace-agent or inplace-agent-SUFFIX.")
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of JobSets that name none.")] = "default",
+    exit_code: Annotated[
+        int, typer.Option(min=1, max=255, help="With which the agent asks kubelet to restart its Pod.")
+    ] = 88,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="On which the barrier answers.")] = 8080,
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o")] = "yaml",
+    diff: Annotated[bool, typer.Option("--diff", help="Print what would change instead of the manifest.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no difference on stderr.")] = False,
+) -> None:
+    """Add to a plain JobSet what in-place restart needs, and print it; the cluster is not asked and not changed."""
+    from cli.inject import run_inject
+    from cli.inject_jobset import InjectOptions
+
+    options = InjectOptions(
+        mode=mode,
+        agent_image=agent_image,
+        account=service_account,
+        namespace=namespace,
+        exit_code=exit_code,
+        port=port,
+        workers=tuple(worker or ()),
+        wait=wait,
+        agent_in_image=agent_in_image,
+    )
+    raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet))
+
+
+@app.command()
+def lint(
+    file: Annotated[str, typer.Option("--file", "-f", help="The manifest; - is standard input.")],
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Ask the cluster too; --context and --kubeconfig imply it.")
+    ] = False,
+    context: Annotated[str | None, typer.Option(help="Of the kubeconfig; its current one.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The file; KUBECONFIG, or the one in the home folder.")] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of JobSets that name none.")] = "default",
+) -> None:
+    """Say what keeps a JobSet from restarting in place: 0 nothing, 1 something, 2 it cannot be read or asked."""
+    from cli.lint import LintOptions, run_lint
+
+    asked = cluster or context is not None or kubeconfig is not None
+    raise typer.Exit(run_lint(file, LintOptions(output, strict, asked, context, kubeconfig, namespace)))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(f"inplace {installed_version('inplace')}")

@@ -8,6 +8,7 @@ pkg/controllers/jobset_controller.go; tools and people match on these texts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,8 +19,13 @@ SUSPENDED: Final = "Suspended"
 RESTARTING: Final = "RestartingJobSet"
 STARTUP_IN_PROGRESS: Final = "StartupPolicyInProgress"
 STARTUP_COMPLETED: Final = "StartupPolicyCompleted"
+LEFT_FAILED: Final = "JobsLeftFailed"  # ours: Jobs that failed, and the failure policy says FailJob
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
+REASON_CHARS_MAX: Final = (
+    128  # of what a user may put into a reason, upstream's webhook; the API has 1024 for the whole
+)
+_REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")  # the API refuses a status with another one
 MESSAGE_CHARS_MAX: Final = 32768  # of a condition; the API refuses a longer one
 
 
@@ -55,6 +61,11 @@ IN_ORDER_COMPLETED: Final = Condition(
 )
 
 
+def is_reason(text: str) -> bool:
+    """Say whether a reason can be, or hold, this text."""
+    return len(text) <= REASON_CHARS_MAX and _REASON.fullmatch(text) is not None
+
+
 def failed(reason: str, message: str, first_failed_job: str | None = None) -> Condition:
     """Return the Failed condition; restarts in place know no first failed Job."""
     suffix = f" (first failed job: {first_failed_job})" if first_failed_job is not None else ""
@@ -71,6 +82,21 @@ def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
 
 
+def none_can_succeed(first_failed_job: str) -> Condition:
+    """Return Failed for a JobSet all of whose Jobs were left failed."""
+    message = "jobset failed: every job that its success policy counts failed under FailJob"
+    return failed("FailedJobs", message, first_failed_job)
+
+
+def left_failed(reason: str | None, first_failed_job: str, count: int) -> Condition:
+    """Return JobsLeftFailed."""
+    message = f"applying FailJob failure policy action to {count} of the jobs (first failed job: {first_failed_job})"
+    return Condition(LEFT_FAILED, True, reason or "FailJobFailurePolicyAction", message, warning=True)
+
+
+NONE_LEFT_FAILED: Final = Condition(LEFT_FAILED, False, "NoJobLeftFailed", "no job is left failed any more")
+
+
 def spec_problem(message: str) -> Condition:
     """Return SpecProblem: what is wrong with the spec, in words."""
     return Condition(SPEC_PROBLEM, True, "InvalidSpec", message[:MESSAGE_CHARS_MAX], warning=True)
@@ -79,9 +105,10 @@ def spec_problem(message: str) -> Condition:
 NO_SPEC_PROBLEM: Final = Condition(SPEC_PROBLEM, False, "SpecValid", "the spec has no problem any more")
 
 
-def restarting(rule: str | None, message: str) -> Condition:
+def restarting(rule: str | None, message: str, reason: str | None = None) -> Condition:
     """Return RestartingJobSet for a restart that recreates every Job."""
-    reason = "DefaultFailurePolicy" if rule is None else f"FailurePolicy_{rule}"
+    if reason is None:
+        reason = "DefaultFailurePolicy" if rule is None else f"FailurePolicy_{rule}"
     return Condition(RESTARTING, True, reason, message, warning=True)
 
 

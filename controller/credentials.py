@@ -112,9 +112,19 @@ class Credentials:
 
 
 async def load_credentials(
-    kubeconfig: str | None, *, clock: Clock, environment: dict[str, str] | None = None
+    kubeconfig: str | None,
+    *,
+    clock: Clock,
+    environment: dict[str, str] | None = None,
+    context: str | None = None,
 ) -> Credentials:
     """Find the configuration: the named kubeconfig, the Pod's account, $KUBECONFIG or ~/.kube/config.
+
+    Args:
+        kubeconfig: a file, or several as $KUBECONFIG has them.
+        clock: says when to read the credentials again.
+        environment: the process's own when None.
+        context: of the kubeconfig, instead of its current one; the Pod's account is not looked at then.
 
     Raises:
         CredentialsError: there is none, or it cannot be used.
@@ -124,7 +134,7 @@ async def load_credentials(
 
     env = dict(os.environ) if environment is None else environment
     loader: Loader
-    if kubeconfig is None and IN_CLUSTER_VARIABLE in env:
+    if kubeconfig is None and context is None and IN_CLUSTER_VARIABLE in env:
         loader = incluster_config.InClusterConfigLoader(
             incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME, False, env
         )
@@ -138,7 +148,9 @@ async def load_credentials(
         _check_files(path)
         try:
             merger = kube_config.KubeConfigMerger(path)
-            loader = kube_config.KubeConfigLoader(config_dict=merger.config, config_base_path=None)
+            loader = kube_config.KubeConfigLoader(
+                config_dict=merger.config, active_context=context, config_base_path=None
+            )
         except Exception as error:  # the loader raises whatever its YAML makes it raise
             raise CredentialsError(f"cannot use the kubeconfig {path}: {error}") from error
     configuration = Configuration()

@@ -120,7 +120,8 @@ class Plan:
         should. actions: to perform AFTER the status was written (a conflict there means that they were
         decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
         once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
-        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. requeue_after_s: look
+        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. left: their Jobs that it
+        does not wait for, (replicatedJob, job index). requeue_after_s: look
         again by then, whether or not something changes.
     """
 
@@ -131,6 +132,7 @@ class Plan:
     hold_s: float = 0.0
     urgent: bool = False
     expected: frozenset[str] = frozenset()
+    left: frozenset[tuple[str, int]] = frozenset()
     requeue_after_s: float | None = None
 
     @property
@@ -153,7 +155,9 @@ class Draft:
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
         self.may_create_jobs = True
-        self.is_shrinking = False  # Pods of the running epoch are taken away, which no Pod will announce
+        self.shrinking: set[str] = (
+            set()
+        )  # scopes in which Pods of the running epoch are taken away: no Pod announces it
         self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []
@@ -205,5 +209,6 @@ class Draft:
             hold_s=self.hold_s,
             urgent=self.is_urgent,
             expected=self.order.expected,
+            left=frozenset(self.jobset.places[job.metadata.name] for job in self.buckets.left),
             requeue_after_s=self.requeue_after_s,
         )

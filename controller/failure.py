@@ -1,14 +1,14 @@
 """
-What a failed Job means for its JobSet: the failure policy's verdict, carried into the status.
+What failed Jobs mean for their JobSet: the failure policy's verdict, carried into the status.
 
-One verdict a pass: a Job that alone is restarted leaves the failed ones with the status that says so, and the next
-pass judges what is left. A Job of an earlier attempt is deleted by the pass after. Source: jobset
+One verdict a pass: what is restarted alone leaves the failed Jobs with the status that says so, and the next pass
+judges those that are left. A Job of an earlier attempt is deleted by the pass after. Source: jobset
 pkg/controllers/failure_policy.go; KEP-262.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from controller import conditions
@@ -17,23 +17,33 @@ from controller.draft import COUNTERS, Draft
 from controller.finish import fail
 from controller.rules import (
     FAIL,
+    LEAVE_FAILED,
     RESTART,
     RESTART_JOB,
     RESTART_JOB_UNCOUNTED,
+    RESTART_REPLICATED_JOB,
+    RESTART_REPLICATED_JOB_UNCOUNTED,
     RESTART_UNCOUNTED,
     Verdict,
     first_failed,
     judge,
 )
 
-COUNTED: Final = (RESTART, RESTART_JOB)
+COUNTED: Final = (RESTART, RESTART_JOB, RESTART_REPLICATED_JOB)
+ALONE: Final = (RESTART_JOB, RESTART_JOB_UNCOUNTED)  # one Job; the other restarts of WIDER are of one replicatedJob
 # The API's limit on the two lists of replicatedJobsStatus; a replicatedJob of more Jobs restarts as a whole JobSet.
 JOB_COUNTERS_MAX: Final = 1024
-WIDER: Final = {RESTART_JOB: RESTART, RESTART_JOB_UNCOUNTED: RESTART_UNCOUNTED}
+WIDER: Final = {
+    RESTART_JOB: RESTART,
+    RESTART_JOB_UNCOUNTED: RESTART_UNCOUNTED,
+    RESTART_REPLICATED_JOB: RESTART,
+    RESTART_REPLICATED_JOB_UNCOUNTED: RESTART_UNCOUNTED,
+}
 
 
 def fail_or_restart(draft: Draft) -> bool:
-    """Apply the failure policy when a Job failed; ends the pass."""
+    """Apply the failure policy when a Job failed; ends the pass, unless the Job is left as it is."""
+    _note_left(draft)
     failed = draft.buckets.failed
     if not failed:
         return False
@@ -44,8 +54,10 @@ def fail_or_restart(draft: Draft) -> bool:
     verdict = judge(draft.jobset, policy, failed)
     action, job = verdict.action, verdict.job.metadata.name
     message = f"applying {action} failure policy action"
-    if action == FAIL:
-        fail(draft, conditions.failed("FailJobSetFailurePolicyAction", message, job))
+    if action == LEAVE_FAILED:  # otherwise it would be among `left`
+        message += ": replicatedJobs that wait for its completion can never start"
+    if action in (FAIL, LEAVE_FAILED):
+        fail(draft, conditions.failed(verdict.reason or f"{action}FailurePolicyAction", message, job))
     elif action in COUNTED and restarts_so_far(draft.jobset) >= policy.restarts_max:
         fail(draft, conditions.reached_max_restarts(job))
     else:
@@ -53,31 +65,45 @@ def fail_or_restart(draft: Draft) -> bool:
     return True
 
 
+def _note_left(draft: Draft) -> None:
+    """Say which Jobs stay failed; follows from them and the rules alone, so a new controller says the same."""
+    left, policy = draft.buckets.left, draft.jobset.failure_policy
+    if not left or policy is None:
+        draft.set(conditions.NONE_LEFT_FAILED)
+        return
+    verdict = judge(draft.jobset, policy, left)
+    draft.set(conditions.left_failed(verdict.reason, verdict.job.metadata.name, len(left)))
+
+
 def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
-    """Recreate all Jobs or one: they are of an earlier attempt from the moment the status says so."""
+    """Recreate all Jobs, those of a replicatedJob, or one: the status says that they are of an earlier attempt."""
     replicated_job, index = draft.jobset.places[verdict.job.metadata.name]
     action = verdict.action
-    if action in WIDER and index >= JOB_COUNTERS_MAX:
-        wider = WIDER[action]
-        message += f": job index {index} is beyond {JOB_COUNTERS_MAX - 1}, the last that can restart alone, so {wider}"
+    indexes = (index,) if action in ALONE else tuple(range(draft.jobset.replicated_job(replicated_job).replicas))
+    if action in WIDER and indexes[-1] >= JOB_COUNTERS_MAX:
+        wider, last = WIDER[action], JOB_COUNTERS_MAX - 1
+        message += f": job index {indexes[-1]} is beyond {last}, the last that can restart alone, so {wider}"
         action = wider
-    if action not in WIDER or replicated_job not in draft.jobset.opted_out:
-        exempt_next_epoch(draft)
+    if action not in WIDER:
+        exempt_next_epoch(draft, draft.jobset.scopes.values())
+    elif replicated_job not in draft.jobset.opted_out:
+        exempt_next_epoch(draft, (draft.jobset.scope_of(replicated_job),))
     if action in WIDER:
-        _restart_job(draft, replicated_job, index, counted=action == RESTART_JOB)
+        _restart_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
     else:
         draft.status["restarts"] = draft.jobset.restarts + 1
         if action == RESTART:
             draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
-        draft.set(conditions.restarting(verdict.rule, message))
+        draft.set(conditions.restarting(verdict.rule, message, verdict.reason))
     draft.note(f"{verdict.action}FailurePolicyAction", message, warning=True)
 
 
-def _restart_job(draft: Draft, replicated_job: str, index: int, *, counted: bool) -> None:
-    """Count a restart of one Job in the entry of its replicatedJob."""
-    names = ("jobRestarts", "jobRestartsCountTowardsMax") if counted else ("jobRestarts",)
+def _restart_jobs(draft: Draft, replicated_job: str, indexes: Sequence[int], counted: Sequence[int]) -> None:
+    """Count the restart of some Jobs in the entry of their replicatedJob, and of those that use up maxRestarts."""
+    replicas = draft.jobset.replicated_job(replicated_job).replicas
+    changes = {"jobRestarts": indexes} | ({"jobRestartsCountTowardsMax": counted} if counted else {})
     draft.status[COUNTERS] = [
-        dict(entry) | {name: _bumped(draft, entry, name, index) for name in names}
+        dict(entry) | {name: _bumped(entry, name, replicas, which) for name, which in changes.items()}
         if entry.get("name") == replicated_job
         else entry
         for entry in draft.status[COUNTERS]
@@ -85,10 +111,10 @@ def _restart_job(draft: Draft, replicated_job: str, index: int, *, counted: bool
     draft.is_urgent = True
 
 
-def _bumped(draft: Draft, entry: Mapping[str, Any], name: str, index: int) -> list[int]:
-    """Return one list of counters, a zero for each Job where there was none, with one of them raised."""
-    replicas = next(job.replicas for job in draft.jobset.replicated_jobs if job.name == entry["name"])
+def _bumped(entry: Mapping[str, Any], name: str, replicas: int, which: Sequence[int]) -> list[int]:
+    """Return one list of counters, a zero for each Job where there was none, with some of them raised."""
     old = list(entry.get(name) or ())[:JOB_COUNTERS_MAX]
     new = old + [0] * (min(replicas, JOB_COUNTERS_MAX) - len(old))
-    new[index] += 1
+    for index in which:
+        new[index] += 1
     return new

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from controller import conditions
 from controller.draft import DeleteJob, Draft
+from controller.rules import first_failed
 
 
 def complete(draft: Draft) -> bool:
-    """Complete the JobSet when its success policy is met; ends the pass then."""
-    successful = draft.buckets.successful
-    if not successful:
-        return False
+    """Complete the JobSet when its success policy is met; ends the pass then.
+
+    A Job that was left failed is not waited for. When no other is left that counts, the JobSet has failed.
+    """
     policy, places = draft.jobset.success_policy, draft.jobset.places
 
-    def counts(replicated_job: str) -> bool:
-        return not policy.targets or replicated_job in policy.targets
+    def counted(names: Iterable[str]) -> int:
+        return sum(not policy.targets or places[name][0] in policy.targets for name in names)
 
-    succeeded = sum(counts(places[job.metadata.name][0]) for job in successful)
-    expected = 1 if policy.operator == "Any" else sum(counts(replicated_job) for replicated_job, _ in places.values())
-    if succeeded < expected:
+    succeeded = counted(job.metadata.name for job in draft.buckets.successful)
+    left = counted(job.metadata.name for job in draft.buckets.left)
+    total = counted(places)
+    if left and left == total:
+        fail(draft, conditions.none_can_succeed(first_failed(draft.buckets.left).metadata.name))
+        return True
+    if not draft.buckets.successful or succeeded < (1 if policy.operator == "Any" else total - left):
         return False
     draft.set(conditions.ALL_JOBS_COMPLETED)
     draft.set(conditions.RESTART_COMPLETED)

@@ -16,6 +16,7 @@ from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from controller.jobset import Claim, Coordinator, JobSet, ReplicatedJob
+from controller.scopes import WHOLE
 from controller.topology import exclusive_annotations, place_exclusively
 
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
@@ -28,15 +29,19 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     spec = copy.deepcopy(dict(job.job_spec))
     _fill_defaults(spec)
     spec["suspend"] = jobset.suspended
-    pod_template = spec.setdefault("template", {})
+    pod_template = spec["template"] = spec.get("template") or {}
     pod_metadata = pod_template.get("metadata") or {}
     exclusive = exclusive_annotations(jobset, job)
     pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
     pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
-    pod_spec = pod_template.setdefault("spec", {})
+    if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
+        pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
+    pod_spec = pod_template["spec"] = pod_template.get("spec") or {}
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
-    pod_spec.setdefault("restartPolicy", "OnFailure")
+    pod_spec["restartPolicy"] = (
+        pod_spec.get("restartPolicy") or "OnFailure"
+    )  # absent or "", as upstream's webhook has it
     _add_volumes(jobset, pod_spec)
     place_exclusively(jobset, job, jobset.job_name(job.name, index), keys[wire.JOB_KEY], pod_spec)
     return {
@@ -156,7 +161,11 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
 
 def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
-    sizes = [0 if other.has_opted_out else other.replicas * other.parallelism for other in jobset.replicated_jobs]
+    scope = jobset.scope_name(job)  # those who restart together
+    sizes = [
+        0 if other.has_opted_out or jobset.scope_name(other) != scope else other.replicas * other.parallelism
+        for other in jobset.replicated_jobs
+    ]
     position = [other.name for other in jobset.replicated_jobs].index(job.name)
     return {
         wire.GROUP_SIZE: str(sum(sizes)),
@@ -180,9 +189,9 @@ def _fill_defaults(spec: dict[str, Any]) -> None:
     An Indexed Job needs completions. Upstream leaves them out when only parallelism is set, and the API
     refuses the Job for ever; a Pod for each of `parallelism` is what was meant.
     """
-    spec.setdefault("completionMode", "Indexed")
-    if spec["completionMode"] == "Indexed" and "parallelism" in spec:
-        spec.setdefault("completions", spec["parallelism"])
+    spec["completionMode"] = spec.get("completionMode") or "Indexed"
+    if spec["completionMode"] == "Indexed" and spec.get("completions") is None and "parallelism" in spec:
+        spec["completions"] = spec["parallelism"]
 
 
 def _index_among(jobset: JobSet, job: ReplicatedJob, index: int, *, group: str | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -224,23 +224,17 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, wire.KIND)
 
 
-class ClaimLabels(msgspec.Struct, frozen=True, gc=False, rename={"jobset": wire.JOBSET_NAME}):
-    """The label of a PersistentVolumeClaim that is read."""
-
-    jobset: str | None = None
-
-
 class ClaimMeta(SlimMeta, rename="camel", frozen=True, gc=False):
     """Metadata of a PersistentVolumeClaim."""
 
     owner_references: tuple[Owner, ...] | None = None
-    labels: ClaimLabels | None = None
 
 
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
-    """A PersistentVolumeClaim, slim: that it exists, and whose it is."""
+    """A PersistentVolumeClaim, slim: that it exists, whose it is, and its spec as it is stored, to compare."""
 
     metadata: ClaimMeta
+    spec: dict[str, Any] = {}
 
     @property
     def owner_uid(self) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from common import wire
 from common.kube.clock import LoopClock
 from controller.credentials import CredentialsError, load_credentials
 from controller.logs import configure_logs
@@ -89,6 +90,8 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         lease_namespace=options.leader_elect_namespace,
         workers=options.workers,
         health_address=_address(options),
+        is_beside=options.beside,
+        looks_first=True,
     )
 
 
@@ -109,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
         help="default: the Pod's own account, then $KUBECONFIG, ~/.kube/config",
     )
     add("--namespace", default="", metavar="NAME", help="work in one namespace only (default: all)")
+    add(
+        "--beside",
+        action="store_true",
+        help="another JobSet controller runs in this cluster: take only JobSets whose spec.managedBy is "
+        + wire.MANAGED_BY_US,
+    )
     add("--workers", type=_positive, default=4, metavar="N", help="JobSets in work at once (default: 4)")
     add(
         "--leader-elect",

@@ -11,6 +11,7 @@ from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod
+from controller.rules import left_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Observed:
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.
-        decision: what the ledger says about epochs; None where groups do not restart in place.
+        decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
     """
 
     jobset: JobSet
@@ -32,7 +33,7 @@ class Observed:
     jobs: Mapping[str, Job] = field(default_factory=dict)
     has_service: bool = False
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
-    decision: Decision | None = None
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
@@ -49,13 +50,18 @@ class Bucket(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """The Jobs of a JobSet, sorted by where they stand; names in each bucket are in spec order."""
+    """The Jobs of a JobSet, sorted by where they stand; names in each bucket are in spec order.
+
+    Args:
+        unreadable: those of `previous` that are there because nobody can read of which attempt they are.
+    """
 
     previous: tuple[Job, ...]
     active: tuple[Job, ...]
     successful: tuple[Job, ...]
     failed: tuple[Job, ...]
     unreadable: tuple[Job, ...]
+    left: tuple[Job, ...] = ()  # failed too, and the failure policy leaves them so
 
     @classmethod
     def of(cls, observed: Observed) -> Buckets:
@@ -64,37 +70,50 @@ class Buckets:
         unreadable = []
         for name in sorted(observed.jobs, key=_spec_order(observed.jobset)):
             job = observed.jobs[name]
-            sorted_jobs[bucket_of(observed.jobset, job)].append(job)
-            if attempt_of(job) is None or job_attempt_of(job) is None:
+            bucket = bucket_of(observed.jobset, job)
+            sorted_jobs[bucket].append(job)
+            if bucket is Bucket.PREVIOUS and (attempt_of(job) is None or job_attempt_of(job) is None):
                 unreadable.append(job)
+        failed = sorted_jobs[Bucket.FAILED]
+        left = tuple(left_failed(observed.jobset, failed))
         return cls(
             previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
             active=tuple(sorted_jobs[Bucket.ACTIVE]),
             successful=tuple(sorted_jobs[Bucket.SUCCESSFUL]),
-            failed=tuple(sorted_jobs[Bucket.FAILED]),
+            failed=tuple(job for job in failed if job not in left),
             unreadable=tuple(unreadable),
+            left=left,
         )
 
     @property
     def current(self) -> tuple[Job, ...]:
         """Return the Jobs of this restart attempt."""
-        return self.active + self.successful + self.failed
+        return self.active + self.successful + self.failed + self.left
 
 
 def bucket_of(jobset: JobSet, job: Job) -> Bucket:
-    """Say where one Job stands.
+    """Say where one Job stands; asked at every Pod event and in every pass, so the answer is kept with the JobSet."""
+    judged = jobset.judged.get(job.metadata.uid)
+    if judged is None or judged[0] is not job:
+        judged = jobset.judged[job.metadata.uid] = job, _judge(jobset, job)
+    bucket: Bucket = judged[1]
+    return bucket
 
-    A Job whose restart-attempt nobody can read, neither as label nor as annotation, counts as previous: it is
-    ours by UID, so it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is
-    missing is 0, because controllers that cannot restart single Jobs do not write it.
+
+def _judge(jobset: JobSet, job: Job) -> Bucket:
+    """Find the bucket.
+
+    A Job in a place of ours whose restart-attempt nobody can read, neither as label nor as annotation, counts as
+    previous: it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is missing
+    is 0, because controllers that cannot restart single Jobs do not write it.
     """
     attempt, job_attempt = attempt_of(job), job_attempt_of(job)
-    if attempt is None or job_attempt is None or attempt < jobset.restarts:
+    if attempt is not None and attempt < jobset.restarts:
         return Bucket.PREVIOUS
     place = jobset.places.get(job.metadata.name)
     if place is None:
         return Bucket.STRAY
-    if job_attempt < jobset.job_restarts_of(*place):
+    if attempt is None or job_attempt is None or job_attempt < jobset.job_restarts_of(*place):
         return Bucket.PREVIOUS
     if job.condition("Failed") is not None:
         return Bucket.FAILED

@@ -15,12 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.jobset import JobSet, ReplicatedJob
+from controller.jobset import COMPLETE, JobSet, ReplicatedJob
 from controller.kinds import Job
 from controller.observed import Buckets, is_ready
-
-READY = "Ready"
-COMPLETE = "Complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def order_of(jobset: JobSet, buckets: Buckets) -> Order:
     else:
         due = frozenset(job.name for job in jobset.replicated_jobs if _dependencies_hold(jobset, job, standings))
         has_started = due == names
-        awaited = {entry.get("name") for job in jobset.replicated_jobs for entry in job.depends_on if _for_end(entry)}
+        awaited = jobset.awaited_to_complete
         gone = {name for name, standing in standings.items() if standing.is_complete and name in awaited}
     running = frozenset(name for name, standing in standings.items() if standing.is_running)
     return Order(due, (due | running) - gone - jobset.opted_out, has_started)
@@ -106,13 +103,9 @@ def _dependencies_hold(jobset: JobSet, job: ReplicatedJob, standings: Mapping[st
         if name not in before:
             return False
         standing = standings[name]
-        if not (standing.is_complete if _for_end(entry) else standing.is_up):
+        if not (standing.is_complete if entry.get("status") == COMPLETE else standing.is_up):
             return False
     return True
-
-
-def _for_end(entry: Mapping[str, object]) -> bool:
-    return entry.get("status") == COMPLETE
 
 
 def _until(jobs: Iterable[ReplicatedJob], last: ReplicatedJob) -> Iterator[ReplicatedJob]:

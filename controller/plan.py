@@ -14,7 +14,7 @@ from typing import Final
 from controller.claims import ensure_claims
 from controller.draft import DeleteJob, Draft, Plan
 from controller.elastic import resize_jobs
-from controller.epochs import decide_epochs
+from controller.epochs import decide_epochs, divide_into_scopes
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
 from controller.layout import create_missing_jobs, ensure_service
@@ -45,7 +45,7 @@ def leave_alone(draft: Draft) -> bool:
 
 
 def delete_previous(draft: Draft) -> bool:
-    """Delete the Jobs of earlier restarts."""
+    """Delete the Jobs of earlier restarts, of a finished JobSet too: nothing else would ever stop them."""
     for job in draft.buckets.unreadable:
         draft.warn(
             "UnreadableJob",
@@ -60,10 +60,11 @@ def delete_previous(draft: Draft) -> bool:
 STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
     count_jobs,
+    delete_previous,
     delete_active_when_finished,
     delete_after_ttl,
+    divide_into_scopes,
     report_problems,
-    delete_previous,
     note_jobs_ready,
     fail_or_restart,
     complete,

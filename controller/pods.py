@@ -72,13 +72,14 @@ def worker_of(pod: Pod) -> Worker:
 
     The agent is an init container and so is not among them.
     """
-    statuses = pod.status.container_statuses or ()
-    terminated = [status.state.terminated for status in statuses if status.state.terminated is not None]
-    return Worker(
-        instance=",".join(sorted(status.container_id or "" for status in statuses)).strip(","),
-        running=any(status.state.running is not None for status in statuses),
-        failed=any(state.exit_code != 0 for state in terminated),
-    )
+    instances, running, failed = [], False, False
+    for status in pod.status.container_statuses or ():
+        instances.append(status.container_id or "")
+        state = status.state
+        running = running or state.running is not None
+        failed = failed or (state.terminated is not None and state.terminated.exit_code != 0)
+    instances.sort()
+    return Worker(",".join(instances).strip(","), running, failed)
 
 
 def epoch_of(pod: Pod) -> int | None:

@@ -1,58 +1,67 @@
 """
 What is wrong with a spec although admission let it pass: one condition, SpecProblem, and an Event when it changes.
 
-Admission rules cannot compile a regular expression, and an object may be older than the rules. Nothing here stops
-anything: each feature says in its own module what it does with a spec that it cannot follow.
+Admission rules cannot compile a regular expression nor look at a second object, and a JobSet may be older than the
+rules. Nothing here stops anything: each feature does what it can with a spec that it cannot follow, and each problem
+says where it is, what is expected, what was seen, what happens meanwhile and what cures it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from controller import conditions
 from controller.draft import Draft
-from controller.jobs import LABEL_CHARACTERS_MAX, coordinator_host, mounted_volumes
+from controller.jobs import LABEL_CHARACTERS_MAX, coordinator_host
 from controller.jobset import JobSet
+from controller.kinds import PersistentVolumeClaim
 from controller.order import broken_dependencies
-from controller.rules import pattern_problem, rule_name
+from controller.problems_claims import bad_claims, other_claims
+from controller.problems_in_place import bad_manifests
+from controller.problems_names import bad_names
+from controller.problems_policies import bad_failure_policy, bad_success_policy
+from controller.problems_scope import bad_scope
 
 
 def report_problems(draft: Draft) -> bool:
     """Set SpecProblem to what is wrong now."""
-    problems = list(problems_of(draft.jobset))
+    problems = list(problems_of(draft.jobset, draft.observed.claims))
     draft.set(conditions.spec_problem("; ".join(problems)) if problems else conditions.NO_SPEC_PROBLEM)
     return False
 
 
-def problems_of(jobset: JobSet) -> Iterator[str]:
-    """Yield each problem: where it is, what is expected, what happens until it is cured."""
-    yield from _bad_patterns(jobset)
+def problems_of(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim] | None = None) -> Iterator[str]:
+    """Yield each problem; `claims` are those that exist, by name."""
+    for problems in PROBLEMS:
+        yield from problems(jobset)
+    yield from other_claims(jobset, claims or {})
+
+
+def bad_order(jobset: JobSet) -> Iterator[str]:
+    """V9, and what is neither of two words."""
     for name, dependency in broken_dependencies(jobset):
         yield (
             f"dependsOn of replicatedJob {name}: expected the name of a replicatedJob before it, saw {dependency!r}; "
             f"{name} never starts; create the jobset anew with the replicatedJobs in the order of their start"
         )
-    yield from _claims_nobody_can_mount(jobset)
-    yield from _bad_coordinator(jobset)
-
-
-def _claims_nobody_can_mount(jobset: JobSet) -> Iterator[str]:
-    """V25 and V26 of upstream's webhook: each template is mounted somewhere, and no volume has its name."""
-    pods = [(job.name, (job.job_spec.get("template") or {}).get("spec") or {}) for job in jobset.replicated_jobs]
-    for claim in jobset.claims:
-        where = f"volumeClaimPolicies template {claim.name}"
-        if not any(claim.name in mounted_volumes(pod) for _, pod in pods):
-            yield f"{where}: expected a volumeMount of that name in some container, saw none; the claim is made in vain"
-        for name, pod in pods:
-            if any(volume.get("name") == claim.name for volume in pod.get("volumes") or ()):
+    for job in jobset.replicated_jobs:
+        for entry in job.depends_on:
+            if entry.get("status") not in ("Ready", "Complete"):
                 yield (
-                    f"{where}: volume name conflicts with a volume of replicatedJob {name}, which wins; "
-                    "rename one of them in a new jobset"
+                    f"dependsOn of replicatedJob {job.name}: expected status Ready or Complete, saw "
+                    f"{entry.get('status')!r}; it waits for Ready; create the jobset anew with one of the two"
                 )
+    order = ((jobset.raw.get("spec") or {}).get("startupPolicy") or {}).get("startupPolicyOrder")
+    if order not in (None, "AnyOrder", "InOrder"):
+        yield (
+            f"spec.startupPolicy.startupPolicyOrder: expected AnyOrder or InOrder, saw {order!r}; all replicatedJobs "
+            "start at once; create the jobset anew with one of the two"
+        )
 
 
-def _bad_coordinator(jobset: JobSet) -> Iterator[str]:
-    """V22 of upstream's webhook; upstream does not look again when the coordinator is changed."""
+def bad_coordinator(jobset: JobSet) -> Iterator[str]:
+    """V22 and V23; upstream does not look again when the coordinator is changed."""
     coordinator = jobset.coordinator
     if coordinator is None:
         return
@@ -74,12 +83,14 @@ def _bad_coordinator(jobset: JobSet) -> Iterator[str]:
         yield f"{where}: expected a podIndex from 0 to {job.completions - 1}, saw {coordinator.pod_index}"
 
 
-def _bad_patterns(jobset: JobSet) -> Iterator[str]:
-    for index, rule in enumerate(jobset.failure_policy.rules if jobset.failure_policy is not None else ()):
-        for position, pattern in enumerate(rule.get("onJobFailureMessagePatterns") or ()):
-            if (why := pattern_problem(pattern)) is not None:
-                yield (
-                    f"spec.failurePolicy.rules[{index}].onJobFailureMessagePatterns[{position}] of rule "
-                    f"{rule_name(rule, index)}: expected an RE2 regular expression, saw {pattern!r} ({why}); "
-                    "it matches no failure; create the jobset anew with a pattern that compiles"
-                )
+PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
+    bad_names,
+    bad_manifests,
+    bad_order,
+    bad_success_policy,
+    bad_failure_policy,
+    bad_scope,
+    bad_claims,
+    bad_coordinator,
+)
+"""One list; numbers such as V22 count the rules of upstream's webhook, jobset pkg/webhooks/jobset_webhook.go."""

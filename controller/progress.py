@@ -26,7 +26,7 @@ def count_jobs(draft: Draft) -> bool:
         count["suspended"] += bool(job.spec.suspend)
     for job in buckets.successful:
         counts[places[job.metadata.name][0]]["succeeded"] += 1
-    for job in buckets.failed:
+    for job in buckets.failed + buckets.left:
         counts[places[job.metadata.name][0]]["failed"] += 1
     new = [{**old.get(name, {}), "name": name, **counts[name]} for name in sorted(counts, reverse=True)]
     if _by_name(new) != _by_name(old.values()):
@@ -38,7 +38,8 @@ def count_jobs(draft: Draft) -> bool:
 def note_jobs_ready(draft: Draft) -> bool:
     """Note that a restart is over once every Job is ready or done."""
     if not draft.jobset.suspended:
-        done = sum(is_ready(job) for job in draft.buckets.active) + len(draft.buckets.successful)
+        ended = len(draft.buckets.successful) + len(draft.buckets.left)
+        done = sum(is_ready(job) for job in draft.buckets.active) + ended
         if done == len(draft.jobset.places):
             draft.set(RESTART_JOBS_READY)
     return False

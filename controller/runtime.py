@@ -24,6 +24,8 @@ from controller.health import HealthServer
 from controller.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
 from controller.metered import MeteredTransport
 from controller.metrics import Metrics
+from controller.pace import PacedTransport
+from controller.preflight import Preflight
 from controller.term import Term
 
 USER_AGENT = "inplace-controller/0.1.0"
@@ -42,6 +44,8 @@ class ControllerConfig:
         workers: JobSets in work at once.
         health_address: (host, port) for probes and metrics; None serves none; port 0 picks one.
         resync_s: how often every JobSet is looked at without being asked.
+        is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
+        looks_first: find out what the installation lacks, and say it.
     """
 
     namespace: str | None = None
@@ -55,6 +59,8 @@ class ControllerConfig:
     workers: int = 4
     health_address: tuple[str, int] | None = None
     resync_s: float = 600.0
+    is_beside: bool = False
+    looks_first: bool = False
 
     def lease(self) -> LeaseOptions:
         """Return the Lease's settings."""
@@ -97,6 +103,7 @@ class Controller:
         self._stop = asyncio.Event()
         self._term: Term | None = None
         self._elector = self._make_elector() if self.config.leader_elect else None
+        self._preflight = self._make_preflight()
         self.health = self._make_health()
 
     @property
@@ -116,13 +123,15 @@ class Controller:
     async def run(self) -> None:
         """Work until stopped."""
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self.health.run(), name="health") if self.health is not None else None
+            beside = [group.create_task(self.health.run(), name="health")] if self.health is not None else []
+            if self.config.looks_first:
+                beside.append(group.create_task(self._preflight.run(), name="preflight"))
             try:
                 while not self._stop.is_set():
                     await self._run_term()
             finally:
-                if serving is not None:
-                    serving.cancel()
+                for task in beside:
+                    task.cancel()
 
     async def _run_term(self) -> None:
         """Lead once: from acquiring the Lease to losing or releasing it."""
@@ -145,8 +154,9 @@ class Controller:
 
     async def _lead(self, transport: Transport, elector: Elector | None) -> None:
         """Run one term beside the renewal of its Lease."""
+        paced = PacedTransport(transport, clock=self._clock, rng=self._rng)
         term = self._term = Term(
-            KubeClient(transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER),
+            KubeClient(paced, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER),
             clock=self._clock,
             rng=self._rng,
             log=self._log,
@@ -155,6 +165,7 @@ class Controller:
             identity=self.config.identity,
             workers=self.config.workers,
             resync_s=self.config.resync_s,
+            is_beside=self.config.is_beside,
         )
         async with asyncio.TaskGroup() as group:
             holding = group.create_task(elector.hold(), name="hold lease") if elector is not None else None
@@ -186,9 +197,21 @@ class Controller:
             stopping.cancel()
         return done
 
+    def _make_client(self) -> KubeClient:
+        """Return a client that leadership does not fence."""
+        return KubeClient(self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER)
+
     def _make_elector(self) -> Elector:
-        client = KubeClient(self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER)
-        return Elector(client, self.config.lease(), clock=self._clock, rng=self._rng, log=self._log)
+        return Elector(self._make_client(), self.config.lease(), clock=self._clock, rng=self._rng, log=self._log)
+
+    def _make_preflight(self) -> Preflight:
+        return Preflight(
+            self._make_client(),
+            clock=self._clock,
+            log=self._log,
+            namespace=self.config.namespace,
+            lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
+        )
 
     def _make_health(self) -> HealthServer | None:
         if self.config.health_address is None:
@@ -197,6 +220,8 @@ class Controller:
         return HealthServer(host, port, is_ready=self._why_not_ready, metrics=self.metrics.text)
 
     def _why_not_ready(self) -> str | None:
+        if (missing := self._preflight.why_not_ready) is not None:
+            return missing
         if self.is_leader and not self.has_synced:
             return "leading, but the caches are not filled yet"
         return None

@@ -8,7 +8,7 @@ Pod finds its Job. Work begins when all caches are full.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -24,7 +24,8 @@ from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS,
 from common.kube.workqueue import WorkQueue
 from controller.events import EventRecorder
 from controller.execute import ActionsFailedError, Executor
-from controller.groups import Groups, Key
+from controller.group import Key
+from controller.groups import Groups
 from controller.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,
@@ -40,6 +41,8 @@ from controller.nodes import Nodes
 from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.restarts import RestartTimer
+
+URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
 
 
 class Term:
@@ -57,6 +60,7 @@ class Term:
         identity: str,
         workers: int,
         resync_s: float,
+        is_beside: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -65,10 +69,12 @@ class Term:
         self._metrics = metrics
         self._namespace = namespace
         self._workers = workers
-        self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue)
+        self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
         self.groups = Groups(self._wake, self.recorder.emit, clock, log)
-        self.jobsets: Informer[KubeObject] = self._informer(JOBSETS, RAW, resync_s=resync_s)
+        self.jobsets: Informer[KubeObject] = self._informer(
+            JOBSETS, RAW, resync_s=resync_s, keep=given_to_us if is_beside else None
+        )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
         self.claims: Informer[PersistentVolumeClaim] = self._informer(PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC)
@@ -107,7 +113,7 @@ class Term:
         """Fill the caches, then reconcile until shut down."""
         live = LiveCollector(self.groups.counts, self._work_ages, self._silences)
         self._metrics.registry.register(live)
-        self._metrics.workers_max.labels(CONTROLLER).set(self._workers)
+        self._metrics.workers_max.labels(CONTROLLER).set(self._workers + URGENT_WORKERS)
         try:
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(self.recorder.run(), name="events")]
@@ -115,7 +121,7 @@ class Term:
                     background.append(group.create_task(informer.run(), name=informer.resource.plural))
                     await informer.wait_synced()
                 self._log.info("controller started", jobsets=len(self.jobsets), pods=len(self.pods))
-                await self.queue.work(self._process, workers=self._workers)
+                await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
                 for task in background:
                     task.cancel()
         finally:
@@ -161,6 +167,11 @@ class Term:
         self.queue.add_after(key, result.requeue_after_s)
         return "requeue_after"
 
+    def _is_urgent(self, key: Key) -> bool:
+        """Say whether agents wait for this JobSet's status."""
+        group = self.groups.get(key)
+        return group is not None and group.is_due
+
     def _wake(self, key: Key, delay_s: float) -> None:
         self.queue.add_after(key, delay_s)
 
@@ -174,6 +185,7 @@ class Term:
         *,
         label_selector: str | None = None,
         resync_s: float | None = None,
+        keep: Callable[[T], bool] | None = None,
     ) -> Informer[T]:
         def count_ending(ending: str) -> None:
             self._metrics.watch_endings.labels(resource.kind, ending).inc()
@@ -188,6 +200,7 @@ class Term:
             namespace=self._namespace,
             label_selector=label_selector,
             resync_s=resync_s,
+            keep=keep,
             on_ending=count_ending,
         )
 
@@ -198,3 +211,8 @@ class Term:
         for informer in self._informers():
             if (silent_s := informer.silent_s) is not None:
                 yield informer.resource.kind, silent_s
+
+
+def given_to_us(jobset: KubeObject) -> bool:
+    """Say whether a JobSet names us as its controller; spec.managedBy never changes."""
+    return bool((jobset.get("spec") or {}).get("managedBy") == wire.MANAGED_BY_US)

@@ -28,6 +28,7 @@ from controller.credentials import Credentials, CredentialsError
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 64  # 50 parallel writes, four watches, leases and Events
 READ_BYTES = 2**20  # lists and watch events are large; fewer, larger reads
+GATHER_S = 0.02  # a herd's events come one by one, each in a TLS record: taken in together they cost half
 _UNAUTHORIZED = 401
 
 
@@ -153,12 +154,27 @@ class _AiohttpStream:
         return _lower(self._response.headers)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield body bytes as they arrive."""
+        """Yield body bytes as they arrive: the first at once, what follows it closely `GATHER_S` later, together."""
+        loop = asyncio.get_running_loop()
         try:
-            async for chunk in self._response.content.iter_any():
+            while chunk := await self._response.content.readany():
+                read_s = loop.time()
                 yield chunk
+                await self._gather(read_s + GATHER_S - loop.time())
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"the stream broke: {error!r}") from error
+
+    async def _gather(self, seconds: float) -> None:
+        """Read nothing for a moment."""
+        connection = self._response.connection
+        protocol = connection.protocol if connection is not None else None
+        if seconds <= 0 or protocol is None:
+            return
+        protocol.pause_reading()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            protocol.resume_reading()
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

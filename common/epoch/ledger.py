@@ -68,7 +68,7 @@ class Decision:
         synced: S, never below the ledger's.
         deprecated: D, never below the ledger's.
         restarts: counted group restarts so far, this decision's included.
-        exceeded: more restarts than allowed; the JobSet must fail, and S and D stay.
+        exceeded: more restarts than allowed were announced; the JobSet must fail, and S and D stay.
         recreate: (replicatedJob, job index) whose Pods completed and so cannot restart in place.
     """
 
@@ -175,15 +175,19 @@ class Ledger:
     def decide(self, *, restarts_max: int, uncounted: int = 0) -> Decision:
         """Say what the status should be now; changes nothing, O(distinct epochs).
 
+        One restart too many is one that was announced, after those that died had their chance to: the Job of a dead
+        Pod may be about to fail, and then the failure policy decides. (No epoch left in int32 is the end at once.)
+
         Args:
             restarts_max: spec.failurePolicy.maxRestarts.
             uncounted: epochs that were not counted restarts (resumes, uncounted recreations, resizes).
         """
-        top = max(self._pods_at, default=0)
+        top = self.announced
         broken = self._is_running() and bool(self._intruders or self._broken)
         reached = max(top, self.synced + 1 if broken else self.synced)
         restarts = max(0, reached - 1 - uncounted)
-        if restarts > restarts_max or reached > INT32_MAX:
+        is_over = restarts > restarts_max and top > self.synced and not self._awaits_the_dead()
+        if is_over or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
         synced, deprecated = self.synced, self.deprecated
         if self._is_complete(top):
@@ -195,6 +199,11 @@ class Ledger:
         if not self.deprecated <= deprecated <= synced:
             raise InvariantError(f"D only grows, up to S: D {self.deprecated} -> {deprecated}, S {synced}")
         return Decision(synced, deprecated, restarts, recreate=self._to_recreate())
+
+    @property
+    def announced(self) -> int:
+        """Return the highest epoch that a live Pod announced; 0 for none."""
+        return max(self._pods_at, default=0)
 
     def histogram(self) -> dict[int, int]:
         """Return live Pods by announced epoch."""
@@ -213,6 +222,21 @@ class Ledger:
         """Say whether all N slots are live at one epoch beyond S, and nothing of an older one may still run."""
         size = self.shape.size
         return top > self.synced and size > 0 and self._ghosts == 0 and self._slots_at[top] == size
+
+    def _awaits_the_dead(self) -> bool:
+        """Say whether some slot whose worker of epoch S died has announced nothing since.
+
+        O(dead), and only asked beyond maxRestarts; `any` stops at the first, so a burst of N deaths costs O(N log N).
+        """
+        return not all(self._has_come_back(uid) for uid in self._broken)
+
+    def _has_come_back(self, uid: str) -> bool:
+        """Say whether a dead Pod, or its replacement, announced beyond S; one that is gone is not waited for."""
+        record = self._records.get(uid)
+        if record is None or not record.expected:
+            return True
+        occupants = self._occupants.get(record.pod.slot, {}).values()
+        return any((occupant.epoch or 0) > self.synced for occupant in occupants)
 
     def _to_recreate(self) -> frozenset[tuple[str, int]]:
         """Name the Jobs with completed Pods, once a group restart has begun: a completed Pod cannot restart."""

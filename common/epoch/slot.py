@@ -25,16 +25,20 @@ class Shape:
 
     Args:
         replicated_jobs: name -> (replicas, parallelism), both >= 0.
+        without: (replicatedJob, job index) of Jobs that left for good; each is one of the above.
     """
 
     replicated_jobs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    without: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def size(self) -> int:
         """Return N, the number of expected slots."""
-        return sum(replicas * parallelism for replicas, parallelism in self.replicated_jobs.values())
+        whole = sum(replicas * parallelism for replicas, parallelism in self.replicated_jobs.values())
+        return whole - sum(self.replicated_jobs[name][1] for name, _ in self.without)
 
     def expects(self, slot: Slot) -> bool:
         """Say whether `slot` is one of the expected ones."""
         replicas, parallelism = self.replicated_jobs.get(slot.replicated_job, (0, 0))
-        return 0 <= slot.job_index < replicas and 0 <= slot.completion_index < parallelism
+        is_inside = 0 <= slot.job_index < replicas and 0 <= slot.completion_index < parallelism
+        return is_inside and slot[:2] not in self.without

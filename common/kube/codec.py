@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -32,17 +32,26 @@ class Meta(NamedTuple):
         return self.namespace, self.name
 
 
+class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A line of a watch that tells of an object; bookmarks and errors are none."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: T
+
+
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
     """How objects of a kind are kept: decode only what is needed, and 10,000 Pods stay small.
 
     Args:
         decode: JSON of one object -> what is kept.
+        decode_change: a line of a watch, in one go: 5,000 Pods that restart are 15,000 lines of 8 kB.
         convert: a raw object (the answer to a write) -> what is kept.
         meta: what is kept -> its identity.
     """
 
     decode: Callable[[bytes | msgspec.Raw], T]
+    decode_change: Callable[[bytes], Change[T]]
     convert: Callable[[KubeObject], T]
     meta: Callable[[T], Meta]
 
@@ -57,8 +66,18 @@ def _without_managed_fields(obj: KubeObject) -> KubeObject:
     return obj
 
 
+_RAW_CHANGE: Final = msgspec.json.Decoder(Change[KubeObject])
+
+
+def _decode_raw_change(line: bytes) -> Change[KubeObject]:
+    change = _RAW_CHANGE.decode(line)
+    _without_managed_fields(change.object)
+    return change
+
+
 RAW: Final[Codec[KubeObject]] = Codec(
     decode=lambda data: _without_managed_fields(msgspec.json.decode(data)),
+    decode_change=_decode_raw_change,
     convert=lambda obj: _without_managed_fields(obj | {"metadata": dict(obj["metadata"])}),
     meta=_raw_meta,
 )
@@ -93,7 +112,12 @@ def slim(kind: type[S]) -> Codec[S]:
         m = obj.metadata
         return Meta(m.namespace, m.name, m.uid, m.resource_version)
 
-    return Codec(msgspec.json.Decoder(kind).decode, lambda obj: msgspec.convert(obj, kind), meta)
+    return Codec(
+        decode=msgspec.json.Decoder(kind).decode,
+        decode_change=msgspec.json.Decoder(Change[kind]).decode,  # type: ignore[valid-type]
+        convert=lambda obj: msgspec.convert(obj, kind),
+        meta=meta,
+    )
 
 
 def version_number(resource_version: str | None) -> int | None:

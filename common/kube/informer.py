@@ -22,7 +22,7 @@ import msgspec
 from common.kube.backoff import Backoff
 from common.kube.client import LIST_TIMEOUT_S, KubeClient, KubeObject
 from common.kube.clock import Clock
-from common.kube.codec import Codec, is_older, version_number
+from common.kube.codec import Codec, Meta, is_older, version_number
 from common.kube.errors import ApiError, Expired, error_from_status
 from common.kube.http import GarbledError, Request, TransportError
 from common.kube.resources import Resource
@@ -182,9 +182,10 @@ class Informer(Generic[T]):
         The watch will tell it again, and any deletion after it.
         """
         new = self._codec.convert(obj)
-        number, since = version_number(self._codec.meta(new).resource_version), version_number(self._since)
+        meta = self._codec.meta(new)
+        number, since = version_number(meta.resource_version), version_number(self._since)
         if number is not None and since is not None and number > since:
-            self._put(new)
+            self._put(new, meta)
 
     async def run(self) -> None:
         """List, watch and resync until cancelled."""
@@ -276,11 +277,12 @@ class Informer(Generic[T]):
         """Make the cache show exactly `items`, and tell the differences."""
         self._since = resource_version
         self._page_limit = self._page_size
-        new_keys = {self._codec.meta(item).key for item in items}
+        metas = [self._codec.meta(item) for item in items]
+        new_keys = {meta.key for meta in metas}
         for key in [key for key in self._objects if key not in new_keys]:
             self._remove(key)
-        for item in items:
-            self._put(item)
+        for item, meta in zip(items, metas, strict=True):
+            self._put(item, meta)
         self._backoff.reset()
         self._denied.reset()
         if not self._synced.is_set():
@@ -291,6 +293,27 @@ class Informer(Generic[T]):
         """Take in one line of the watch."""
         self._last_activity_s = self._clock.monotonic_s()
         try:
+            change = self._codec.decode_change(line)
+        except (msgspec.MsgspecError, KeyError):
+            self._take_other(line)
+            return
+        self._backoff.reset()
+        meta = self._codec.meta(change.object)
+        if self._keep is None or self._keep(change.object):
+            if change.type == "DELETED":
+                self._delete(meta)
+            else:
+                self._put(change.object, meta)
+        self._since = meta.resource_version
+
+    def _take_other(self, line: bytes) -> None:
+        """Take in a bookmark, an error, or an object that is not as expected.
+
+        Raises:
+            ApiError: the server ended the watch, and said why.
+            GarbledError: the line is no event of a watch.
+        """
+        try:
             event = _EVENT.decode(line)
             if event.type == "ERROR":
                 raise error_from_status(msgspec.json.decode(event.object))
@@ -299,33 +322,27 @@ class Informer(Generic[T]):
             raise GarbledError(f"expected a watch event, saw {line[:80]!r}") from error
         self._backoff.reset()
         if event.type != "BOOKMARK":
-            self._take_object(event.type == "DELETED", event.object)
+            self._decode_into([], event.object)  # says what is wrong with it
         self._since = version
 
-    def _take_object(self, deleted: bool, raw: msgspec.Raw) -> None:
-        decoded: list[T] = []
-        self._decode_into(decoded, raw)
-        for obj in decoded:
-            if not deleted:
-                self._put(obj)
-                continue
-            meta = self._codec.meta(obj)
-            known = self._objects.get(meta.key)
-            if known is not None and self._codec.meta(known).uid == meta.uid:
-                self._remove(meta.key)
+    def _delete(self, meta: Meta) -> None:
+        """Drop an object, unless what is shown is another of its name."""
+        known = self._objects.get(meta.key)
+        if known is not None and self._codec.meta(known).uid == meta.uid:
+            self._remove(meta.key)
 
-    def _put(self, new: T) -> None:
+    def _put(self, new: T, meta: Meta) -> None:
         """Show `new`, unless what is shown is as new."""
-        meta = self._codec.meta(new)
-        old = self._objects.get(meta.key)
+        key = meta.key
+        old = self._objects.get(key)
         if old is not None:
             shown = self._codec.meta(old)
             if shown.resource_version == meta.resource_version or is_older(meta, shown):
                 return
             if shown.uid != meta.uid:
-                self._remove(meta.key)
+                self._remove(key)
                 old = None
-        self._objects[meta.key] = new
+        self._objects[key] = new
         self._tell(old, new)
 
     def _remove(self, key: tuple[str, str]) -> None:

@@ -6,7 +6,7 @@ Tests that judge the product's client must not use the product's client to look 
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class ApiClient:
         method: str,
         path: str,
         *,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Any] | None = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> str:

@@ -15,7 +15,7 @@ from tests.cluster.binaries import Binaries, find_binaries
 from tests.cluster.control_plane import ControlPlane
 
 
-def _unavailable(missing: MissingComponent) -> NoReturn:
+def unavailable(missing: MissingComponent) -> NoReturn:
     """Skip the test, or fail it where CI promises that nothing is missing."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI=true, but this control plane cannot run: {missing}", pytrace=False)
@@ -31,7 +31,7 @@ def binaries(pytestconfig: pytest.Config) -> Binaries:
         try:
             return find_binaries()
         except MissingComponent as error:
-            _unavailable(error)
+            unavailable(error)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -47,7 +47,7 @@ async def full_control_plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
     try:
         control_plane = ControlPlane(binaries, with_controllers=True)
     except MissingComponent as error:
-        _unavailable(error)
+        unavailable(error)
     async with control_plane:
         yield control_plane
 

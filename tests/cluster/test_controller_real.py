@@ -11,8 +11,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -33,13 +32,13 @@ from controller.runtime import Controller, ControllerConfig
 from controller.transport import AiohttpTransport
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.test_crd_real import install
+from tests.cluster.waiting import eventually
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
-PATIENCE_S = 20.0
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -51,22 +50,6 @@ async def admin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
     credentials = await load_credentials(str(control_plane.kubeconfig), clock=LoopClock())
     async with AiohttpTransport(credentials) as transport:
         yield KubeClient(transport, user_agent="test", field_manager="test")
-
-
-async def eventually(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Wait until a look returns what is wanted.
-
-    Raises:
-        AssertionError: it does not in `PATIENCE_S` seconds; the last look is in the message.
-    """
-    until_s = time.monotonic() + PATIENCE_S
-    while True:
-        seen = await look()
-        if seen == wanted:
-            return
-        if time.monotonic() > until_s:
-            raise AssertionError(f"expected {wanted!r}, still saw {seen!r} after {PATIENCE_S:g} s")
-        await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

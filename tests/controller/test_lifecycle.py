@@ -176,48 +176,6 @@ def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
     assert kinds == {CreateClaim, SuspendJob}
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "words"),
-    [
-        ("spec.coordinator", {"replicatedJob": "x"}, "coordinator replicatedJob x does not exist"),
-        ("spec.coordinator", {"replicatedJob": "a", "jobIndex": 1}, "expected a jobIndex from 0 to 0, saw 1"),
-        ("spec.coordinator", {"replicatedJob": "a", "podIndex": 2}, "expected a podIndex from 0 to 1, saw 2"),
-        ("spec.volumeClaimPolicies", claims_policy("cache", "other"), "template other: expected a volumeMount"),
-        (
-            "spec.replicatedJobs.0.template.spec.template.spec.volumes",
-            [{"name": "cache", "emptyDir": {}}],
-            "volume name conflicts with a volume of replicatedJob a",
-        ),
-    ],
-)
-def test_problems_of_the_spec_are_a_condition(path: str, value: Any, words: str) -> None:
-    """What admission let pass is named in SpecProblem; the rest works; cured, the condition turns False."""
-    good = with_claims()
-    world = PlannerWorld(changed(good, path, value))
-    world.settle()
-    assert len(world.jobs) == 2
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert words in condition["message"]
-    world.manifest["spec"] = good["spec"]
-    world.settle()
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert condition["status"] == "False"
-
-
-def test_an_address_that_is_too_long_for_a_label_stops_nothing() -> None:
-    """Pods go without the coordinator label; upstream's Jobs would be refused for ever."""
-    manifest = jobset("j" * 30, jobs=[replicated_job("w" * 10)], coordinator={"replicatedJob": "w" * 10})
-    world = PlannerWorld(manifest)
-    world.settle()
-    (job,) = world.jobs.values()
-    assert "jobset.sigs.k8s.io/coordinator" not in job["metadata"]["labels"]
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert "at most 63 characters" in condition["message"]
-
-
 def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster() -> None:
     """The controller comes back at the right time by itself and deletes it in the foreground."""
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from common.kube.clock import LoopClock
 from common.kube.http import CertificateError, Request, TransportError, TransportTimeoutError
 from controller.credentials import REFRESH_S, CredentialsError, load_credentials
-from controller.transport import AiohttpTransport
+from controller.transport import GATHER_S, AiohttpTransport
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,6 +32,7 @@ class Server:
         self.seen: list[web.Request] = []
         self.tokens = {"good"}
         self.port = 0
+        self.go_on = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -40,6 +41,14 @@ class Server:
             return web.Response(status=401, text="Unauthorized")
         if request.path == "/hang":
             await asyncio.sleep(30)
+        if request.path == "/herd":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"first\n")
+            await self.go_on.wait()
+            for number in range(20):
+                await response.write(b"%d\n" % number)
+            return response
         if request.path == "/stream":
             response = web.StreamResponse()
             await response.prepare(request)
@@ -119,6 +128,22 @@ async def test_a_stream_arrives_as_it_comes(tmp_path: Path) -> None:
         with pytest.raises(TransportError, match="broke"):
             async with transport.stream(Request("GET", "/stream?break=1"), timeout_s=5.0) as stream:
                 _ = [chunk async for chunk in stream.chunks()]
+
+
+async def test_what_follows_closely_is_taken_in_together(tmp_path: Path) -> None:
+    """After a chunk nothing is read for GATHER_S; then everything is there, in order, and the end is seen."""
+    server = Server()
+    loop = asyncio.get_running_loop()
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
+        async with transport.stream(Request("GET", "/herd"), timeout_s=5.0) as stream:
+            chunks = stream.chunks()
+            assert await anext(chunks) == b"first\n"
+            server.go_on.set()
+            began_s = loop.time()
+            rest = [await anext(chunks)]
+            assert loop.time() - began_s >= GATHER_S / 2  # it began a moment before we looked
+            rest += [chunk async for chunk in chunks]
+        assert b"".join(rest) == b"".join(b"%d\n" % number for number in range(20))
 
 
 async def test_a_server_that_does_not_answer_is_left_after_the_bound(tmp_path: Path) -> None:

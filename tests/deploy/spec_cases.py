@@ -107,6 +107,31 @@ SPEC_CREATES: Final = (
         with_rules(rule(action="RestartJob"), jobs=(replicated_job("a"), replicated_job("b", replicas=1025))),
         ("a replicated job with replicas > 1024", 'found 1025 in spec.replicatedJobs[name="b"]', "lower replicas"),
     ),
+    Create(
+        "v15_restart_replicated_job_of_too_many",
+        with_rules(rule(action="RestartReplicatedJobAndIgnoreMaxRestarts"), jobs=(replicated_job("b", replicas=1025),)),
+        ("a replicated job with replicas > 1024", 'found 1025 in spec.replicatedJobs[name="b"]', "lower replicas"),
+    ),
+    Create(
+        "kep_262_actions",
+        with_rules(
+            rule("a", "RestartReplicatedJob", targetReplicatedJobs=["workers"]),
+            rule("b", "RestartReplicatedJobAndIgnoreMaxRestarts"),
+            rule("c", "FailJob", setConditionReason="InvalidResult"),
+        ),
+    ),
+    Create("action_unknown", with_rules(rule(action="Retry")), ("spec.failurePolicy.rules[0].action", "FailJob")),
+    Create("condition_reason", with_rules(rule(setConditionReason="Out_of:Memory"))),
+    Create(
+        "condition_reason_is_no_reason",
+        with_rules(rule(setConditionReason="out of memory")),
+        ("spec.failurePolicy.rules[0].setConditionReason",),
+    ),
+    Create(
+        "condition_reason_without_a_condition",
+        with_rules(rule(action="RestartJob", setConditionReason="Oom")),
+        ("spec.failurePolicy.rules[0]", "found action RestartJob, expected FailJobSet", "remove setConditionReason"),
+    ),
     Create("v15_other_actions_of_many", with_rules(rule(), jobs=(replicated_job("b", replicas=1025),))),
     Create("v16_name_empty_is_defaulted", with_rules(rule(""), rule(""))),
     Create("v16_name_too_long", with_rules(rule("n" * 129)), ("spec.failurePolicy.rules[0].name", "128")),
@@ -284,7 +309,14 @@ MOUNTED: Final = replicated_job(
 )
 SHADOWED: Final = changed(MOUNTED, "template.spec.template.spec.volumes", [{"name": "data", "emptyDir": {}}])
 POD_SPEC: Final = f"{SPEC}.template.spec"
+SCOPE: Final = {"annotations": {"inplace.dev/restart-scope": "Group"}}
 POLICY_CREATES: Final = (
+    Create("restart_scope", jobset() | {"metadata": jobset()["metadata"] | SCOPE}),
+    Create(
+        "restart_scope_unknown",
+        jobset() | {"metadata": jobset()["metadata"] | {"annotations": {"inplace.dev/restart-scope": "Pod"}}},
+        ('metadata.annotations[inplace.dev/restart-scope]: found "Pod"', "expected JobSet, Group or ReplicatedJob"),
+    ),
     Create("v25_claim_mounted", plain(MOUNTED, volumeClaimPolicies=claims(claim("data")))),
     Create(
         "v25_claim_mounted_by_an_init_container",
@@ -314,6 +346,26 @@ POLICY_CREATES: Final = (
     ),
 )
 POLICY_UPDATES: Final = (
+    Update(
+        "restart_scope_added",
+        "metadata.annotations",
+        SCOPE["annotations"],
+        ("metadata.annotations[inplace.dev/restart-scope]", "immutable", "create a new JobSet"),
+    ),
+    Update(
+        "restart_scope_removed",
+        "metadata.annotations",
+        None,
+        ('found "", was "Group"', "create a new JobSet"),
+        jobset() | {"metadata": jobset()["metadata"] | SCOPE},
+    ),
+    Update(
+        "another_annotation_beside_the_restart_scope",
+        "metadata.annotations",
+        SCOPE["annotations"] | {"a": "b"},
+        (),
+        jobset() | {"metadata": jobset()["metadata"] | SCOPE},
+    ),
     Update("labels_while_suspended", f"{SPEC}.template.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
     Update("annotations_while_suspended", f"{SPEC}.template.metadata", {"annotations": {"a": "b"}}, (), SUSPENDED),
     Update("selector_while_suspended", f"{POD_SPEC}.nodeSelector", {"zone": "a"}, (), SUSPENDED),

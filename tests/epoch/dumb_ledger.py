@@ -33,7 +33,7 @@ class DumbLedger:
     synced: int = 0
     deprecated: int = 0
     pods: dict[str, DumbPod] = field(default_factory=dict)
-    broken: bool = False  # a worker of epoch S died
+    broken: set[str] = field(default_factory=set)  # whose worker of epoch S died
     census: bool = False  # every slot was seen at S
 
     def observe(self, view: PodView) -> None:
@@ -52,7 +52,7 @@ class DumbLedger:
             pod.intruded = False
         edge = pod.ran and view.worker.failed and pod.synced_at_start == self.synced
         if edge and pod.epoch == self.synced > 0 and self.shape.expects(view.slot):
-            self.broken = True
+            self.broken.add(view.uid)
         self._take_census()
 
     def forget(self, uid: str) -> None:
@@ -71,7 +71,7 @@ class DumbLedger:
         """Take in the status."""
         self.deprecated = max(self.deprecated, deprecated)
         if synced > self.synced:
-            self.synced, self.broken, self.census = synced, False, False
+            self.synced, self.broken, self.census = synced, set(), False
             for pod in self.pods.values():
                 pod.intruded = False
                 self._believe(pod)
@@ -82,10 +82,11 @@ class DumbLedger:
         epochs = [pod.epoch for pod in self._counted() if pod.epoch]
         top = max(epochs, default=0)
         running = self.synced > self.deprecated
-        disturbed = running and (self.broken or any(pod.intruded for pod in self.pods.values()))
+        disturbed = running and (bool(self.broken) or any(pod.intruded for pod in self.pods.values()))
         reached = max(top, self.synced + 1 if disturbed else self.synced)
         restarts = max(0, reached - 1 - uncounted)
-        if restarts > restarts_max or reached > INT32_MAX:
+        beyond = restarts > restarts_max and top > self.synced and not self._awaited()
+        if beyond or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
         recreate = frozenset() if running or not self.synced else self._completed_jobs()
         if top > self.synced and self._all_at(top):
@@ -100,6 +101,12 @@ class DumbLedger:
     def _counted(self) -> list[DumbPod]:
         pods = self.pods.values()
         return [pod for pod in pods if pod.view.life is Life.LIVE and self.shape.expects(pod.view.slot)]
+
+    def _awaited(self) -> list[Slot]:
+        """Return the slots of dead workers in which nobody has announced since."""
+        dead = [self.pods[uid].view.slot for uid in self.broken if uid in self.pods]
+        back = [pod.view.slot for pod in self._occupying() if pod.epoch > self.synced]
+        return [slot for slot in dead if self.shape.expects(slot) and slot not in back]
 
     def _take_census(self) -> None:
         self.census = self.census or (self.synced > 0 and self._slots_at(self.synced) == self.shape.size)

@@ -7,10 +7,18 @@ from hypothesis import strategies as st
 
 from common.epoch.slot import Shape, Slot
 
-shapes = st.dictionaries(st.sampled_from(["a", "b"]), st.tuples(st.integers(0, 4), st.integers(0, 4))).map(Shape)
+sizes = st.dictionaries(st.sampled_from(["a", "b"]), st.tuples(st.integers(0, 4), st.integers(0, 4)))
 
 
-@given(shapes)
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    """Draw a shape that some Jobs have left."""
+    jobs = draw(sizes)
+    places = [(name, index) for name, (replicas, _) in jobs.items() for index in range(replicas)]
+    return Shape(jobs, frozenset(draw(st.sets(st.sampled_from(places)))) if places else frozenset())
+
+
+@given(shapes())
 def test_size_is_the_number_of_expected_slots(shape: Shape) -> None:
     """Counting the slots that are expected, one by one, gives N."""
     slots = [Slot(name, job, index) for name in ("a", "b", "c") for job in range(-1, 6) for index in range(-1, 6)]

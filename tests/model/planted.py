@@ -63,7 +63,7 @@ _EXITED: Final = """            return _exited(state, code), ()
         case WorkerGone():
             return _gone(state)
 """
-_RESTARTS: Final = "if restarts > restarts_max or"
+_RESTARTS: Final = "is_over = restarts > restarts_max and"
 _WORKER: Final = Config(2, 1, kinds("worker"))
 _PODS: Final = Config(2, 1, kinds("worker replace"))
 _OVERLAP: Final = Config(2, 1, kinds("replace"), overlap=True)
@@ -171,14 +171,14 @@ BUGS: Final = (
         Config(2, 2, kinds("worker"), restarts_max=1),
         "ledger",
         _RESTARTS,
-        "if restarts > restarts_max + 1 or",
+        "is_over = restarts > restarts_max + 1 and",
     ),
     Bug(
         "ledger: one restart too few",
         Config(2, 1, kinds("worker"), restarts_max=1),
         "ledger",
         _RESTARTS,
-        "if restarts >= restarts_max or",
+        "is_over = restarts >= restarts_max and",
     ),
     Bug(
         "ledger: completed Jobs stay",

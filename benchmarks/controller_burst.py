@@ -1,0 +1,94 @@
+"""Many JobSets created at once: how soon all their Jobs exist, and what that does to the restart of another group."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from benchmarks.controller_lab import NAMESPACE, ControllerProcess, Lab
+from benchmarks.controller_pods import POLL_S, PlayedGroup, at_once, jobset
+from benchmarks.controller_restart import Restart, announce_all, form, watching
+from common.kube.client import KubeClient
+from common.kube.resources import JOBS, JOBSETS, SERVICES
+
+BURST_S_MAX = 300.0  # five times the promise: what takes longer has failed, not merely missed it
+SERVICE_S_MAX = 30.0
+GROUP_PODS = 4  # small, so that the announcements take no time worth speaking of
+SERVICE_POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """What a burst did.
+
+    Args:
+        seconds: from the first creation until every Job exists.
+        restarts: of another JobSet, as many as fitted in.
+        idle: the same before the burst; for comparison.
+    """
+
+    seconds: float
+    restarts: list[Restart]
+    idle: list[Restart]
+    cpu_s: float
+
+
+async def measure_burst(lab: Lab, process: ControllerProcess, jobsets: int, idle_restarts: int) -> Burst:
+    """Create JobSets of one Job while another group restarts again and again."""
+    group = PlayedGroup(lab.client, "victim")
+    await group.create(GROUP_PODS)
+    async with watching(lab.client, "victim") as watch:
+        await form(group, watch)
+        idle = [await announce_all(group, watch, kubelets=False) for _ in range(idle_restarts)]
+        restarts: list[Restart] = []
+        before = await _count_jobs(lab.client)
+        began_s, began_cpu_s = time.monotonic(), process.cpu_s()
+        creating = asyncio.create_task(_create(lab.client, jobsets))
+        waiting = asyncio.create_task(_await_jobs(lab.client, before + jobsets))
+        while not waiting.done():
+            restarts.append(await announce_all(group, watch, kubelets=False))
+        await creating
+        seconds = await waiting - began_s
+        return Burst(seconds, restarts, idle, process.cpu_s() - began_cpu_s)
+
+
+async def measure_service(client: KubeClient, round_: int) -> tuple[float, float]:
+    """Return the seconds until a new JobSet has its Service, and has it again after somebody deleted it."""
+    name = f"service-{round_}"
+    began_s = time.monotonic()
+    await client.create(JOBSETS, NAMESPACE, jobset(name, 1))
+    created_s = await _await_service(client, name) - began_s
+    await asyncio.sleep(1.0)  # the passes of the creation are over
+    began_s = time.monotonic()
+    await client.delete(SERVICES, NAMESPACE, name)
+    return created_s, await _await_service(client, name) - began_s
+
+
+async def _create(client: KubeClient, jobsets: int) -> None:
+    async def create(number: int) -> None:
+        await client.create(JOBSETS, NAMESPACE, jobset(f"burst-{number}", 1))
+
+    await at_once(create, range(jobsets))
+
+
+async def _await_jobs(client: KubeClient, count: int) -> float:
+    """Return when that many Jobs exist."""
+    async with asyncio.timeout(BURST_S_MAX):
+        while await _count_jobs(client) < count:  # noqa: ASYNC110 - another process makes them
+            await asyncio.sleep(POLL_S)
+    return time.monotonic()
+
+
+async def _count_jobs(client: KubeClient) -> int:
+    page = await client.list(JOBS, NAMESPACE, query={"limit": "1"})
+    return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+
+
+async def _await_service(client: KubeClient, name: str) -> float:
+    """Return when the Service exists."""
+    query = {"fieldSelector": f"metadata.name={name}"}
+    async with asyncio.timeout(SERVICE_S_MAX):
+        while not (await client.list(SERVICES, NAMESPACE, query=query))["items"]:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(SERVICE_POLL_S)
+    return time.monotonic()

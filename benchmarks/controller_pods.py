@@ -1,0 +1,170 @@
+"""
+One JobSet whose Job controller, kubelets and agents are played: Pods as large as real ones, written as they write.
+
+A Pod is what examples/train.yaml makes, with what admission, scheduler and kubelet add; some 9 kB with managedFields.
+Each group restart writes it three times: containers ended, epoch announced, containers running and ready again. The
+Job controller writes each Job twice: no Pod ready, all ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import yaml
+
+from benchmarks.controller_lab import NAMESPACE
+from benchmarks.controller_status import pod_status
+from common import wire
+from common.kube.client import MERGE_PATCH, KubeClient, KubeObject
+from common.kube.http import Request
+from common.kube.resources import JOBS, JOBSETS, PODS, Resource
+
+T = TypeVar("T")
+EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "train.yaml"
+PODS_PER_JOB: Final = 100
+WRITES_AT_ONCE: Final = 24  # more do not make a server on two cores faster
+JOBS_S_MAX: Final = 60.0
+POLL_S: Final = 0.1
+RESTARTS_MAX: Final = 2**31 - 1
+_SLIM: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # the answer that costs us least
+
+
+@cache
+def _example() -> KubeObject:
+    """Return the JobSet of the example; read ONCE, because reading YAML takes longer than what is measured."""
+    return next(one for one in yaml.safe_load_all(EXAMPLE.read_text()) if one["kind"] == wire.KIND)
+
+
+def jobset(name: str, pods: int) -> KubeObject:
+    """Return the JobSet of examples/train.yaml with so many Pods."""
+    manifest = deepcopy(_example())
+    manifest["metadata"] = {"name": name, "namespace": NAMESPACE}
+    manifest["spec"]["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
+    (workers,) = manifest["spec"]["replicatedJobs"]
+    per_job = min(pods, PODS_PER_JOB)
+    assert pods % per_job == 0, f"expected up to {PODS_PER_JOB} pods or a multiple of it, saw {pods}"
+    workers["replicas"] = pods // per_job
+    workers["template"]["spec"] |= {"parallelism": per_job, "completions": per_job}
+    return manifest
+
+
+@dataclass(slots=True)
+class PlayedGroup:
+    """The Pods of one JobSet, by name."""
+
+    client: KubeClient
+    name: str
+    epoch: int = 0
+    pods: list[str] = field(default_factory=list)
+    jobs: dict[str, int] = field(default_factory=dict)  # Job name -> Pods
+
+    async def create(self, pods: int) -> None:
+        """Create the JobSet, wait for its Jobs, make its Pods and let kubelets start them."""
+        await self.client.create(JOBSETS, NAMESPACE, jobset(self.name, pods))
+        jobs = await self._await_jobs(max(1, pods // PODS_PER_JOB))
+        self.jobs = {job["metadata"]["name"]: job["spec"]["parallelism"] for job in jobs}
+        slots = [(job, index) for job in jobs for index in range(job["spec"]["parallelism"])]
+        await at_once(lambda slot: self._make(*slot), slots)
+        await self.run_containers(self.pods)
+
+    async def announce(self, pods: Iterable[str]) -> None:
+        """Let the agents of these Pods announce the group's epoch."""
+        patch = {"metadata": {"annotations": wire.epoch_annotations(self.epoch)}}
+        await at_once(lambda pod: self._write(PODS, pod, patch), pods)
+
+    async def end_containers(self, pods: Iterable[str]) -> None:
+        """Let kubelets report that the containers of these Pods ended."""
+        await at_once(lambda pod: self._report(pod, running=False), pods)
+
+    async def run_containers(self, pods: Iterable[str]) -> None:
+        """Let kubelets report that the containers of these Pods run."""
+        await at_once(lambda pod: self._report(pod, running=True), pods)
+
+    async def count_ready(self, *, ready: bool) -> None:
+        """Let the Job controller write how many Pods of each Job are ready."""
+        for job, pods in self.jobs.items():
+            status = {"active": pods, "ready": pods if ready else 0, "startTime": "2026-01-01T00:00:00Z"}
+            await self._write(JOBS, job, {"status": status}, "status")
+
+    async def _await_jobs(self, count: int) -> list[KubeObject]:
+        async with asyncio.timeout(JOBS_S_MAX):
+            while True:
+                selector = {"labelSelector": f"{wire.JOBSET_NAME}={self.name}"}
+                jobs: list[KubeObject] = (await self.client.list(JOBS, NAMESPACE, query=selector))["items"]
+                if len(jobs) == count:
+                    return jobs
+                await asyncio.sleep(POLL_S)
+
+    async def _make(self, job: KubeObject, index: int) -> None:
+        """Make one Pod as the Job controller does, on a node."""
+        name = f"{job['metadata']['name']}-{index}-x{len(self.pods):04d}"
+        self.pods.append(name)
+        template = deepcopy(job["spec"]["template"])
+        completion = {wire.JOB_COMPLETION_INDEX: str(index)}
+        metadata = template.get("metadata") or {}
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": job["metadata"]["name"],
+            "uid": job["metadata"]["uid"],
+        }
+        pod = {
+            "metadata": {
+                "name": name,
+                "labels": (metadata.get("labels") or {}) | completion,
+                "annotations": (metadata.get("annotations") or {}) | completion,
+                "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
+                "finalizers": ["batch.kubernetes.io/job-tracking"],
+            },
+            "spec": placed(template["spec"]),
+        }
+        await self._send("POST", PODS.path(NAMESPACE), pod, "application/json")
+
+    async def _report(self, pod: str, *, running: bool) -> None:
+        await self._write(PODS, pod, {"status": pod_status(pod, self.epoch - (not running), running=running)}, "status")
+
+    async def _write(self, resource: Resource, name: str, patch: Any, subresource: str | None = None) -> None:
+        await self._send("PATCH", resource.path(NAMESPACE, name, subresource=subresource), patch, MERGE_PATCH)
+
+    async def _send(self, method: str, path: str, body: Any, kind: str) -> None:
+        headers = self.client.headers | {"accept": _SLIM, "content-type": kind}
+        await self.client.send(Request(method, path, headers, msgspec.json.encode(body)), timeout_s=30.0)
+
+
+def placed(spec: KubeObject) -> KubeObject:
+    """Return a Pod's spec with what admission and scheduler add: the account's token, tolerations, a node."""
+    volume, mount = "kube-api-access-x7k2p", "/var/run/secrets/kubernetes.io/serviceaccount"
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        container.setdefault("volumeMounts", []).append({"name": volume, "readOnly": True, "mountPath": mount})
+    sources: list[KubeObject] = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    lost = [f"node.kubernetes.io/{problem}" for problem in ("not-ready", "unreachable")]
+    return spec | {
+        "nodeName": "gpu-node-0001.cluster.example",
+        "volumes": [*spec.get("volumes", ()), {"name": volume, "projected": {"sources": sources, "defaultMode": 420}}],
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in lost
+        ],
+    }
+
+
+async def at_once(call: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
+    """Call for each item in order, WRITES_AT_ONCE at a time."""
+    waiting = iter(items)
+
+    async def work() -> None:
+        for item in waiting:
+            await call(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WRITES_AT_ONCE):
+            group.create_task(work())

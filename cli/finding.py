@@ -1,0 +1,37 @@
+"""What is wrong with a manifest or a cluster: what `inplace inject` refuses and `inplace lint` finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem.
+
+    Args:
+        rule: the id of the rule; `cli.lint_catalogue` has its severity and its reason.
+        path: the field, or the object of the cluster.
+        found: what is there.
+        needed: what has to be there.
+        fix: what to do.
+    """
+
+    rule: str
+    path: str
+    found: str
+    needed: str
+    fix: str
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.path}: found {self.found}, needed {self.needed}; {self.fix}"
+
+
+class ClusterError(Exception):
+    """The cluster cannot be asked; the message says why."""
+
+
+def shown(value: object) -> str:
+    """Return a value of a manifest for `found`."""
+    return "nothing" if value is None else f"{value!r:.80}"

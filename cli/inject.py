@@ -1,0 +1,68 @@
+"""
+`inplace inject`: print a manifest with what in-place restart needs; the cluster is never asked and never changed.
+
+Exit codes: 0 printed, 1 refused (a person has to decide something first), 2 bad usage or a manifest that is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from cli.inject_jobset import InjectOptions, Refusal, inject
+from cli.manifest_text import Edited, with_documents
+from cli.manifests import Stream, StreamError, objects_of, read_stream
+
+REFUSED = 1
+UNREADABLE = 2
+
+
+def run_inject(
+    file: str, options: InjectOptions, *, output: Literal["yaml", "json"], diff: bool, quiet: bool = False
+) -> int:
+    """Print the manifest, and the difference on stderr (with `diff`, the difference alone); return the exit code."""
+    try:
+        stream = read_stream(file)
+        documents, first = inject(stream.documents, options)
+    except StreamError as error:
+        print(f"inplace inject: {error}", file=sys.stderr)
+        return UNREADABLE
+    except Refusal as refusal:
+        for finding in refusal.findings:
+            print(f"inplace inject: {stream.source}: {finding}", file=sys.stderr)
+        return REFUSED
+    edited = with_documents(stream, documents, first)
+    if not edited.keeps_comments:
+        print(f"inplace inject: {stream.source}: written anew without its comments: its layout", file=sys.stderr)
+    if diff:
+        sys.stdout.write(difference(stream, edited, color=sys.stdout.isatty()))
+        return 0
+    if not quiet:
+        sys.stderr.write(difference(stream, edited, color=sys.stderr.isatty()))
+    sys.stdout.write(_json([*first, *documents]) if output == "json" else edited.text)
+    return 0
+
+
+def difference(stream: Stream, edited: Edited, *, color: bool) -> str:
+    """Return a unified diff; "" when nothing changed."""
+    before, after = (text.splitlines(keepends=True) for text in (stream.text, edited.text))
+    lines = difflib.unified_diff(before, after, stream.source, f"{stream.source} (injected)")
+    whole = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(_painted(line) if color else line for line in whole)
+
+
+def _painted(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return f"\033[1m{line}\033[0m"
+    number = {"+": 32, "-": 31, "@": 36}.get(line[:1])
+    return line if number is None else f"\033[{number}m{line}\033[0m"
+
+
+def _json(documents: Sequence[Any]) -> str:
+    """Return one object, or a List of several."""
+    objects = [obj for document in documents for obj in objects_of(document)]
+    whole = objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"

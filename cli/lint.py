@@ -1,0 +1,140 @@
+"""
+`inplace lint`: say what keeps a JobSet from restarting in place: in its manifest, and in a cluster when one is named.
+
+Exit codes: 0 no errors (with `strict`: no warnings either), 1 some, 2 bad usage, a manifest that is none, or a cluster
+that cannot be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cli.finding import ClusterError, Finding
+from cli.lint_catalogue import RULES
+from cli.lint_jobset import check_group, check_jobset, group_of, is_in_place
+from cli.lint_pod import check_containers, check_pod
+from cli.manifests import Stream, StreamError, name_of, read_stream
+from cli.pod_roles import members
+from common.kube.client import KubeObject
+
+PROBLEMS = 1
+UNUSABLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """The command's options, see `cli.main.lint`."""
+
+    output: Literal["text", "json"] = "text"
+    strict: bool = False
+    cluster: bool = False
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in one JobSet; its name is for people."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+
+def run_lint(file: str, options: LintOptions) -> int:
+    """Print what is wrong; return the exit code."""
+    try:
+        stream = read_stream(file)
+        reports = lint(stream)
+        if options.cluster:
+            found = asyncio.run(_ask(stream, options))
+            reports = [
+                Report(report.name, (*report.findings, *more)) for report, more in zip(reports, found, strict=True)
+            ]
+    except (StreamError, ClusterError) as error:
+        print(f"inplace lint: {error}", file=sys.stderr)
+        return UNUSABLE
+    if options.output == "json":
+        print(json.dumps(_document(reports), indent=2, ensure_ascii=False))
+    else:
+        _print(reports)
+    severities = {RULES[finding.rule].severity for report in reports for finding in report.findings}
+    return PROBLEMS if "error" in severities or (options.strict and severities) else 0
+
+
+async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
+    """Ask the cluster; what that needs is loaded only then."""
+    from cli.lint_connection import lint_cluster
+
+    objects = [obj for obj in stream.objects() if isinstance(obj, dict)]
+    return await lint_cluster(
+        objects,
+        list(stream.jobsets()),
+        namespace=options.namespace,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+    )
+
+
+def lint(stream: Stream) -> list[Report]:
+    """Return what is wrong with each JobSet of a stream, as far as the manifest shows it."""
+    objects = [obj for obj in stream.objects() if isinstance(obj, dict)]
+    return [Report(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
+
+
+def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Finding]:
+    yield from check_jobset(jobset)
+    group = group_of(jobset) if is_in_place(jobset) else []
+    if is_in_place(jobset):
+        yield from check_group(jobset)
+    size = sum(member.pods for member in group)
+    inside = {member.path for member in group}
+    for member in members(jobset):
+        if member.path in inside:
+            yield from check_pod(member, jobset, size, objects)
+        else:
+            yield from check_containers(member)
+
+
+def _document(reports: Iterable[Report]) -> dict[str, Any]:
+    """Return the reports for programs."""
+    findings = [
+        {
+            "object": report.name,
+            "rule": finding.rule,
+            "severity": RULES[finding.rule].severity,
+            "path": finding.path,
+            "found": finding.found,
+            "needed": finding.needed,
+            "why": RULES[finding.rule].why,
+            "fix": finding.fix,
+        }
+        for report in reports
+        for finding in report.findings
+    ]
+    counts = {f"{kind}s": sum(one["severity"] == kind for one in findings) for kind in ("error", "warning")}
+    return {"jobsets": [report.name for report in reports], **counts, "findings": findings}
+
+
+def _print(reports: Sequence[Report]) -> None:
+    """Print the reports for people; colours are for terminals."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for report in reports:
+        if not report.findings:
+            console.print(f"{report.name}: clean")
+        for finding in report.findings:
+            rule = RULES[finding.rule]
+            console.print(rule.severity, style="bold red" if rule.severity == "error" else "bold yellow", end=" ")
+            console.print(finding.rule, style="bold", end="")
+            console.print(f" in {report.name}")
+            fields = (("at", finding.path), ("found", finding.found), ("needed", finding.needed))
+            for word, text in (*fields, ("why", rule.why), ("fix", finding.fix)):
+                console.print(f"  {word:<7}", style="dim", end="")
+                console.print(text)

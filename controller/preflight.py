@@ -1,0 +1,217 @@
+"""
+What the controller needs of a cluster, and which of it is missing, with the command that mends it.
+
+A missing CRD or permission shows itself anyway, as a watch that is denied again and again, one at a time and in words
+that help nobody; a missing admission policy never does. So all of it is asked for when the process starts, and again
+until nothing is missing. It holds nobody up: work begins beside it, and what cannot be asked counts as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import Clock
+from common.kube.errors import ApiError, NotFound
+from common.kube.http import TransportError
+from common.kube.informer import Log
+from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, Resource
+
+AGAIN_S: Final = 60.0  # somebody is repairing the installation; thirty requests a minute until it is whole
+CRD: Final = f"jobsets.{wire.API_GROUP}"
+NEEDED: Final = {
+    f"{wire.API_GROUP}/jobsets": ("get", "list", "watch", "delete"),
+    f"{wire.API_GROUP}/jobsets/status": ("patch",),
+    f"{wire.API_GROUP}/jobsets/finalizers": ("update",),
+    "batch/jobs": ("get", "list", "watch", "create", "patch", "delete"),
+    "batch/jobs/status": ("patch",),
+    "/pods": ("list", "watch", "patch"),
+    "/nodes": ("get",),
+    "/services": ("list", "watch", "create"),
+    "/persistentvolumeclaims": ("get", "list", "watch", "create"),
+    "events.k8s.io/events": ("create", "patch"),
+}
+"""Verbs by group/resource: the ClusterRole of deploy/rbac, less what is asked for here; a test compares the two."""
+
+LEASE_VERBS: Final = ("create", "get", "update")
+POLICIES: Final = {
+    "jobsets.jobset.x-k8s.io": "JobSets are not checked for what their CRD cannot check",
+    "agents.inplace.dev": "an agent may change any Pod of its namespace",
+}
+"""Bindings of policies, and what is the case without them."""
+
+OUR_FIELDS: Final = {wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.EXEMPT_EPOCHS, wire.LAST_EXEMPT_EPOCH}
+CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
+POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
+RIGHTS_CURE: Final = (
+    "kubectl apply --server-side -k deploy/rbac, and let the controller run as ServiceAccount inplace-controller"
+)
+_BINDINGS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+_WHO: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is missing.
+
+    Args:
+        seen: what was expected and what was found.
+        cure: what to do about it.
+        is_fatal: nothing works without it.
+    """
+
+    seen: str
+    cure: str
+    is_fatal: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.seen}; {self.cure}"
+
+
+class Preflight:
+    """Looks at the cluster until nothing is missing.
+
+    Args:
+        client: not fenced by leadership; a question is a POST.
+        namespace: the one namespace that is worked in; None is all.
+        lease_namespace: where the Lease is; None without leader election.
+    """
+
+    def __init__(
+        self, client: KubeClient, *, clock: Clock, log: Log, namespace: str | None, lease_namespace: str | None
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._log = log
+        self._namespace = namespace
+        self._lease_namespace = lease_namespace
+        self._problems: tuple[Problem, ...] = ()
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Return what is missing and fatal, one to a line."""
+        return "\n".join(str(problem) for problem in self._problems if problem.is_fatal) or None
+
+    async def run(self) -> None:
+        """Look, say what is missing when that changes, and look again until nothing is."""
+        while True:
+            try:
+                self._tell([*await self._look_at_crd(), *await self._look_at_rights(), *await self._look_at_policies()])
+                if not self._problems:
+                    return
+            except (ApiError, TransportError) as error:  # the server is away: whoever works says so, too
+                self._log.info("installation not looked at, retrying", error=str(error))
+            await self._clock.sleep(AGAIN_S)
+
+    def _tell(self, found: list[Problem]) -> None:
+        for problem in found:
+            if problem not in self._problems:
+                log = self._log.error if problem.is_fatal else self._log.warning
+                log("installation incomplete", problem=problem.seen, cure=problem.cure)
+        if not found:
+            self._log.info("installation complete")
+        self._problems = tuple(found)
+
+    async def _look_at_crd(self) -> list[Problem]:
+        """Find out whether JobSets are served, and with our status fields."""
+        crd = await self._read(CUSTOM_RESOURCE_DEFINITIONS, CRD)
+        if crd is None:
+            return [Problem(f"expected the CustomResourceDefinition {CRD}, found none", CRD_CURE)]
+        if not crd or not (absent := OUR_FIELDS - _status_fields(crd)):
+            return []
+        seen = (
+            f"expected the CustomResourceDefinition {CRD} to have our status fields, found one without "
+            f"{', '.join(sorted(absent))}: uncounted restarts would use up maxRestarts"
+        )
+        return [Problem(seen, CRD_CURE, is_fatal=False)]
+
+    async def _look_at_rights(self) -> list[Problem]:
+        """Find out what the API server would refuse us."""
+        denied = []
+        for attributes in self._attributes():
+            try:
+                answer = await self._client.create(_REVIEWS, None, _review(attributes))
+            except NotFound:
+                return []  # not a server that has RBAC
+            if not answer["status"].get("allowed"):
+                denied.append(_words(attributes))
+        if not denied:
+            return []
+        who = await self._who()
+        seen = f"expected {who} to be allowed to {', '.join(denied)}; the API server says no"
+        return [Problem(seen, RIGHTS_CURE)]
+
+    async def _look_at_policies(self) -> list[Problem]:
+        """Find out whether what guards JobSets and Pods is installed."""
+        problems = []
+        for name, consequence in POLICIES.items():
+            if await self._read(_BINDINGS, name) is None:
+                seen = f"expected the {_BINDINGS.kind} {name}, found none: {consequence}"
+                problems.append(Problem(seen, POLICIES_CURE, is_fatal=False))
+        return problems
+
+    def _attributes(self) -> Iterator[dict[str, str]]:
+        """Yield what a SelfSubjectAccessReview asks, for each thing we do."""
+        for what, verbs in NEEDED.items():
+            group, resource, *sub = what.split("/")
+            if self._namespace and resource == "nodes":
+                continue  # a Role cannot grant it, and only exclusive placement asks for it
+            for verb in verbs:
+                found = {"group": group, "resource": resource, "subresource": "".join(sub), "verb": verb}
+                yield found | ({"namespace": self._namespace} if self._namespace else {})
+        if self._lease_namespace is not None:
+            for verb in LEASE_VERBS:
+                found = {"group": LEASES.group, "resource": LEASES.plural, "verb": verb}
+                found["namespace"] = self._lease_namespace
+                yield found | ({} if verb == "create" else {"name": "inplace-controller"})
+
+    async def _who(self) -> str:
+        """Return our user's name."""
+        try:
+            answer = await self._client.create(_WHO, None, {"apiVersion": _WHO.api_version, "kind": _WHO.kind})
+        except ApiError:
+            return "the controller"
+        return str(answer["status"]["userInfo"]["username"])
+
+    async def _read(self, resource: Resource, name: str) -> KubeObject | None:
+        """Read an object; None when there is none, {} when it is not for us to know."""
+        try:
+            return await self._client.get(resource, None, name)
+        except NotFound:
+            return None
+        except ApiError as error:
+            if error.code in (401, 403):
+                return {}
+            raise
+
+
+def _review(attributes: dict[str, str]) -> KubeObject:
+    spec = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+    return {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": spec}
+
+
+def _status_fields(crd: KubeObject) -> set[str]:
+    """Return the names of the status fields of the version that we speak."""
+    version = wire.API_VERSION.partition("/")[2]
+    for each in crd["spec"]["versions"]:
+        if each["name"] == version:
+            schema = (each.get("schema") or {}).get("openAPIV3Schema") or {}
+            return set(((schema.get("properties") or {}).get("status") or {}).get("properties") or {})
+    return set()
+
+
+def _words(attributes: dict[str, str]) -> str:
+    """Return `verb resource`, and where."""
+    resource = "/".join(filter(None, (attributes["resource"], attributes.get("subresource"))))
+    where = f" in namespace {attributes['namespace']}" if "namespace" in attributes else ""
+    return f"{attributes['verb']} {resource}{where}"

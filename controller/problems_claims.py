@@ -1,0 +1,91 @@
+"""
+volumeClaimPolicies that cannot work as written: V24 to V27 of upstream's webhook.
+
+A claim that exists is used as it is (controller/claims.py), so one that differs from its template, or that nobody will
+delete although the policy says so, is a surprise that is told here. It differs when a field that the template names
+has another value; what the server or a provisioner filled in is no difference, nor is more storage than was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from controller.jobs import mounted_volumes
+from controller.jobset import JobSet
+from controller.kinds import PersistentVolumeClaim
+from controller.quantity import parse_quantity
+
+_VOLUME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123 label; the name of a Pod's volume
+
+
+def bad_claims(jobset: JobSet) -> Iterator[str]:
+    """Yield what is wrong with the templates themselves."""
+    policies = (jobset.raw.get("spec") or {}).get("volumeClaimPolicies") or ()
+    names = Counter(template["metadata"]["name"] for policy in policies for template in policy.get("templates") or ())
+    pods = [(job.name, (job.job_spec.get("template") or {}).get("spec") or {}) for job in jobset.replicated_jobs]
+    for name, count in names.items():
+        where = f"volumeClaimPolicies template {name}"
+        if count > 1:
+            yield (
+                f"{where}: names must be unique for VolumeClaimPolicies template, saw {count} of this name; the first "
+                "is used; rename the others in a new jobset"
+            )
+        if not _VOLUME.fullmatch(name):
+            yield (
+                f"{where}: expected at most 63 lower-case letters, digits and '-', as in a volume's name; the API "
+                "refuses the jobs that mount it; rename it in a new jobset"
+            )
+        if not any(name in mounted_volumes(pod) for _, pod in pods):
+            yield f"{where}: expected a volumeMount of that name in some container, saw none; the claim is made in vain"
+        for job, pod in pods:
+            if any(volume.get("name") == name for volume in pod.get("volumes") or ()):
+                yield (
+                    f"{where}: volume name conflicts with a volume of replicatedJob {job}, which wins; "
+                    "rename one of them in a new jobset"
+                )
+
+
+def other_claims(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim]) -> Iterator[str]:
+    """Yield how claims that exist, and that nobody made for this very JobSet, are not what its templates say (V27)."""
+    for claim in jobset.claims:
+        name = jobset.claim_name(claim)
+        present = claims.get(name)
+        if present is None or present.owner_uid is not None:
+            continue
+        where = f"volumeClaimPolicies template {claim.name}: persistentvolumeclaim {name}"
+        if not claim.retained:
+            yield (
+                f"{where} exists and is not of this jobset: retentionPolicy must be retain when PVC exists, saw "
+                "Delete; it is used, and nobody deletes it; create the jobset anew with whenDeleted Retain, or delete "
+                "the claim first"
+            )
+        for path, wanted, seen in _differences(claim.template.get("spec") or {}, present.spec, "spec"):
+            yield (
+                f"{where}: spec does not match existing PVC: expected {path} {wanted!r}, saw {seen!r}; it is used as "
+                "it is; correct the template in a new jobset, or delete the claim"
+            )
+
+
+def _differences(template: Mapping[str, Any], stored: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, wanted, seen) for each field of a template that is not so in what is stored."""
+    for name, wanted in template.items():
+        seen, where = stored.get(name), f"{path}.{name}"
+        if isinstance(wanted, Mapping):
+            yield from _differences(wanted, seen if isinstance(seen, Mapping) else {}, where)
+        elif wanted is not None and not _fits(wanted, seen, where):
+            yield where, wanted, seen
+
+
+def _fits(wanted: object, seen: object, path: str) -> bool:
+    """Say whether one value is what was asked for, or more storage."""
+    if wanted == seen:
+        return True
+    if isinstance(wanted, list) and isinstance(seen, list):
+        return sorted(map(repr, wanted)) == sorted(map(repr, seen))
+    if not path.startswith("spec.resources."):
+        return False
+    asked, given = parse_quantity(wanted), parse_quantity(seen)
+    return asked is not None and given is not None and asked <= given

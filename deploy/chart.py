@@ -1,0 +1,187 @@
+"""
+Write the Helm chart's templates from the manifests: `python -m deploy.chart`.
+
+The manifests are the one source. A template is the file of the same name with its comments, in which each text of the
+table below, found exactly as often as the table says, is replaced by a value. So a manifest that changes where a value
+belongs stops this program, and one that changes elsewhere changes the chart. A test compares the files with what this
+would write, another what Helm makes of them with what kustomize does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+DEPLOY: Final = Path(__file__).parent
+TEMPLATES: Final = DEPLOY / "helm" / "inplace" / "templates"
+_HEADER: Final = "{{- /* Made from deploy/%s by `python -m deploy.chart`. */ -}}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a manifest becomes a template.
+
+    Args:
+        source: under deploy/.
+        condition: a value that leaves the whole file out when it is false; "" never does.
+        values: what stands in the manifest, once, by what stands in the template.
+        namespaces: how often the installation's namespace is named.
+    """
+
+    source: str
+    condition: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    namespaces: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the template's file name: folders become prefixes."""
+        return self.source.removeprefix("overlays/").replace("/", "-")
+
+    def render(self) -> str:
+        """Return the template.
+
+        Raises:
+            AssertionError: the manifest is not what this table was written for.
+        """
+        text = (DEPLOY / self.source).read_text()
+        assert "{{" not in text, f"{self.source}: Helm would take {{{{ for its own"
+        for old, new in self.values.items():
+            assert text.count(old) == 1, f"{self.source}: expected {old!r} once, saw it {text.count(old)} times"
+            text = text.replace(old, new)
+        seen = text.count("inplace-system")
+        assert seen == self.namespaces, f"{self.source}: expected {self.namespaces} times the namespace, saw {seen}"
+        text = text.replace("inplace-system", "{{ .Release.Namespace }}")
+        if self.condition:
+            text = f"{{{{- if .Values.{self.condition} }}}}\n{text}{{{{- end }}}}\n"
+        return _HEADER % self.source + text
+
+
+_NAMESPACE: Final = """\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: inplace-system
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+---
+"""
+_SCHEDULING: Final = """\
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+"""
+_IMAGE: Final = """\
+          image: {{ .Values.image.repository }}{{ with .Values.image.tag }}:{{ . }}{{ end }}
+          imagePullPolicy: {{ .Values.image.pullPolicy }}
+          {{- if .Values.beside }}
+          args: [--beside]
+          {{- end }}
+"""
+_RESOURCES: Final = """\
+          resources:
+            requests:
+              cpu: 100m
+              memory: 128Mi
+            limits:
+              memory: 512Mi # 10,000 Pods need less than half. No CPU limit: a group restart is a burst of work
+"""
+_EGRESS: Final = """\
+        - protocol: TCP
+          port: 443
+        - protocol: TCP
+          port: 6443
+        - protocol: TCP
+          port: 8443
+"""
+_AGENT: Final = """\
+apiVersion: v1
+kind: ServiceAccount
+"""
+
+TABLE: Final = (
+    Template(
+        "crd/jobsets.yaml",
+        condition="crd.install",
+        values={
+            "metadata:\n  name: jobsets.jobset.x-k8s.io\n": (
+                "metadata:\n  name: jobsets.jobset.x-k8s.io\n  annotations:\n"
+                "    helm.sh/resource-policy: keep # with it every JobSet would go\n"
+            )
+        },
+    ),
+    Template(
+        "rbac/controller.yaml",
+        values={_NAMESPACE: "{{- if .Values.namespace.create }}\n" + _NAMESPACE + "{{- end }}\n"},
+        namespaces=6,
+    ),
+    Template("rbac/users.yaml"),
+    Template("admission/jobsets.yaml"),
+    Template("admission/agents.yaml"),
+    Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy"),
+    Template("apf/flowcontrol.yaml", namespaces=3),
+    Template(
+        "controller/deployment.yaml",
+        values={
+            "  replicas: 2\n": "  replicas: {{ .Values.replicas }}\n",
+            "      containers:\n": _SCHEDULING,
+            "          image: inplace-controller\n          imagePullPolicy: IfNotPresent\n": _IMAGE,
+            _RESOURCES: "          resources:\n            {{- toYaml .Values.resources | nindent 12 }}\n",
+        },
+        namespaces=2,
+    ),
+    Template(
+        "controller/network.yaml",
+        values={
+            _EGRESS: (
+                "        {{- range .Values.apiServerPorts }}\n        - protocol: TCP\n          port: {{ . }}\n"
+                "        {{- end }}\n"
+            )
+        },
+        namespaces=2,
+    ),
+    Template("overlays/podmonitor/podmonitor.yaml", condition="podMonitor", namespaces=1),
+    Template("overlays/servicemonitor/servicemonitor.yaml", condition="serviceMonitor", namespaces=1),
+)
+
+
+def agents() -> str:
+    """Return the template of deploy/agent: one copy for each namespace that is named."""
+    text = (DEPLOY / "agent" / "agent.yaml").read_text()
+    comment, _, objects = text.partition(_AGENT)
+    assert objects.count("namespace: default") == 4, "agent/agent.yaml: expected four times the namespace"
+    objects = (_AGENT + objects).replace("namespace: default", "namespace: {{ . }}")
+    body = f"{comment}{{{{- range .Values.agentNamespaces }}}}\n---\n{objects}{{{{- end }}}}\n"
+    return _HEADER % "agent/agent.yaml" + body
+
+
+def templates() -> dict[str, str]:
+    """Return the text of each template by its file name."""
+    return {each.name: each.render() for each in TABLE} | {"agent-agent.yaml": agents()}
+
+
+def main() -> None:
+    """Write the templates, and remove those that have no source any more."""
+    wanted = templates()
+    TEMPLATES.mkdir(parents=True, exist_ok=True)
+    for path in TEMPLATES.glob("*.yaml"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (TEMPLATES / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

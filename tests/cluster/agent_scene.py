@@ -1,0 +1,215 @@
+"""
+A namespace with an agent in it, on a real kube-apiserver with RBAC and our policy: what is there, who has which token.
+
+Nothing runs in its Pods. What an agent or an intruder would send is sent with tokens of the TokenRequest API that are
+bound as kubelet's are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
+
+from common import wire
+from common.kube.client import KubeObject
+from tests.cluster.api_client import ApiClient, UnexpectedStatus, connect
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.test_admission_real import install_policies
+from tests.cluster.test_crd_real import install
+from tests.controller.manifests import changed, jobset
+from tests.deploy.admission import policies
+from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, POLICY, STRANGER, TRACKING, Attempt
+
+AGENT: Final = Path(__file__).parents[2] / "deploy" / "agent" / "agent.yaml"
+ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after it was stored, later when the machine is busy
+POLL_S: Final = 0.1
+CORE: Final = "/api/v1/namespaces"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+LABELLING: Final = Attempt(
+    "add a label", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels", query={"dryRun": "All"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said; 2xx means that the attempt succeeded."""
+
+    code: int
+    message: str
+
+
+@dataclass(slots=True)
+class Scene:
+    """One namespace of agents.
+
+    Args:
+        foreign: another namespace, with a Pod of the same name.
+        kubeconfigs: by the token in it.
+        clients: by the token that they send.
+    """
+
+    plane: ControlPlane
+    admin: ApiClient
+    namespace: str
+    foreign: str
+    uid: str = ""
+    kubeconfigs: dict[str, Path] = field(default_factory=dict)
+    clients: dict[str, ApiClient] = field(default_factory=dict)
+
+    async def answer(self, attempt: Attempt) -> Answer:
+        """Send an attempt."""
+        path = attempt.path.format(namespace=self.namespace, foreign=self.foreign)
+        kind = attempt.content_type if attempt.method == "PATCH" else "application/json"
+        try:
+            await self.clients[attempt.token].text(
+                attempt.method, path, body=attempt.body, query=attempt.query, content_type=kind
+            )
+        except UnexpectedStatus as error:
+            return Answer(error.status, message_of(error.body))
+        return Answer(200, "accepted")
+
+    async def pods(self) -> dict[str, KubeObject]:
+        """Return every Pod of both namespaces."""
+        found = [await self.admin.get(f"{CORE}/{namespace}/pods") for namespace in (self.namespace, self.foreign)]
+        return {pod["metadata"]["uid"]: pod for listed in found for pod in listed["items"]}
+
+
+def message_of(body: str) -> str:
+    """Return a Status' message, or the body where it is none."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError):
+        return body
+
+
+def pod(name: str, account: str = ACCOUNT) -> KubeObject:
+    """Return a Pod of a Job, as the Job controller makes it."""
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "train-w-0",
+        "uid": "11111111-2222-3333-4444-555555555555",
+    }
+    return {
+        "metadata": {
+            "name": name,
+            "annotations": BEFORE,
+            "labels": {wire.JOBSET_NAME: "train", "app": "train"},
+            "finalizers": [TRACKING],
+            "ownerReferences": [owner | {"controller": True}],
+        },
+        "spec": {
+            "serviceAccountName": account,
+            "schedulingGates": [{"name": wire.PLACEMENT_GATE}],
+            "containers": [{"name": "worker", "image": "good", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
+
+
+def pod_path(scene: Scene) -> str:
+    """Return the path of the Pod that the agent's token is bound to."""
+    return f"{CORE}/{scene.namespace}/pods/{OWN}"
+
+
+async def own_pod(scene: Scene) -> KubeObject:
+    """Return that Pod as stored."""
+    stored: KubeObject = await scene.admin.get(pod_path(scene))
+    return stored
+
+
+async def install_policy(admin: ApiClient) -> None:
+    """Store the CRD and the agents' policy; its effect comes later."""
+    await install(admin)
+    await install_policies(admin, policies("agents.yaml"))
+
+
+@asynccontextmanager
+async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False) -> AsyncIterator[Scene]:
+    """Make a scene with the permissions of deploy/agent, or with an account that RBAC allows everything.
+
+    The second shows what the policy refuses by itself.
+    """
+    async with AsyncExitStack() as ending:
+        admin = await ending.enter_async_context(plane.client())
+        await install_policy(admin)
+        scene = Scene(plane, admin, await plane.create_namespace("team"), await plane.create_namespace("foreign"))
+        await _grant(scene, is_mighty)
+        await _populate(scene)
+        for name, claim in (
+            ("own", {"kind": "Pod", "apiVersion": "v1", "name": OWN}),
+            ("other", {"kind": "Pod", "apiVersion": "v1", "name": OTHER}),
+            ("gone", {"kind": "Pod", "apiVersion": "v1", "name": GONE}),
+            ("secret", {"kind": "Secret", "apiVersion": "v1", "name": "bait"}),
+            ("unbound", None),
+        ):
+            scene.kubeconfigs[name] = await _kubeconfig(scene, name, claim)
+            scene.clients[name] = await ending.enter_async_context(connect(scene.kubeconfigs[name]))
+        scene.kubeconfigs["stranger"] = await plane.service_account_kubeconfig(scene.namespace, "default")
+        gone = f"{CORE}/{scene.namespace}/pods/{GONE}"
+        await admin.patch(gone, {"metadata": {"finalizers": None}})
+        await admin.delete(gone, gracePeriodSeconds="0")
+        await _wait_until_active(scene)
+        yield scene
+
+
+async def _grant(scene: Scene, is_mighty: bool) -> None:
+    """Apply deploy/agent to the namespace, and let the account do everything if wanted."""
+    for document in yaml.safe_load_all(AGENT.read_text()):
+        manifest = changed(document, "metadata.namespace", scene.namespace)
+        if manifest["kind"] == "RoleBinding":
+            manifest = changed(manifest, "subjects.0.namespace", scene.namespace)
+        base = CORE if manifest["kind"] == "ServiceAccount" else f"{RBAC}/namespaces"
+        await scene.admin.post(f"{base}/{scene.namespace}/{manifest['kind'].lower()}s", manifest)
+    if is_mighty:
+        await scene.admin.post(
+            f"{RBAC}/clusterrolebindings",
+            {
+                "metadata": {"name": scene.namespace},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": scene.namespace}],
+            },
+        )
+
+
+async def _populate(scene: Scene) -> None:
+    """Make the Pods, the Secret and the JobSet."""
+    pods = f"{CORE}/{scene.namespace}/pods"
+    scene.uid = (await scene.admin.post(pods, pod(OWN)))["metadata"]["uid"]
+    await scene.admin.post(pods, pod(OTHER))
+    await scene.admin.post(pods, pod(GONE))
+    await scene.admin.post(pods, pod(STRANGER, "default"))
+    await scene.admin.post(f"{CORE}/{scene.foreign}/pods", pod(OWN))
+    await scene.admin.post(f"{CORE}/{scene.namespace}/secrets", {"metadata": {"name": "bait"}})
+    manifest = changed(jobset(), "metadata.namespace", scene.namespace)
+    await scene.admin.post(f"/apis/{wire.API_VERSION}/namespaces/{scene.namespace}/jobsets", manifest)
+
+
+async def _kubeconfig(scene: Scene, name: str, claim: Mapping[str, Any] | None) -> Path:
+    """Write a kubeconfig with a token of the account that is bound to `claim`, as kubelet's are to their Pod."""
+    unbound = await scene.plane.service_account_kubeconfig(scene.namespace, ACCOUNT)
+    if claim is None:
+        return unbound
+    path = f"{CORE}/{scene.namespace}/serviceaccounts/{ACCOUNT}/token"
+    granted = await scene.admin.post(path, {"spec": {"boundObjectRef": claim}})
+    config = json.loads(unbound.read_text())
+    config["users"][0]["user"] = {"token": granted["status"]["token"]}
+    bound = unbound.with_name(f"{scene.namespace}-{name}.kubeconfig")
+    bound.write_text(json.dumps(config))
+    return bound
+
+
+async def _wait_until_active(scene: Scene) -> None:
+    """Return when the policy refuses what RBAC allows."""
+    asking = AsyncRetrying(
+        retry=retry_if_result(lambda answer: POLICY not in answer.message),
+        stop=stop_after_delay(ACTIVE_S_MAX),
+        wait=wait_fixed(POLL_S),
+    )
+    await asking(scene.answer, LABELLING)

@@ -1,0 +1,70 @@
+"""One control plane with audit log and admission policies, one controller, a namespace for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from controller.credentials import load_credentials
+from controller.transport import AiohttpTransport
+from tests.cluster.binaries import Binaries
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.features.audited import audit_flags
+from tests.cluster.features.served import ServedController, serving
+from tests.cluster.features.stage import Stage
+from tests.cluster.test_admission_real import install_policies, wait_until_active
+from tests.cluster.test_crd_real import install
+from tests.deploy.admission import policies
+
+# Owner references with blockOwnerDeletion need jobsets/finalizers where this plugin is on, as on OpenShift.
+_PLUGINS = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+_GANG = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the audit come last: it judges what all the others made the controller do."""
+    items.sort(key=lambda item: item.path.name == "test_permissions.py")
+
+
+@pytest.fixture(scope="session")
+def audit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the audit log is."""
+    return tmp_path_factory.mktemp("audit")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def plane(binaries: Binaries, audit_folder: Path) -> AsyncIterator[ControlPlane]:
+    """Run an API server that serves JobSets, with deploy/crd and deploy/admission."""
+    flags = (*audit_flags(audit_folder), _PLUGINS, *_GANG)
+    async with ControlPlane(binaries, apiserver_flags=flags) as running:
+        async with running.client() as client:
+            await install(client)
+            await install_policies(client, policies("jobsets.yaml") + policies("defaults.yaml"))
+            await wait_until_active(client)
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def admin(plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    """Give an administrator."""
+    credentials = await load_credentials(str(plane.kubeconfig), clock=LoopClock())
+    async with AiohttpTransport(credentials) as transport:
+        yield KubeClient(transport, user_agent="test", field_manager="test")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def controller(plane: ControlPlane, admin: KubeClient) -> AsyncIterator[ServedController]:
+    """Run the controller with the shipped permissions."""
+    async with serving(plane, admin) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stage(plane: ControlPlane, admin: KubeClient, controller: ServedController) -> Stage:
+    """Give a fresh namespace in which the controller works."""
+    return Stage(admin, await plane.create_namespace(), "train")

@@ -1,0 +1,95 @@
+"""The controller's program as a child process, with the permissions of deploy/rbac and nothing else."""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.kube.client import KubeClient
+from tests.cluster.component import Component
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.ports import LOOPBACK, free_ports
+from tests.cluster.test_controller_real import apply
+from tests.cluster.waiting import eventually
+
+RBAC = Path(__file__).parents[3] / "deploy" / "rbac" / "controller.yaml"
+NAMESPACE = "inplace-system"
+ACCOUNT = "inplace-controller"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+
+
+def roles() -> list[dict[str, Any]]:
+    """Return the documents of deploy/rbac."""
+    return list(yaml.safe_load_all(RBAC.read_text()))
+
+
+class ServedController:
+    """A running controller; its log is kept."""
+
+    def __init__(self, component: Component, port: int) -> None:
+        self._component = component
+        self._port = port
+
+    @property
+    def log(self) -> str:
+        """Return what it has logged so far."""
+        return self._component.log_path.read_text()
+
+    def metrics(self) -> str:
+        """Return its metrics page."""
+        return self._get("/metrics")
+
+    def is_ready(self) -> bool:
+        """Say whether it leads, with full caches."""
+        self._component.check_alive()
+        try:
+            return bool(self._get("/readyz"))
+        except OSError:
+            return False
+
+    @asynccontextmanager
+    async def replaced(self) -> AsyncIterator[None]:
+        """End the process and start another at the end, which sees all that happened meanwhile at once."""
+        await self._component.stop()
+        try:
+            yield
+        finally:
+            self._component.start()
+            await self.becomes_ready()
+
+    async def becomes_ready(self) -> None:
+        """Wait until it leads, with full caches."""
+
+        async def is_ready() -> bool:
+            return self.is_ready()
+
+        await eventually(is_ready, True)
+
+    def _get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}{path}", timeout=5.0) as answer:
+            return str(answer.read().decode())
+
+
+@asynccontextmanager
+async def serving(plane: ControlPlane, admin: KubeClient) -> AsyncIterator[ServedController]:
+    """Run the controller for all namespaces of a control plane."""
+    for document in roles():
+        await apply(admin, document)
+    kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+    port, *_ = free_ports(1)
+    flags = ("--kubeconfig", str(kubeconfig), "--leader-elect-namespace", NAMESPACE)
+    command = (sys.executable, "-m", "controller.main", *flags, "--bind-address", LOOPBACK, "--port", str(port))
+    component = Component("inplace-controller", command, plane.directory)
+    component.start()
+    try:
+        served = ServedController(component, port)
+        await served.becomes_ready()
+        yield served
+    finally:
+        await component.stop()

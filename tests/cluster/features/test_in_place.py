@@ -1,0 +1,197 @@
+"""restartStrategy InPlaceRestart: epochs and attempts, and what upstream's users meet at its edges."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from common import wire
+from tests.cluster.features.served import ServedController
+from tests.cluster.features.stage import Stage
+from tests.cluster.waiting import eventually
+from tests.controller.manifests import changed, jobset, replicated_job
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JOB: Final = "train-workers-0"
+ATTEMPTS: Final = ("currentInPlaceRestartAttempt", "previousInPlaceRestartAttempt")
+
+
+async def running(stage: Stage, *, restarts_max: int = 3, **options: Any) -> list[str]:
+    """Bring a group to its first epoch; return its Pods."""
+    await stage.start(jobset(restarts_max=restarts_max, **options))
+    await stage.make_pods()
+    await stage.announce_all(1)
+    await eventually(stage.epochs, (1, 0))
+    return list(stage.pods.values())
+
+
+async def synced(stage: Stage) -> int:
+    """Return S."""
+    return (await stage.epochs())[0]
+
+
+async def attempts(stage: Stage) -> tuple[Any, Any]:
+    """Return (current, previous) as upstream counts them."""
+    status = await stage.status()
+    return status.get(ATTEMPTS[0]), status.get(ATTEMPTS[1])
+
+
+async def test_a_group_restart(stage: Stage) -> None:
+    """One Pod goes ahead, the epoch is deprecated; all are there, it is synced; no Job is touched or counted."""
+    first, *others = await running(stage)
+    jobs = await stage.jobs()
+    assert await attempts(stage) == (0, None)
+    await stage.announce(first, 2)
+    await eventually(stage.epochs, (1, 1))
+    assert await attempts(stage) == (0, 0)
+    for pod in others:
+        await stage.announce(pod, 2)
+    await eventually(stage.epochs, (2, 1))
+    assert await attempts(stage) == (1, 0)
+    assert {n: j["metadata"]["uid"] for n, j in (await stage.jobs()).items()} == {
+        n: j["metadata"]["uid"] for n, j in jobs.items()
+    }
+    assert (await stage.status())["restarts"] == 0
+    assert await stage.words("RestartingJobSet") is None
+
+
+async def test_upstreams_agents(stage: Stage) -> None:
+    """Pods that write upstream's annotation alone restart just the same."""
+    await stage.start(jobset())
+    await stage.make_pods()
+    for attempt, epoch in ((0, 1), (1, 2)):
+        for pod in stage.pods.values():
+            await stage.annotate(pod, {wire.ATTEMPT: str(attempt)})
+        await eventually(lambda: synced(stage), epoch)
+        assert (await attempts(stage))[0] == attempt
+
+
+async def test_events_of_a_group_restart(stage: Stage) -> None:
+    """Start and end of a group restart are said; upstream says nothing."""
+    first, *others = await running(stage)
+    await stage.announce(first, 2)
+    await stage.says_soon("GroupRestartStarted")
+    for pod in others:
+        await stage.announce(pod, 2)
+    await stage.says_soon("GroupRestartFinished")
+
+
+async def test_max_restarts(stage: Stage) -> None:
+    """MaxRestarts restarts are allowed; one more fails the JobSet, with upstream's words for in place."""
+    await running(stage, restarts_max=1)
+    await stage.announce_all(2)
+    await eventually(lambda: synced(stage), 2)
+    await stage.announce_all(3)
+    message = "jobset failed due to reaching max number of restarts"
+    await stage.becomes("Failed", "True", "ReachedMaxRestarts", message)
+    await stage.says("ReachedMaxRestarts", "Warning", message)
+    await stage.shows(terminalState="Failed")
+    await eventually(stage.leaving, {JOB})
+
+
+async def test_recreations_that_do_not_count(stage: Stage) -> None:
+    """A Job's failure under RestartJobSetAndIgnoreMaxRestarts makes an epoch that is not charged."""
+    rules = [{"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
+    policy = {"maxRestarts": 0, "restartStrategy": "InPlaceRestart", "rules": rules}
+    await running(stage, failurePolicy=policy)
+    await stage.fail(JOB)
+    await eventually(lambda: stage.labels_of(wire.RESTART_ATTEMPT), {JOB: "1"})
+    for pod in list(stage.pods.values()):
+        await stage.remove(pod)
+    await stage.make_pods()
+    await stage.announce_all(2)
+    await eventually(lambda: synced(stage), 2)
+    assert (await stage.status()).get("terminalState") in (None, "")
+
+
+async def test_a_failed_job_goes_through_the_failure_policy(stage: Stage) -> None:
+    """A Job that fails under InPlaceRestart is recreated with all others, counted, and the group meets again."""
+    await running(stage)
+    await stage.fail(JOB)
+    message = f"applying RestartJobSet failure policy action (first failed job: {JOB})"
+    await stage.becomes("RestartingJobSet", "True", "DefaultFailurePolicy", message)
+    await stage.shows(restarts=1, restartsCountTowardsMax=1)
+
+
+async def test_a_completed_pod_is_not_waited_for_ever(stage: Stage) -> None:
+    """A Pod that succeeded cannot restart: its Job is recreated when the group restarts; upstream hangs."""
+    first, second = await running(stage)
+    uid = (await stage.jobs())[JOB]["metadata"]["uid"]
+    await stage.set_phase(second, "Succeeded")
+    await stage.announce(first, 2)
+    await eventually(stage.leaving, {JOB})
+    await stage.has_jobs(JOB)
+
+    async def is_new() -> bool:
+        return bool((await stage.jobs())[JOB]["metadata"]["uid"] != uid)
+
+    await eventually(is_new, True)
+
+
+async def test_a_foreign_containers_restarts_are_its_own(stage: Stage) -> None:
+    """A log sidecar that restarts more often than maxRestarts fails nothing; upstream fails the JobSet."""
+    first, *_ = await running(stage, restarts_max=0)
+    await stage.set_worker(first, run=9)
+    await stage.edit({"metadata": {"labels": {"looked": "again"}}})
+    await stage.be_ready(JOB)
+    await stage.counts_are("workers", ready=1, active=1)
+    assert (await stage.status()).get("terminalState") in (None, "")
+
+
+async def test_a_namesakes_pods_do_not_count(stage: Stage) -> None:
+    """Pods of a JobSet of our name that is gone are nobody's slots; upstream counts by the name alone."""
+    job = (await stage.start(jobset()))[JOB]
+    of_another = changed(
+        changed(job, "metadata.uid", "gone"), "spec.template.metadata.labels", {wire.JOBSET_NAME: "train"}
+    )
+    stranger = await stage.make_pod(of_another, 0)
+    await stage.announce(stranger, 7)
+    await stage.make_pods()
+    await stage.make_pod(job, 0)
+    await stage.announce_all(1)
+    await eventually(stage.epochs, (1, 0))
+
+
+@pytest.mark.parametrize("garbage", ["", "x", "-1", "0", "2147483648", "1.5", " 2"])
+async def test_garbage_in_an_annotation(stage: Stage, garbage: str) -> None:
+    """One Pod's nonsense stops nobody; upstream's reconcile stops for ever."""
+    first, second = await running(stage)
+    await stage.annotate(first, {wire.EPOCH: garbage, wire.ATTEMPT: garbage})
+    await stage.announce(second, 2)
+    await eventually(stage.epochs, (1, 1))
+    await stage.announce(first, 2)
+    await eventually(stage.epochs, (2, 1))
+
+
+async def test_opting_out(stage: Stage) -> None:
+    """A replicatedJob with the disable annotation in its template is not waited for."""
+    monitor = replicated_job("monitor", pods=1, backoffLimit=3)
+    monitor["template"]["metadata"] = {"annotations": {wire.DISABLE: "true"}}
+    await stage.start(jobset(jobs=[replicated_job(), monitor]))
+    await stage.make_pods()
+    for index in range(2):
+        await stage.announce(stage.pods[JOB, index], 1)
+    await eventually(stage.epochs, (1, 0))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_slots(stage: Stage, controller: ServedController, replicas: int) -> None:
+    """The barrier waits for replicas x parallelism of every replicatedJob, and for the last of them."""
+    jobs = [replicated_job("a", replicas=replicas), replicated_job("b", pods=1)]
+    await stage.start(jobset(jobs=jobs))
+    await stage.make_pods()
+    *most, last = stage.pods.values()
+    assert len(most) == 2 * replicas
+    for pod in most:
+        await stage.announce(pod, 1)
+    line = f'inplace_pods{{jobset="train",namespace="{stage.namespace}",state="waiting"}} {len(most)}.0'
+
+    async def wait_at_the_barrier() -> bool:
+        return line in controller.metrics()
+
+    await eventually(wait_at_the_barrier, True)
+    assert await stage.epochs() == (0, 0)
+    await stage.announce(last, 1)
+    await eventually(stage.epochs, (1, 0))

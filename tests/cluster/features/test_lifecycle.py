@@ -1,0 +1,164 @@
+"""The ends of a JobSet: TTL, deletion, and the strategies that recreate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from common.kube.client import KubeObject
+from common.kube.errors import NotFound
+from common.kube.resources import JOBS, JOBSETS
+from tests.cluster.features.stage import Stage
+from tests.cluster.waiting import eventually
+from tests.controller.manifests import jobset, replicated_job
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+
+
+async def is_leaving(stage: Stage) -> bool:
+    """Say whether the JobSet is being deleted in the foreground."""
+    metadata = (await stage.jobset())["metadata"]
+    return "deletionTimestamp" in metadata and metadata["finalizers"] == ["foregroundDeletion"]
+
+
+async def end(stage: Stage, how: str) -> None:
+    """Let the one Job end."""
+    if how == "Completed":
+        await stage.succeed("train-workers-0")
+    else:
+        await stage.fail("train-workers-0")
+    await stage.becomes_terminal(how)
+
+
+@pytest.mark.parametrize("how", ["Completed", "Failed"])
+@pytest.mark.parametrize("ttl_s", [0, 2])
+async def test_ttl(stage: Stage, how: str, ttl_s: int) -> None:
+    """A finished JobSet is deleted in the foreground when its time has come, completed or failed."""
+    await stage.start(jobset(strategy=None, ttlSecondsAfterFinished=ttl_s))
+    assert "deletionTimestamp" not in (await stage.jobset())["metadata"]
+    await end(stage, how)
+    await eventually(lambda: is_leaving(stage), True)
+
+
+async def test_no_ttl(stage: Stage) -> None:
+    """Without a TTL a finished JobSet stays, and its finished Jobs with it."""
+    await stage.start(jobset(strategy=None))
+    await end(stage, "Completed")
+    await stage.edit({"metadata": {"labels": {"looked": "again"}}})
+    await stage.counts_are("workers", succeeded=1)
+    assert not await stage.leaving()
+    assert "deletionTimestamp" not in (await stage.jobset())["metadata"]
+
+
+async def test_ttl_set_after_the_end(stage: Stage) -> None:
+    """A TTL that comes later counts from the end."""
+    await stage.start(jobset(strategy=None, ttlSecondsAfterFinished=100_000))
+    await end(stage, "Completed")
+    await stage.edit({"spec": {"ttlSecondsAfterFinished": 0}})
+    await eventually(lambda: is_leaving(stage), True)
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background", "Orphan"])
+async def test_a_jobset_that_is_deleted_is_left_alone(stage: Stage, propagation: str) -> None:
+    """Nothing is created or changed for a JobSet that goes; deleting what it owns is the garbage collector's work."""
+    await stage.submit(jobset(strategy=None) | {})
+    await stage.has_jobs("train-workers-0")
+    await stage.client.patch(JOBSETS, stage.namespace, "train", {"metadata": {"finalizers": ["example.com/hold"]}})
+    await stage.client.delete(JOBSETS, stage.namespace, "train", propagation=propagation)
+    await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
+    other = Stage(stage.client, stage.namespace, "other")  # what is made for it is made after the deletion was seen
+    await other.start(jobset("other", strategy=None))
+    assert await stage.jobs() == {}
+    await stage.client.patch(JOBSETS, stage.namespace, "train", {"metadata": {"finalizers": None}})
+    with pytest.raises(NotFound):
+        await stage.jobset()
+
+
+async def test_a_namesake_comes_after_a_deletion(stage: Stage) -> None:
+    """A JobSet of the name of one that was deleted gets Jobs of its own as soon as the names are free."""
+    first = (await stage.start(jobset(strategy=None)))["train-workers-0"]["metadata"]["uid"]
+    await stage.client.delete(JOBSETS, stage.namespace, "train")
+    await stage.submit(jobset(strategy=None))
+    await stage.says_soon("JobCreationFailed")
+    await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
+
+    async def is_new() -> bool:
+        return all(job["metadata"]["uid"] != first for job in (await stage.jobs()).values())
+
+    await stage.has_jobs("train-workers-0")
+    await eventually(is_new, True)
+
+
+def two(strategy: str) -> KubeObject:
+    """Return a JobSet of two Jobs."""
+    return jobset(strategy=strategy, jobs=[replicated_job(replicas=2)])
+
+
+async def test_recreate_does_not_wait_for_others(stage: Stage) -> None:
+    """Each Job comes back as soon as its own name is free, beside an old one that is still going."""
+    await stage.start(two("Recreate"))
+    await stage.fail("train-workers-1")
+    await stage.shows(restarts=1)
+    await eventually(stage.leaving, {"train-workers-0", "train-workers-1"})
+    await stage.client.patch(JOBS, stage.namespace, "train-workers-1", {"metadata": {"finalizers": None}})
+
+    async def attempts() -> dict[str, str]:
+        return {name: job["metadata"]["labels"][RESTART_ATTEMPT] for name, job in (await stage.jobs()).items()}
+
+    await eventually(attempts, {"train-workers-0": "0", "train-workers-1": "1"})
+
+
+async def test_blocking_recreate_waits_for_all(stage: Stage) -> None:
+    """No Job comes back before the last old one is gone."""
+    await stage.start(two("BlockingRecreate"))
+    await stage.fail("train-workers-1")
+    await stage.shows(restarts=1)
+    await eventually(stage.leaving, {"train-workers-0", "train-workers-1"})
+    await stage.client.patch(JOBS, stage.namespace, "train-workers-1", {"metadata": {"finalizers": None}})
+    other = Stage(stage.client, stage.namespace, "other")  # the controller has had time for more than this
+    await other.start(jobset("other", strategy=None))
+    assert set(await stage.jobs()) == {"train-workers-0"}
+    await stage.has_jobs("train-workers-0", "train-workers-1")
+    assert set((await stage.labels_of(RESTART_ATTEMPT)).values()) == {"1"}
+
+
+@pytest.mark.parametrize("strategy", ["Recreate", "BlockingRecreate", "InPlaceRestart"])
+async def test_successful_jobs_are_recreated_too(stage: Stage, strategy: str) -> None:
+    """A restart of all Jobs means those that succeeded as well, under every strategy when a Job fails."""
+    await stage.start(two(strategy))
+    await stage.succeed("train-workers-0")
+    await stage.counts_are("workers", succeeded=1)
+    await stage.fail("train-workers-1")
+    await eventually(lambda: stage.labels_of(RESTART_ATTEMPT), {"train-workers-0": "1", "train-workers-1": "1"})
+    await stage.counts_are("workers")
+
+
+async def test_a_job_deleted_by_hand_comes_back(stage: Stage) -> None:
+    """With the same restart-attempt, and without a restart being counted."""
+    await stage.start(two("Recreate"))
+    await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
+    await stage.has_jobs("train-workers-0", "train-workers-1")
+    assert set((await stage.labels_of(RESTART_ATTEMPT)).values()) == {"0"}
+    await stage.shows(restarts=0)
+
+
+async def test_a_foreign_job_of_our_name_is_left_alone(stage: Stage) -> None:
+    """It is neither adopted nor deleted, the JobSet says so, and goes on as soon as the name is free."""
+    template = replicated_job()["template"]["spec"]["template"]
+    foreign = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train-workers-0"},
+        "spec": {"template": template},
+    }
+    stored = await stage.client.create(JOBS, stage.namespace, foreign)
+    await stage.submit(two("Recreate"))
+    await stage.has_jobs("train-workers-1")
+    await stage.says_soon("JobCreationFailed")
+    kept = await stage.client.get(JOBS, stage.namespace, "train-workers-0")
+    assert kept["metadata"]["uid"] == stored["metadata"]["uid"]
+    await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
+    await stage.has_jobs("train-workers-0", "train-workers-1")

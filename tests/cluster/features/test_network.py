@@ -1,0 +1,83 @@
+"""spec.network: the headless Service, its name, and the host names of Pods."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from common.kube.client import KubeObject
+from common.kube.errors import NotFound
+from common.kube.resources import SERVICES
+from tests.cluster.features.stage import Stage
+from tests.cluster.waiting import eventually
+from tests.controller.crew import exists
+from tests.controller.manifests import jobset
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+# What the user wrote, the Service's name and publishNotReadyAddresses; None for no Service.
+NETWORKS: Final[dict[str, tuple[KubeObject | None, tuple[str, bool] | None]]] = {
+    "absent": (None, ("train", True)),
+    "empty": ({}, ("train", True)),
+    "hostnames_on": ({"enableDNSHostnames": True}, ("train", True)),
+    "hostnames_off": ({"enableDNSHostnames": False}, None),
+    "subdomain": ({"subdomain": "mesh"}, ("mesh", True)),
+    "subdomain_and_off": ({"enableDNSHostnames": False, "subdomain": "mesh"}, None),
+    "only_ready_addresses": ({"publishNotReadyAddresses": False}, ("train", False)),
+    "all": ({"enableDNSHostnames": True, "subdomain": "mesh", "publishNotReadyAddresses": False}, ("mesh", False)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+async def test_networks(stage: Stage, name: str) -> None:
+    """The Service is headless, selects the JobSet's Pods, and is owned; Pods have its name as their subdomain."""
+    network, wanted = NETWORKS[name]
+    given: dict[str, Any] = {} if network is None else {"network": network}
+    jobs = await stage.start(jobset(strategy=None, **given))
+    pod = jobs["train-workers-0"]["spec"]["template"]["spec"]
+    if wanted is None:
+        assert "subdomain" not in pod
+        await stage.be_ready("train-workers-0")
+        await stage.counts_are("workers", ready=1, active=1)
+        assert (await stage.client.list(SERVICES, stage.namespace))["items"] == []
+        return
+    subdomain, publish = wanted
+    assert pod["subdomain"] == subdomain
+    await eventually(lambda: exists(stage.client, SERVICES, stage.namespace, subdomain), True)
+    (service,) = (await stage.client.list(SERVICES, stage.namespace))["items"]
+    spec = service["spec"]
+    assert (spec["clusterIP"], spec["selector"]) == ("None", {"jobset.sigs.k8s.io/jobset-name": "train"})
+    assert spec.get("publishNotReadyAddresses", False) is publish
+    assert spec.get("ports") is None
+    (owner,) = service["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == ((await stage.jobset())["metadata"]["uid"], True)
+
+
+async def test_a_deleted_service_comes_back(stage: Stage) -> None:
+    """Somebody deletes it; it is there again."""
+    await stage.start(jobset(strategy=None))
+    await eventually(lambda: exists(stage.client, SERVICES, stage.namespace, "train"), True)
+    before = (await stage.client.get(SERVICES, stage.namespace, "train"))["metadata"]["uid"]
+    await stage.client.delete(SERVICES, stage.namespace, "train")
+
+    async def is_new() -> bool:
+        try:
+            found = await stage.client.get(SERVICES, stage.namespace, "train")
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] != before)
+
+    await eventually(is_new, True)
+
+
+async def test_a_foreign_service_is_left_alone(stage: Stage) -> None:
+    """A Service of that name, whoever made it, is used as it is."""
+    mine: dict[str, Any] = {"metadata": {"name": "train"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}}
+    stored = await stage.client.create(SERVICES, stage.namespace, {"apiVersion": "v1", "kind": "Service"} | mine)
+    await stage.start(jobset(strategy=None))
+    await stage.be_ready("train-workers-0")
+    await stage.counts_are("workers", ready=1, active=1)
+    found = await stage.client.get(SERVICES, stage.namespace, "train")
+    assert (found["metadata"]["uid"], found["spec"]["selector"]) == (stored["metadata"]["uid"], {"a": "b"})
+    assert await stage.warnings() == []

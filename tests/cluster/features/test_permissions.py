@@ -1,0 +1,111 @@
+"""
+deploy/rbac is enough, and every right in it is needed: the audit log of all the feature tests says so.
+
+conftest.py lets this file run last. It judges a whole run only: a part of the tests needs a part of the rights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from common.kube.errors import Forbidden
+from common.kube.resources import JOBS, JOBSETS, Resource
+from controller.credentials import load_credentials
+from controller.transport import AiohttpTransport
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.features.audited import granted, requests_of, right_of
+from tests.cluster.features.served import NAMESPACE, USER, ServedController, roles
+from tests.cluster.features.stage import Stage
+from tests.controller.manifests import jobset, replicated_job
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+FOLDER: Final = Path(__file__).parent
+# No request uses it: the server asks for it when an object is created with blockOwnerDeletion. See the test below.
+ASKED_BY_THE_SERVER: Final = ("jobset.x-k8s.io", "jobsets/finalizers", "update")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+
+
+async def test_nothing_was_forbidden(audit_folder: Path, controller: ServedController) -> None:
+    """No request of the controller was refused for want of a right, in any of the tests."""
+    events = list(requests_of(audit_folder, USER))
+    refused = {right_of(event) for event in events if event["responseStatus"]["code"] == 403}
+    assert events
+    assert refused == set()
+    assert "forbidden" not in controller.log.lower()
+
+
+async def test_every_right_is_used(
+    request: pytest.FixtureRequest, audit_folder: Path, controller: ServedController
+) -> None:
+    """Each verb on each resource that the roles grant was used by some test: the roles hold nothing in reserve."""
+    run = {item.path.name for item in request.session.items}
+    if missing := {path.name for path in FOLDER.glob("test_*.py")} - run:
+        pytest.skip(f"judges a whole run of this folder, and these were left out: {sorted(missing)}")
+    used = {right_of(event) for event in requests_of(audit_folder, USER)}
+    assert granted(roles()) - used == {ASKED_BY_THE_SERVER}
+    assert used - granted(roles()) == set()
+
+
+async def test_no_traceback_was_logged(controller: ServedController) -> None:
+    """Whatever the tests did to its objects, the controller knew what it was."""
+    assert "Traceback" not in controller.log
+    assert [line for line in controller.log.splitlines() if '"exception"' in line] == []
+
+
+async def test_a_job_cannot_be_owned_without_the_finalizers_right(
+    plane: ControlPlane, admin: KubeClient, stage: Stage
+) -> None:
+    """Where OwnerReferencesPermissionEnforcement is on, a Job of ours needs update on jobsets/finalizers."""
+    (job,) = (await stage.start(jobset(strategy=None))).values()
+    template = job["spec"]["template"]["spec"]
+    for name, rights in (("with", ["jobsets/finalizers"]), ("without", [])):
+        account = f"{name}-{stage.namespace}"
+        rules: list[dict[str, Any]] = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}]
+        if rights:
+            rules.append({"apiGroups": ["jobset.x-k8s.io"], "resources": rights, "verbs": ["update"]})
+        await grant(admin, account, rules)
+        kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, account)
+        mine: dict[str, Any] = {
+            "apiVersion": JOBS.api_version,
+            "kind": JOBS.kind,
+            "metadata": {"name": f"owned-{name}", "ownerReferences": job["metadata"]["ownerReferences"]},
+            "spec": {"template": {"spec": template}},
+        }
+        async with AiohttpTransport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
+            client = KubeClient(transport, user_agent="test", field_manager="test")
+            if rights:
+                await client.create(JOBS, stage.namespace, mine)
+            else:
+                with pytest.raises(Forbidden, match="blockOwnerDeletion"):
+                    await client.create(JOBS, stage.namespace, mine)
+
+
+async def test_what_it_may_not(plane: ControlPlane) -> None:
+    """Secrets, the JobSets' specs and their creation are none of the controller's business."""
+    kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
+    async with AiohttpTransport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
+        client = KubeClient(transport, user_agent="test", field_manager="test")
+        with pytest.raises(Forbidden):
+            await client.list(SECRETS, "default")
+        with pytest.raises(Forbidden):
+            await client.create(JOBSETS, "default", jobset(jobs=[replicated_job()]))
+        with pytest.raises(Forbidden):
+            await client.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+
+
+async def grant(admin: KubeClient, account: str, rules: list[dict[str, Any]]) -> None:
+    """Give a new ServiceAccount rights in all namespaces."""
+    group = "rbac.authorization.k8s.io"
+    role = Resource(group, "v1", "clusterroles", "ClusterRole", namespaced=False)
+    binding = Resource(group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+    head = {"apiVersion": role.api_version, "metadata": {"name": account}}
+    await admin.create(role, None, head | {"kind": role.kind, "rules": rules})
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    reference = {"apiGroup": group, "kind": role.kind, "name": account}
+    await admin.create(binding, None, head | {"kind": binding.kind, "roleRef": reference, "subjects": [subject]})

@@ -1,0 +1,189 @@
+"""Suspend and resume, as a queue such as Kueue does it: what changes in the Jobs, and what does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from common.kube.client import KubeObject
+from tests.cluster.features.stage import START, Stage
+from tests.cluster.waiting import eventually
+from tests.controller.manifests import changed, jobset, replicated_job
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JOB: Final = "train-workers-0"
+POD: Final = "spec.replicatedJobs.0.template.spec.template"
+SUSPENDED: Final = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+AT_REST: Final = [SUSPENDED | {"lastTransitionTime": START}]
+
+
+async def template(stage: Stage) -> KubeObject:
+    """Return the pod template of the Job."""
+    found: KubeObject = (await stage.jobs())[JOB]["spec"]["template"]
+    return found
+
+
+async def is_suspended(stage: Stage) -> bool:
+    """Say whether the Job is."""
+    return bool((await stage.jobs())[JOB]["spec"]["suspend"])
+
+
+async def admit(stage: Stage, *, suspend: bool = False, **changes: Any) -> None:
+    """Change the pod template and suspend in one write, as a queue does; a path has `__` for each dot."""
+    manifest = await stage.jobset()
+    for path, value in changes.items():
+        manifest = changed(manifest, f"{POD}.{path.replace('__', '.')}", value)
+    await stage.edit({"spec": {"suspend": suspend, "replicatedJobs": manifest["spec"]["replicatedJobs"]}})
+
+
+async def suspended(stage: Stage, **changes: Any) -> None:
+    """Create a suspended JobSet, with things in its pod template, whose Job is at rest."""
+    manifest = jobset(strategy=None, suspend=True)
+    for path, value in changes.items():
+        manifest = changed(manifest, f"{POD}.{path.replace('__', '.')}", value)
+    await stage.start(manifest)
+    await stage.report(JOB, conditions=AT_REST)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One part of the pod template before and after; `seen` is what the Job has then, if not the same."""
+
+    claim: str
+    path: str
+    before: Any
+    after: Any
+    ours: tuple[str, ...] = ()
+
+
+TOLERATION: Final = {"key": "gpu", "operator": "Exists"}
+CHANGES: Final = (
+    Change("selector_added", "spec__nodeSelector", {}, {"zone": "a"}),
+    Change("selector_replaced", "spec__nodeSelector", {"zone": "a", "rack": "1"}, {"zone": "b"}),
+    Change("selector_removed", "spec__nodeSelector", {"zone": "a"}, {}),
+    Change("toleration_added", "spec__tolerations", [], [TOLERATION]),
+    Change("toleration_replaced", "spec__tolerations", [TOLERATION], [TOLERATION | {"key": "spot"}]),
+    Change("toleration_removed", "spec__tolerations", [TOLERATION], []),
+    Change("gate_added", "spec__schedulingGates", [], [{"name": "example.com/hold"}]),
+    Change("gate_replaced", "spec__schedulingGates", [{"name": "example.com/a"}], [{"name": "example.com/b"}]),
+    Change("gate_removed", "spec__schedulingGates", [{"name": "example.com/a"}], []),
+    Change("label_added", "metadata__labels", {}, {"queue": "a"}),
+    Change("label_replaced", "metadata__labels", {"queue": "a"}, {"queue": "b"}),
+    Change("label_removed", "metadata__labels", {"queue": "a", "kept": "1"}, {"kept": "1"}),
+    Change("annotation_added", "metadata__annotations", {}, {"queue": "a"}),
+    Change("annotation_removed", "metadata__annotations", {"queue": "a"}, {}),
+)
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=lambda case: case.claim)
+async def test_a_queue_changes_the_template(stage: Stage, case: Change) -> None:
+    """A resumed Job has what the JobSet's template says now, removals included, and our keys stay."""
+    await suspended(stage, **{case.path: case.before})
+    keys = {key for key in (await template(stage))["metadata"]["labels"] if "jobset.sigs.k8s.io" in key}
+    await admit(stage, **{case.path: case.after})
+    await eventually(lambda: is_suspended(stage), False)
+    found = await template(stage)
+    part, name = case.path.split("__")
+    seen = found[part].get(name) or type(case.after)()
+    if part == "metadata":
+        seen = {key: value for key, value in seen.items() if key in ("queue", "kept")}
+    assert seen == case.after
+    assert {key for key in found["metadata"]["labels"] if "jobset.sigs.k8s.io" in key} == keys
+    assert await stage.warnings() == []
+
+
+async def test_a_running_jobset_is_suspended(stage: Stage) -> None:
+    """Its Jobs are suspended in place, with condition and Event; resumed, each comes back as the same Job."""
+    before = await stage.start(jobset(strategy=None, jobs=[replicated_job(replicas=2)]))
+    await stage.be_ready(*before)
+    await stage.edit({"spec": {"suspend": True}})
+
+    async def states() -> set[bool]:
+        return {job["spec"]["suspend"] for job in (await stage.jobs()).values()}
+
+    await eventually(states, {True})
+    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
+    await stage.says("SuspendedJobs", "Normal", "jobset is suspended")
+    for name in before:
+        await stage.report(name, active=0, ready=0, conditions=AT_REST)
+    await stage.counts_are("workers", suspended=2)
+    await stage.edit({"spec": {"suspend": False}})
+    await eventually(states, {False})
+    await stage.becomes("Suspended", "False", "ResumeJobs", "jobset is resumed")
+    await stage.says("ResumeJobs", "Normal", "jobset is resumed")
+    after = await stage.jobs()
+    assert {name: job["metadata"]["uid"] for name, job in after.items()} == {
+        name: job["metadata"]["uid"] for name, job in before.items()
+    }
+
+
+async def test_never_suspended_has_no_condition(stage: Stage) -> None:
+    """Suspended is not written for a JobSet that never was."""
+    await stage.start(jobset(strategy=None))
+    await stage.be_ready(JOB)
+    await stage.counts_are("workers", ready=1, active=1)
+    assert await stage.words("Suspended") is None
+
+
+async def test_created_suspended(stage: Stage) -> None:
+    """All Jobs, the Service and the claims are there, and no Job may start a Pod."""
+    await suspended(stage)
+    assert await is_suspended(stage)
+    await stage.counts_are("workers", suspended=1)
+    assert (await stage.status())["restarts"] == 0
+
+
+async def test_a_started_job_is_resumed_with_another_template(stage: Stage) -> None:
+    """The start time is cleared and the Job waits for the Job controller to have stopped it."""
+    await stage.start(jobset(strategy=None))
+    await stage.be_ready(JOB)
+    await admit(stage, suspend=True, spec__nodeSelector={"zone": "b"})
+    await eventually(lambda: is_suspended(stage), True)
+    await stage.edit({"spec": {"suspend": False}})
+    await stage.report(JOB, active=0, ready=0, conditions=AT_REST)
+    await eventually(lambda: is_suspended(stage), False)
+    assert (await template(stage))["spec"]["nodeSelector"] == {"zone": "b"}
+    assert "startTime" not in (await stage.jobs())[JOB]["status"]
+
+
+async def test_a_running_job_is_not_touched(stage: Stage) -> None:
+    """A template that changes while suspended reaches no Job before the resume."""
+    await suspended(stage)
+    await admit(stage, suspend=True, spec__nodeSelector={"zone": "a"})
+    await stage.edit({"spec": {"ttlSecondsAfterFinished": 9}})
+    await stage.counts_are("workers", suspended=1)
+    assert "nodeSelector" not in (await template(stage))["spec"]
+
+
+async def synced(stage: Stage) -> int:
+    """Return S; whether D follows depends on how many announcements one pass sees."""
+    return (await stage.epochs())[0]
+
+
+async def test_suspend_costs_no_restart_in_place(stage: Stage) -> None:
+    """Under InPlaceRestart with maxRestarts 0 a JobSet is suspended and resumed, twice, and lives."""
+    await stage.start(jobset(restarts_max=0))
+    for epoch in (1, 2, 3):
+        await stage.make_pods()
+        await stage.announce_all(epoch)
+        await eventually(lambda: synced(stage), epoch)
+        await stage.edit({"spec": {"suspend": True}})
+        await eventually(lambda: is_suspended(stage), True)
+        for pod in list(stage.pods.values()):
+            await stage.remove(pod)
+        await stage.report(JOB, conditions=AT_REST)
+        await stage.edit({"spec": {"suspend": False}})
+        await eventually(lambda: is_suspended(stage), False)
+    assert (await stage.status()).get("terminalState") in (None, "")
+
+
+async def test_a_restart_while_suspended(stage: Stage) -> None:
+    """A Job that fails while the JobSet is suspended is recreated suspended."""
+    await stage.start(jobset(strategy="Recreate", suspend=True))
+    await stage.fail(JOB)
+    await stage.shows(restarts=1)
+    await eventually(lambda: stage.labels_of("jobset.sigs.k8s.io/restart-attempt"), {JOB: "1"})
+    assert await is_suspended(stage)

@@ -1,0 +1,185 @@
+"""What an agent's token can do on a real kube-apiserver with RBAC and our policy, and what it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+import pytest_asyncio
+
+from agent.config import AgentConfig
+from agent.jobset_requests import announcement_request, list_request, watch_request
+from common import wire
+from common.epoch.int32 import INT32_MAX
+from common.kube.client import APPLY_PATCH
+from common.kube.http import Request
+from common.phases import MILLISECONDS_MAX, Phase, phases_text
+from tests.agent.process import ROOT, process
+from tests.cluster.agent_scene import Scene, agent_scene, own_pod, pod_path
+from tests.cluster.api_client import UnexpectedStatus
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.ports import free_ports
+from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, POLICY, Attempt, announced
+from tests.deploy.agent_permissions import PAGE, row
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AGENT_S_MAX = 60.0  # it announces within a second, and later when the machine is busy
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def scene(control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    """Give a namespace with the permissions of deploy/agent."""
+    async with agent_scene(control_plane) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def mighty(control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    """Give a namespace whose agents RBAC allows everything: what is refused there, the policy refuses."""
+    async with agent_scene(control_plane, is_mighty=True) as made:
+        yield made
+
+
+def names(attempt: Attempt) -> str:
+    """Return a test's id."""
+    return attempt.claim
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS, ids=names)
+async def test_refused(scene: Scene, attempt: Attempt) -> None:
+    """With the permissions that we ship, it is refused and changes nothing."""
+    before = await scene.pods()
+    answer = await scene.answer(attempt)
+    assert answer.code in (401, 403, 422), answer
+    assert await scene.pods() == before
+    assert row(attempt, answer) in PAGE.read_text().splitlines(), f"{PAGE.name} should say {row(attempt, answer)}"
+
+
+@pytest.mark.parametrize("attempt", [attempt for attempt in ATTEMPTS if attempt.words], ids=names)
+async def test_refused_by_the_policy_alone(mighty: Scene, attempt: Attempt) -> None:
+    """Where RBAC would allow it, the policy still refuses, and says what was expected and what was seen."""
+    before = await mighty.pods()
+    answer = await mighty.answer(attempt)
+    assert answer.code == 403, answer
+    assert f"ValidatingAdmissionPolicy '{POLICY}'" in answer.message
+    assert attempt.words in answer.message
+    assert await mighty.pods() == before
+
+
+async def test_a_put_is_refused_by_the_policy_alone(mighty: Scene) -> None:
+    """A whole Pod sent back with one label more is judged like a patch."""
+    stored = await own_pod(mighty)
+    stored["metadata"]["labels"]["a"] = "b"
+    with pytest.raises(UnexpectedStatus, match=r"saw a change of metadata\.labels"):
+        await mighty.clients["own"].text("PUT", pod_path(mighty), body=stored)
+
+
+async def send(scene: Scene, request: Request) -> str:
+    """Send what the agent would."""
+    path, _, query = request.path.partition("?")
+    body = json.loads(request.body) if request.body else None
+    pairs = dict(parse_qsl(query))
+    if "watch" in pairs:
+        pairs["timeoutSeconds"] = "1"  # its end is what is waited for here
+    return await scene.clients["own"].text(
+        request.method, path, body=body, query=pairs, content_type=request.headers.get("content-type", "")
+    )
+
+
+async def test_our_agents_requests_are_allowed(control_plane: ControlPlane) -> None:
+    """A list and a watch by name, the first announcement, the same again, with all phases, and int32's last epoch."""
+    async with agent_scene(control_plane) as scene:
+        config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
+        longest = phases_text(dict.fromkeys(Phase, MILLISECONDS_MAX))
+        await send(scene, list_request(config, as_table=True, consistent=True))
+        await send(scene, watch_request(config, as_table=True, resource_version="0", jitter=0.0))
+        await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
+        for epoch, phases in ((1, ""), (1, ""), (2, "v1"), (3, longest), (INT32_MAX, longest)):
+            await send(scene, announcement_request(config, epoch, phases))
+            stored = (await own_pod(scene))["metadata"]["annotations"]
+            assert wire.epoch_of_pod(stored) == epoch
+        assert stored[wire.PHASES] == longest
+
+
+async def test_upstreams_agent_is_allowed(control_plane: ControlPlane) -> None:
+    """It applies its one annotation by force; a Pod that our agent announced for is no obstacle."""
+    async with agent_scene(control_plane) as scene:
+        path = pod_path(scene)
+        for attempt in ("4", "5", "17"):
+            body = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": OWN, **announced(attempt=attempt)["metadata"]},
+            }
+            await scene.clients["own"].text("PATCH", path, body=body, query=FORCED, content_type=APPLY_PATCH)
+            assert (await own_pod(scene))["metadata"]["annotations"][wire.ATTEMPT] == attempt
+
+
+async def test_garbage_of_somebody_else_does_not_wedge_an_agent(control_plane: ControlPlane) -> None:
+    """A word where an epoch should be is overwritten by the next announcement."""
+    async with agent_scene(control_plane) as scene:
+        await scene.admin.patch(pod_path(scene), announced(epoch="many", attempt=None))
+        config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
+        await send(scene, announcement_request(config, 1))
+        assert (await own_pod(scene))["metadata"]["annotations"][wire.EPOCH] == "1"
+
+
+async def test_others_are_left_alone(scene: Scene) -> None:
+    """The policy binds agents' accounts only: everybody else labels Pods as before."""
+    path = pod_path(scene)
+    await scene.admin.patch(path, {"metadata": {"labels": {"a": "b"}}}, dryRun="All")
+    await scene.admin.patch(path, announced(epoch=None), dryRun="All")
+
+
+async def first_line(scene: Scene, token: str, event: str, **more: str) -> dict[str, Any]:
+    """Run our agent for the scene's Pod, as kubelet would, until it logs an event; return that line."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "KUBECONFIG": str(scene.kubeconfigs[token]),
+        "NAMESPACE": scene.namespace,
+        "POD_NAME": OWN,
+        "POD_UID": scene.uid,
+        "JOBSET_NAME": "train",
+        "BARRIER_ADDRESS": "127.0.0.1",
+        "BARRIER_PORT": str(free_ports(1)[0]),
+        "RESTART_POD_IN_PLACE_EXIT_CODE": "88",
+    }
+    async with process(environment | more) as agent, asyncio.timeout(AGENT_S_MAX):
+        assert agent.stderr is not None
+        async for line in agent.stderr:
+            found: dict[str, Any] = json.loads(line)
+            if found["event"] == event:
+                return found
+    raise AssertionError(f"expected {event}, and the agent ended without it")
+
+
+async def test_the_agent_itself_is_allowed(control_plane: ControlPlane) -> None:
+    """The program, with its Pod's token and the shipped Role, announces epoch 1 on a new Pod."""
+    async with agent_scene(control_plane) as scene:
+        await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
+        line = await first_line(scene, "own", "announcement_accepted")
+        assert line["epoch"] == 1
+        assert (await own_pod(scene))["metadata"]["annotations"][wire.EPOCH] == "1"
+
+
+async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
+    """With a token that is not its Pod's, and after somebody else wrote an epoch far ahead: the policy's words."""
+    line = await first_line(scene, "unbound", "announcement_failed")
+    assert (line["cause"], "bound to no Pod" in line["message"]) == ("forbidden", True)
+    assert line["cure"].startswith("an admission policy")
+    line = await first_line(scene, "own", "announcement_failed", PREVIOUS_EPOCH="5")
+    assert "where somebody else wrote a wrong one, delete the Pod" in line["message"]
+
+
+async def test_the_agent_says_which_right_it_lacks(scene: Scene) -> None:
+    """As an account without the Role: who may not do what, and where the Role is."""
+    line = await first_line(scene, "stranger", "watch_failed")
+    assert f"system:serviceaccount:{scene.namespace}:default" in line["message"]
+    assert "deploy/agent" in line["cure"]

@@ -1,0 +1,157 @@
+"""The Helm chart makes what kustomize makes, and a release comes, changes and goes without taking a JobSet with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from common.kube.client import KubeObject
+from images.build_once import MissingComponent
+from tests.cluster.binaries import Binaries
+from tests.cluster.conftest import unavailable
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.helm import helm
+from tests.cluster.kubectl import REPOSITORY, done
+from tests.controller.manifests import jobset
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CHART = "deploy/helm/inplace"
+SYSTEM = ("--namespace", "inplace-system")
+KEEP = "helm.sh/resource-policy"
+TIMEOUT_S = 120.0
+DEPLOYMENT = "/apis/apps/v1/namespaces/inplace-system/deployments/inplace-controller"
+
+
+@pytest.fixture(scope="module")
+def binary(pytestconfig: pytest.Config) -> Path:
+    """Find or build Helm; the build's announcement (it takes minutes) goes to the terminal."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    assert capture is not None, "pytest always registers its capture manager"
+    with capture.global_and_fixture_disabled():
+        try:
+            return helm()
+        except MissingComponent as error:
+            unavailable(error)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run a control plane of its own: an installation is cluster-wide."""
+    async with ControlPlane(binaries) as running:
+        yield running
+
+
+async def run(binary: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run Helm in the repository."""
+    process = await asyncio.create_subprocess_exec(
+        str(binary), *arguments, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def template(binary: Path, *settings: str) -> dict[str, KubeObject]:
+    """Render the chart."""
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    code, out, err = await run(binary, "template", "inplace", CHART, *SYSTEM, *arguments)
+    assert code == 0, err
+    return by_name(out)
+
+
+async def kustomize(folder: str) -> dict[str, KubeObject]:
+    """Render a kustomization."""
+    return by_name(await done(Path("/dev/null"), "kustomize", folder))
+
+
+def by_name(text: str) -> dict[str, KubeObject]:
+    """Return the documents by kind, namespace and name; Helm's own instruction for the CRD is left out."""
+    found: dict[str, KubeObject] = {}
+    for document in filter(None, yaml.safe_load_all(text)):
+        metadata: dict[str, Any] = document["metadata"]
+        if metadata.get("annotations", {}).pop(KEEP, None) and not metadata["annotations"]:
+            del metadata["annotations"]
+        key = f"{document['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        assert key not in found, key
+        found[key] = document
+    return found
+
+
+@pytest.mark.parametrize(
+    ("folder", "settings"),
+    [
+        ("deploy/", ()),
+        ("deploy/overlays/podmonitor", ("podMonitor=true",)),
+        ("deploy/overlays/servicemonitor", ("serviceMonitor=true",)),
+        ("deploy/overlays/before-1.36", ("mutatingAdmissionPolicy=false",)),
+        ("deploy/overlays/beside", ("beside=true",)),
+        ("deploy/base", ("crd.install=false",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_helm_and_kustomize_agree(binary: Path, folder: str, settings: tuple[str, ...]) -> None:
+    """The same objects, field by field."""
+    assert await template(binary, "namespace.create=true", *settings) == await kustomize(folder)
+
+
+async def test_the_values_arrive(binary: Path) -> None:
+    """Image, replicas, resources, scheduling, ports and the namespaces of agents are where they belong."""
+    made = await template(
+        binary,
+        "image.repository=registry.test/c",
+        "image.tag=1.2.3",
+        "replicas=3",
+        "nodeSelector.pool=system",
+        "tolerations[0].operator=Exists",
+        "imagePullSecrets[0].name=pull",
+        "resources.limits.memory=1Gi",
+        "apiServerPorts={16443}",
+        "agentNamespaces={team-a,team-b}",
+    )
+    assert "Namespace /inplace-system" not in made
+    spec = made["Deployment inplace-system/inplace-controller"]["spec"]
+    pod = spec["template"]["spec"]
+    assert spec["replicas"] == 3
+    assert pod["containers"][0]["image"] == "registry.test/c:1.2.3"
+    assert pod["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+    assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "system"}, [{"operator": "Exists"}])
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    egress = made["NetworkPolicy inplace-system/inplace-controller"]["spec"]["egress"]
+    assert egress == [{"ports": [{"protocol": "TCP", "port": 16443}]}]
+    for team in ("team-a", "team-b"):
+        assert f"ServiceAccount {team}/inplace-agent" in made
+        assert f"Role {team}/inplace-agent" in made
+        subjects = made[f"RoleBinding {team}/inplace-agent"]["subjects"]
+        assert subjects == [{"kind": "ServiceAccount", "name": "inplace-agent", "namespace": team}]
+
+
+async def test_a_release_comes_changes_and_goes(binary: Path, plane: ControlPlane) -> None:
+    """Install, upgrade, uninstall: the JobSet and its CRD stay, and the next release takes the CRD over."""
+    release = ("inplace", CHART, *SYSTEM, "--kubeconfig", str(plane.kubeconfig))
+    code, out, err = await run(binary, "install", *release, "--create-namespace")
+    assert code == 0, err
+    assert "No namespace has an agent's ServiceAccount yet" in out
+    await done(plane.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")
+    async with plane.client() as api:
+        jobsets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+        stored = await api.post(jobsets, jobset())
+        code, _, err = await run(binary, "upgrade", *release, "--set", "replicas=1")
+        assert code == 0, err
+        assert (await api.get(DEPLOYMENT))["spec"]["replicas"] == 1
+        code, _, err = await run(binary, "uninstall", "inplace", *SYSTEM, "--kubeconfig", str(plane.kubeconfig))
+        assert code == 0, err
+        assert await api.get(f"{jobsets}/train") == stored
+        code, _, err = await run(binary, "install", *release)
+        assert code == 0, err
+        assert await api.get(f"{jobsets}/train") == stored

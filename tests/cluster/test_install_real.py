@@ -1,0 +1,260 @@
+"""deploy/ installed, changed and removed with kubectl on a real control plane, as docs/install.md says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
+
+from common import wire
+from common.kube.client import KubeObject
+from tests.cluster.api_client import ApiClient
+from tests.cluster.binaries import Binaries
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubectl import done, kubectl
+from tests.controller.manifests import changed, jobset
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+APPLY = ("apply", "--server-side", "-k")
+PATIENCE_S = 60.0
+POLL_S = 0.2
+HAVE_A_STATUS = {"Deployment", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "FlowSchema"}
+"""Kinds that a controller of the cluster writes a status to, some time after an apply."""
+
+SYSTEM = "inplace-system"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobsets.jobset.x-k8s.io"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run a control plane of its own, with controllers: an installation is cluster-wide."""
+    async with ControlPlane(binaries, with_controllers=True) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def installed(plane: ControlPlane) -> AsyncIterator[ApiClient]:
+    """Install deploy/ (again) and give an administrator."""
+    await done(plane.kubeconfig, *APPLY, "deploy/")
+    await done(plane.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")
+    async with plane.client() as api:
+        yield api
+
+
+async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Return when something has become true."""
+    polling = AsyncRetrying(
+        retry=retry_if_result(lambda holds: not holds), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(POLL_S)
+    )
+    try:
+        await polling(look)
+    except RetryError:
+        raise AssertionError(f"expected {what} within {PATIENCE_S:g} s") from None
+
+
+async def versions(plane: ControlPlane) -> dict[str, tuple[str, int | None]]:
+    """Return the resourceVersion of each installed object, where nobody but kubectl writes it, and the generation."""
+    listed = json.loads(await done(plane.kubeconfig, "get", "-k", "deploy/", "-o", "json"))
+    return {
+        f"{found['kind']} {found['metadata']['name']}": (
+            "" if found["kind"] in HAVE_A_STATUS else found["metadata"]["resourceVersion"],
+            found["metadata"].get("generation"),
+        )
+        for found in listed["items"]
+    }
+
+
+async def test_a_second_apply_changes_nothing(plane: ControlPlane, installed: ApiClient) -> None:
+    """Every object keeps its resourceVersion and generation."""
+    before = await versions(plane)
+    assert sum(version != "" for version, _ in before.values()) > 15
+    await done(plane.kubeconfig, *APPLY, "deploy/")
+    assert await versions(plane) == before
+
+
+@pytest.mark.parametrize("arguments", [("--server-side", "-k"), ("-k",)], ids=["server-side", "client-side"])
+async def test_the_difference_after_an_install_is_empty(
+    plane: ControlPlane, installed: ApiClient, arguments: tuple[str, ...]
+) -> None:
+    """`kubectl diff` prints nothing: what is stored is what is written."""
+    ended = await kubectl(plane.kubeconfig, "diff", *arguments, "deploy/")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+
+
+async def test_its_namespace_lets_its_pods_in(plane: ControlPlane, installed: ApiClient) -> None:
+    """Both replicas pass Pod Security `restricted`, which the namespace enforces, without a warning."""
+
+    async def both() -> bool:
+        pods = (await installed.get(f"/api/v1/namespaces/{SYSTEM}/pods"))["items"]
+        return len(pods) == 2
+
+    await eventually(both, "two Pods of the controller")
+    namespace = await installed.get(f"/api/v1/namespaces/{SYSTEM}")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    events = (await installed.get(f"/api/v1/namespaces/{SYSTEM}/events"))["items"]
+    assert [event["message"] for event in events if event["reason"] == "FailedCreate"] == []
+
+
+async def test_the_budget_and_the_service_find_the_pods(plane: ControlPlane, installed: ApiClient) -> None:
+    """Selectors agree with the Deployment's labels: the budget counts two Pods."""
+
+    async def counted() -> bool:
+        path = f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets/inplace-controller"
+        return bool((await installed.get(path)).get("status", {}).get("expectedPods") == 2)
+
+    await eventually(counted, "a budget of two Pods")
+    labels = (await installed.get(f"/api/v1/namespaces/{SYSTEM}/pods"))["items"][0]["metadata"]["labels"]
+    service = await installed.get(f"/api/v1/namespaces/{SYSTEM}/services/inplace-controller-metrics")
+    policy = await installed.get(f"/apis/networking.k8s.io/v1/namespaces/{SYSTEM}/networkpolicies/inplace-controller")
+    for selector in (service["spec"]["selector"], policy["spec"]["podSelector"]["matchLabels"]):
+        assert selector.items() <= labels.items()
+
+
+async def test_the_policies_are_without_a_type_error(plane: ControlPlane, installed: ApiClient) -> None:
+    """kube-controller-manager's type check of every expression finds nothing to warn about."""
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    async def checked() -> bool:
+        return all("typeChecking" in policy.get("status", {}) for policy in (await installed.get(path))["items"])
+
+    await eventually(checked, "a type check of each policy")
+    found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in (await installed.get(path))["items"]}
+    assert found == {"agents.inplace.dev": {}, "jobsets.jobset.x-k8s.io": {}}
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed", "denied"),
+    [
+        ("view", ("list jobsets", "get jobsets/status"), ("create jobsets", "patch jobsets/status")),
+        ("edit", ("create jobsets", "watch jobsets", "delete jobsets"), ("patch jobsets/status",)),
+        ("admin", ("create jobsets", "watch jobsets", "delete jobsets"), ("patch jobsets/status",)),
+    ],
+)
+async def test_the_roles_of_every_cluster_know_jobsets(
+    plane: ControlPlane, installed: ApiClient, role: str, allowed: tuple[str, ...], denied: tuple[str, ...]
+) -> None:
+    """View reads, edit and admin write; nobody edits epochs by hand."""
+    body = {
+        "metadata": {"name": f"{role}-jane"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"{role}-jane"}],
+    }
+    await installed.post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", body)
+
+    async def may(what: str) -> bool:
+        verb, _, resource = what.partition(" ")
+        name, _, sub = resource.partition("/")
+        attributes = {"namespace": "default", "verb": verb, "group": wire.API_GROUP, "resource": name}
+        spec = {"user": f"{role}-jane", "resourceAttributes": attributes | {"subresource": sub}}
+        answer = await installed.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+        return bool(answer["status"]["allowed"])
+
+    async def all_allowed() -> bool:
+        return all([await may(what) for what in allowed])
+
+    await eventually(all_allowed, f"{role} to be allowed {allowed}")  # aggregation takes a moment
+    assert [what for what in denied if await may(what)] == []
+
+
+def manifest(name: str) -> KubeObject:
+    """Return a JobSet."""
+    return changed(jobset(), "metadata.name", name)
+
+
+async def test_uninstall_keeps_jobsets_and_a_new_install_finds_them(plane: ControlPlane, installed: ApiClient) -> None:
+    """`kubectl delete -k deploy/base` leaves the CRD, JobSets and what they made; deleting the CRD deletes them."""
+    made = await installed.post(JOBSETS, manifest("kept"))
+    owner = {
+        "apiVersion": wire.API_VERSION,
+        "kind": wire.KIND,
+        "name": "kept",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    template = made["spec"]["replicatedJobs"][0]["template"]["spec"]
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    await installed.post(jobs, {"metadata": {"name": "kept-w-0", "ownerReferences": [owner]}, "spec": template})
+    await done(plane.kubeconfig, "delete", "-k", "deploy/base", "--wait=false")
+
+    async def gone() -> bool:
+        ended = await kubectl(plane.kubeconfig, "get", "-k", "deploy/base", "--ignore-not-found", "-o", "name")
+        return ended.out == ""
+
+    await eventually(gone, "an empty installation")
+    assert (await installed.get(f"{JOBSETS}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "deletionTimestamp" not in (await installed.get(f"{jobs}/kept-w-0"))["metadata"]
+    await done(plane.kubeconfig, *APPLY, "deploy/")
+    assert (await installed.get(f"{JOBSETS}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
+    await done(plane.kubeconfig, "delete", "-k", "deploy/crd")
+
+    async def swept() -> bool:
+        return [job["metadata"]["name"] for job in (await installed.get(jobs))["items"]] == []
+
+    await eventually(swept, "no Job without its JobSet")
+
+
+async def test_an_upgrade_changes_the_deployment_and_no_jobset(plane: ControlPlane, installed: ApiClient) -> None:
+    """An older release's image and a newer field of ours: the Deployment rolls, a stored JobSet stays as it is."""
+    stored = await installed.post(JOBSETS, manifest("before-the-upgrade"))
+    path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/inplace-controller"
+    rendered = await done(plane.kubeconfig, "kustomize", "deploy/")
+    older = rendered.replace("image: inplace-controller", "image: inplace-controller:0.0.9")
+    assert older != rendered
+    await done(plane.kubeconfig, "apply", "--server-side", "-f", "-", stdin=older)
+    generation = (await installed.get(path))["metadata"]["generation"]
+    await done(plane.kubeconfig, *APPLY, "deploy/")
+    deployment = await installed.get(path)
+    assert deployment["metadata"]["generation"] == generation + 1
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "inplace-controller"
+    after = await installed.get(f"{JOBSETS}/before-the-upgrade")
+    assert (after["metadata"]["resourceVersion"], after["spec"]) == (
+        stored["metadata"]["resourceVersion"],
+        stored["spec"],
+    )
+
+
+async def test_what_somebody_else_set_is_a_conflict_that_names_them(plane: ControlPlane, installed: ApiClient) -> None:
+    """Kubectl scale, then apply: refused with the field and its manager; by force it is ours again."""
+    await done(plane.kubeconfig, "-n", SYSTEM, "scale", "deployment/inplace-controller", "--replicas=3")
+    ended = await kubectl(plane.kubeconfig, *APPLY, "deploy/")
+    assert ended.code != 0
+    assert ".spec.replicas" in ended.err
+    await done(plane.kubeconfig, "apply", "--server-side", "--force-conflicts", "-k", "deploy/")
+    path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/inplace-controller"
+    assert (await installed.get(path))["spec"]["replicas"] == 2
+
+
+async def test_an_agents_namespace_is_a_kustomization(
+    plane: ControlPlane, installed: ApiClient, tmp_path: Path
+) -> None:
+    """deploy/agent with `namespace: team-a`: account, Role and binding are there, and bound to each other."""
+    (tmp_path / "agent.yaml").write_text((Path(__file__).parents[2] / "deploy/agent/agent.yaml").read_text())
+    (tmp_path / "kustomization.yaml").write_text("namespace: team-a\nresources: [agent.yaml]\n")
+    await done(plane.kubeconfig, "create", "namespace", "team-a")
+    await done(plane.kubeconfig, *APPLY, str(tmp_path))
+    may = ("auth", "can-i", "--as=system:serviceaccount:team-a:inplace-agent", "-n", "team-a")
+    assert (await done(plane.kubeconfig, *may, "patch", "pods")).strip() == "yes"
+    assert (await done(plane.kubeconfig, *may, "watch", "jobsets.jobset.x-k8s.io")).strip() == "yes"
+    assert (await kubectl(plane.kubeconfig, *may, "delete", "pods")).out.strip() == "no"
+
+
+async def test_before_1_36_leaves_out_what_older_servers_do_not_know(plane: ControlPlane) -> None:
+    """No MutatingAdmissionPolicy is left, and nothing else is missing."""
+    whole = kinds(await done(plane.kubeconfig, "kustomize", "deploy/"))
+    older = kinds(await done(plane.kubeconfig, "kustomize", "deploy/overlays/before-1.36"))
+    assert sorted(set(whole) - set(older)) == ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"]
+    assert len(whole) - len(older) == 2
+
+
+def kinds(rendered: str) -> list[str]:
+    """Return the kind of each document."""
+    documents: list[Any] = list(yaml.safe_load_all(rendered))
+    return [document["kind"] for document in documents]

@@ -1,0 +1,86 @@
+"""What an incomplete installation makes the controller say, and the cures that it names, on a real kube-apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from controller.preflight import CRD_CURE, POLICIES_CURE
+from controller.runtime import Controller
+from tests.cluster.binaries import Binaries
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubectl import done
+from tests.cluster.test_controller_real import running
+from tests.cluster.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SYSTEM = "inplace-system"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run a control plane of its own: an installation is cluster-wide."""
+    async with ControlPlane(binaries) as running_plane:
+        yield running_plane
+
+
+async def readiness(controller: Controller) -> str:
+    """Return the body of /readyz."""
+    if controller.health is None or controller.health.bound_port is None:
+        return "not served yet"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{controller.health.bound_port}/readyz") as answer,
+    ):
+        return await answer.text()
+
+
+async def said(plane: ControlPlane, namespace: str, account: str, readyz: str) -> list[Any]:
+    """Run the controller as an account until it has looked and /readyz begins so; return what it logged about it."""
+    kubeconfig = await plane.service_account_kubeconfig(namespace, account)
+    settings = {"leader_elect": True, "lease_namespace": SYSTEM, "looks_first": True}
+    with capture_logs() as logs:
+        async with running(
+            plane, None, kubeconfig=kubeconfig, health_address=("127.0.0.1", 0), **settings
+        ) as controller:
+
+            async def has_looked() -> bool:
+                return any(entry["event"].startswith("installation") for entry in logs)
+
+            async def is_so() -> bool:
+                return (await readiness(controller)).startswith(readyz)
+
+            await eventually(has_looked, True)
+            await eventually(is_so, True)
+    return [entry for entry in logs if entry["event"].startswith("installation")]
+
+
+async def test_the_wrong_service_account_is_named_with_all_it_lacks(plane: ControlPlane) -> None:
+    """As `default` of a namespace without a right: one line that lists them, and the two commands that mend it."""
+    (line,) = await said(
+        plane, await plane.create_namespace("stray"), "default", "expected system:serviceaccount:stray-"
+    )
+    for right in ("list jobsets", "patch pods", f"update leases in namespace {SYSTEM}"):
+        assert right in line["problem"]
+    assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
+    assert "ServiceAccount inplace-controller" in line["cure"]
+
+
+async def test_each_cure_cures(plane: ControlPlane) -> None:
+    """Nothing but rights: the CRD is named. With the CRD: the policies are. With them: all is well, and it is ready."""
+    await done(plane.kubeconfig, "apply", "--server-side", "-k", "deploy/rbac")
+    missing = f"expected the CustomResourceDefinition jobsets.jobset.x-k8s.io, found none; {CRD_CURE}"
+    lines = await said(plane, SYSTEM, "inplace-controller", missing)
+    assert [line["cure"] for line in lines] == [CRD_CURE, POLICIES_CURE, POLICIES_CURE]
+    await done(plane.kubeconfig, *CRD_CURE.split()[1:])
+    lines = await said(plane, SYSTEM, "inplace-controller", "ok")
+    assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * 2
+    await done(plane.kubeconfig, *POLICIES_CURE.split()[1:])
+    (line,) = await said(plane, SYSTEM, "inplace-controller", "ok")
+    assert line["event"] == "installation complete"

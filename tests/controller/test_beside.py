@@ -1,0 +1,57 @@
+"""Beside another JobSet controller ours takes what is given to it by name, and only that."""
+
+from __future__ import annotations
+
+import pytest
+
+from common import wire
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import changed, jobset
+from tests.controller.rig import Rig
+
+
+@pytest.mark.parametrize(
+    ("managed_by", "is_beside", "is_taken"),
+    [
+        (None, False, True),
+        (None, True, False),
+        (wire.MANAGED_BY_BUILT_IN, False, True),
+        (wire.MANAGED_BY_BUILT_IN, True, False),
+        (wire.MANAGED_BY_US, False, True),
+        (wire.MANAGED_BY_US, True, True),
+        ("acme.io/other", False, False),
+        ("acme.io/other", True, False),
+    ],
+)
+def test_whose_a_jobset_is(managed_by: str | None, is_beside: bool, is_taken: bool) -> None:
+    """A JobSet of ours gets its Jobs; of another's not even the status is written."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running(rig.controller(is_beside=is_beside)):
+            manifest = jobset() if managed_by is None else changed(jobset(), "spec.managedBy", managed_by)
+            crew = await rig.submit(manifest)
+            await rig.settle(30.0)
+            assert bool(await crew.jobs()) == is_taken
+            assert bool(rig.writes("/status")) == is_taken
+
+    run(scenario())
+
+
+def test_what_happens_to_anothers_jobs_is_not_our_business() -> None:
+    """Beside, Jobs and Pods of a JobSet that is not ours come and go, and nothing is written or logged as wrong."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        upstream = rig.controller(lease_name="another")  # plays the other controller
+        async with rig.running(upstream):
+            crew = await rig.started(jobset())
+        ours = rig.controller(is_beside=True, lease_name="ours")
+        async with rig.running(ours):
+            rig.requests.clear()
+            await crew.announce_all(2)
+            await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
+            await rig.settle(30.0)
+            assert [request.path for request in rig.requests if request.method not in ("GET", "PUT")] == []
+
+    run(scenario())

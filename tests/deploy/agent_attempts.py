@@ -1,0 +1,302 @@
+"""
+Everything that was tried against an agent's permissions, as data.
+
+Each attempt is one request of somebody who has the token of a Pod and wants more than that Pod's epoch. The Pod it is
+tried on is POD below. tests/cluster/agent_scene.py sends them; docs/security.md lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common import wire
+from common.kube.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+
+ACCOUNT: Final = "inplace-agent"
+OWN, OTHER, STRANGER, GONE = "train-w-0-0-own", "train-w-0-1-other", "web-stranger", "train-w-0-2-gone"
+POLICY: Final = "agents.inplace.dev"
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+BEFORE: Final = {wire.EPOCH: "5", wire.ATTEMPT: "4", wire.PHASES: "v1,view=41", wire.JOBSET_NAME: "train"}
+"""The annotations of every Pod of the scene."""
+
+PODS: Final = "/api/v1/namespaces/{namespace}/pods"
+IT: Final = f"{PODS}/{OWN}"
+_ANNOTATIONS: Final = "metadata.annotations"
+_NOT_A_PATCH: Final = "may patch its own Pod and nothing else"
+_NOT_ITS_POD: Final = "token is bound to"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request that must be refused.
+
+    Args:
+        claim: what it tries, for people.
+        body: None sends none.
+        path: with {namespace}, {foreign} (a namespace where the account has no rights) and {uid} (of OWN).
+        token: a key of the scene's clients.
+        words: what the policy says where RBAC would allow everything; "" where RBAC alone, or the token, is in the way.
+    """
+
+    claim: str
+    body: Mapping[str, Any] | Sequence[Any] | None
+    words: str
+    method: str = "PATCH"
+    path: str = IT
+    content_type: str = MERGE_PATCH
+    query: Mapping[str, str] | None = None
+    token: str = "own"
+
+
+def announced(**values: str | None) -> dict[str, Any]:
+    """Return a patch of our annotations."""
+    keys = {"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "phases": wire.PHASES}
+    return {"metadata": {"annotations": {keys[name]: value for name, value in values.items()}}}
+
+
+def _metadata(key: str, value: Any) -> dict[str, Any]:
+    return {"metadata": {key: value}}
+
+
+def _apply(**fields: Any) -> dict[str, Any]:
+    """Return a server-side apply of `fields`."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": OWN}} | fields
+
+
+def _sub(name: str) -> str:
+    return f"{IT}/{name}"
+
+
+FORCED: Final = {"fieldManager": "in-place-restart-agent", "force": "true"}
+_POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "mine"},
+    "spec": {"serviceAccountName": ACCOUNT, "containers": [{"name": "c", "image": "i"}]},
+}
+_CONTAINER: Final = {"name": "worker", "image": "evil"}
+_TOLERATION: Final = {"operator": "Exists"}
+
+METADATA: Final = (
+    Attempt("add a label (merge patch)", _metadata("labels", {"a": "b"}), "metadata.labels"),
+    Attempt(
+        "change the JobSet it belongs to (strategic merge patch)",
+        _metadata("labels", {wire.JOBSET_NAME: "another"}),
+        "metadata.labels",
+        content_type=STRATEGIC_MERGE_PATCH,
+    ),
+    Attempt(
+        "remove a label (JSON patch)",
+        [{"op": "remove", "path": "/metadata/labels/app"}],
+        "metadata.labels",
+        content_type=JSON_PATCH,
+    ),
+    Attempt("remove all labels", _metadata("labels", None), "metadata.labels"),
+    Attempt("add a finalizer", _metadata("finalizers", [TRACKING, "a.b/c"]), "metadata.finalizers"),
+    Attempt(
+        "remove the Job controller's finalizer",
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}},
+        "metadata.finalizers",
+        content_type=STRATEGIC_MERGE_PATCH,
+    ),
+    Attempt("leave its Job (ownerReferences)", _metadata("ownerReferences", None), "metadata.ownerReferences"),
+    Attempt(
+        "let another object own it",
+        [{"op": "replace", "path": "/metadata/ownerReferences/0/uid", "value": "00000000-0000-0000-0000-000000000000"}],
+        "metadata.ownerReferences",
+        content_type=JSON_PATCH,
+    ),
+    Attempt("add another annotation", _metadata("annotations", {"a": "b"}), f"{_ANNOTATIONS}[a]"),
+    Attempt(
+        "change another annotation",
+        _metadata("annotations", {wire.JOBSET_NAME: "another"}),
+        f"{_ANNOTATIONS}[{wire.JOBSET_NAME}]",
+    ),
+    Attempt(
+        "remove another annotation",
+        _metadata("annotations", {wire.JOBSET_NAME: None}),
+        f"{_ANNOTATIONS}[{wire.JOBSET_NAME}]",
+    ),
+    Attempt("remove all annotations", _metadata("annotations", None), f"{_ANNOTATIONS}[{wire.EPOCH}]"),
+    Attempt(
+        "wipe who owns which field",
+        _metadata("managedFields", [{}]),
+        "metadata.managedFields",
+    ),
+    Attempt(
+        "hide a label beside a proper announcement",
+        {"metadata": announced(epoch="6", attempt="5")["metadata"] | {"labels": {"a": "b"}}},
+        "metadata.labels",
+        content_type=STRATEGIC_MERGE_PATCH,
+    ),
+)
+
+EPOCHS: Final = (
+    Attempt("remove its epoch", announced(epoch=None), f"{_ANNOTATIONS}[{wire.EPOCH}]"),
+    Attempt(
+        "remove its attempt (JSON patch)",
+        [{"op": "remove", "path": "/metadata/annotations/jobset.sigs.k8s.io~1in-place-restart-attempt"}],
+        f"{_ANNOTATIONS}[{wire.ATTEMPT}]",
+        content_type=JSON_PATCH,
+    ),
+    Attempt("lower its epoch", announced(epoch="4", attempt="3"), "from 5 to 2147483647, because an epoch only grows"),
+    Attempt("lower its attempt only", announced(attempt="3"), "from 4 to 2147483646, because an attempt only grows"),
+    Attempt("write a word as its epoch", announced(epoch="many"), 'saw "many"'),
+    Attempt("write nothing as its epoch", announced(epoch=""), 'saw ""'),
+    Attempt("write a negative epoch", announced(epoch="-1"), 'saw "-1"'),
+    Attempt("write an epoch with a leading zero", announced(epoch="06"), 'saw "06"'),
+    Attempt("write an epoch with an exponent", announced(epoch="6e3"), 'saw "6e3"'),
+    Attempt("write an epoch and a line of something else", announced(epoch="6\nx"), "an int32 that only grows"),
+    Attempt("write an epoch beyond int32", announced(epoch="2147483648"), 'saw "2147483648"'),
+    Attempt("write an epoch beyond int64", announced(epoch="99999999999999999999"), 'saw "99999999999999999999"'),
+    Attempt("write an attempt whose epoch is beyond int32", announced(attempt="2147483647"), 'saw "2147483647"'),
+    Attempt("use the phases for a message", announced(phases="v1,hello world"), "expected v1,name=milliseconds"),
+    Attempt("use the phases as storage", announced(phases="v1" + ",view=1" * 17), "expected v1,name=milliseconds"),
+)
+
+SPEC_AND_STATUS: Final = (
+    Attempt("change an image", {"spec": {"containers": [_CONTAINER]}}, "spec", content_type=STRATEGIC_MERGE_PATCH),
+    Attempt("end itself (activeDeadlineSeconds)", {"spec": {"activeDeadlineSeconds": 1}}, "spec"),
+    Attempt(
+        "tolerate every node",
+        [{"op": "add", "path": "/spec/tolerations/-", "value": _TOLERATION}],
+        "spec",
+        content_type=JSON_PATCH,
+    ),
+    Attempt("lift its scheduling gate", {"spec": {"schedulingGates": []}}, "spec"),
+    Attempt("choose its node", {"spec": {"nodeSelector": {"a": "b"}}}, "spec"),
+    Attempt(
+        "apply a label (server-side apply)",
+        _apply(metadata={"name": OWN, "labels": {"a": "b"}}),
+        "metadata.labels",
+        content_type=APPLY_PATCH,
+        query=FORCED,
+    ),
+    Attempt(
+        "apply an image by force",
+        _apply(spec={"containers": [_CONTAINER]}),
+        "spec",
+        content_type=APPLY_PATCH,
+        query=FORCED,
+    ),
+    Attempt("report a phase (pods/status)", {"status": {"phase": "Succeeded"}}, _NOT_A_PATCH, path=_sub("status")),
+    Attempt(
+        "annotate by way of pods/status",
+        announced(epoch="6", attempt="5"),
+        _NOT_A_PATCH,
+        path=_sub("status"),
+    ),
+    Attempt(
+        "add an ephemeral container",
+        {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}},
+        _NOT_A_PATCH,
+        path=_sub("ephemeralcontainers"),
+        content_type=STRATEGIC_MERGE_PATCH,
+    ),
+    Attempt(
+        "resize itself",
+        {"spec": {"containers": [{"name": "worker", "resources": {"requests": {"cpu": "9"}}}]}},
+        _NOT_A_PATCH,
+        path=_sub("resize"),
+        content_type=STRATEGIC_MERGE_PATCH,
+    ),
+)
+
+OTHER_VERBS: Final = (
+    Attempt("delete its Pod", None, _NOT_A_PATCH, method="DELETE"),
+    Attempt("delete all Pods", None, _NOT_A_PATCH, method="DELETE", path=PODS),
+    Attempt("create a Pod", _POD, _NOT_A_PATCH, method="POST", path=PODS),
+    Attempt(
+        "create a Pod by applying it",
+        _POD,
+        _NOT_A_PATCH,
+        path=f"{PODS}/mine",
+        content_type=APPLY_PATCH,
+        query=FORCED,
+    ),
+    Attempt(
+        "evict it",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": OWN}},
+        _NOT_A_PATCH,
+        method="POST",
+        path=_sub("eviction"),
+    ),
+    Attempt(
+        "bind it to a node",
+        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": OWN}, "target": {"kind": "Node", "name": "n"}},
+        _NOT_A_PATCH,
+        method="POST",
+        path=_sub("binding"),
+    ),
+    Attempt(
+        "bind it the old way",
+        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": OWN}, "target": {"kind": "Node", "name": "n"}},
+        _NOT_A_PATCH,
+        method="POST",
+        path="/api/v1/namespaces/{namespace}/bindings",
+    ),
+    Attempt("run a command in it", None, _NOT_A_PATCH, "POST", _sub("exec"), query={"command": "id", "stdout": "true"}),
+    Attempt("attach to it", None, _NOT_A_PATCH, method="POST", path=_sub("attach"), query={"stdout": "true"}),
+    Attempt("forward its ports", None, _NOT_A_PATCH, method="POST", path=_sub("portforward")),
+    Attempt("reach it through the API server", None, _NOT_A_PATCH, method="GET", path=_sub("proxy")),
+)
+
+_ANNOUNCEMENT: Final = announced(epoch="6", attempt="5")
+
+IDENTITIES: Final = (
+    Attempt("announce for another Pod of its account", _ANNOUNCEMENT, _NOT_ITS_POD, path=f"{PODS}/{OTHER}"),
+    Attempt("announce for another account's Pod", _ANNOUNCEMENT, _NOT_ITS_POD, path=f"{PODS}/{STRANGER}"),
+    Attempt(
+        "announce for a Pod of its name in another namespace",
+        _ANNOUNCEMENT,
+        _NOT_ITS_POD,
+        path=f"/api/v1/namespaces/{{foreign}}/pods/{OWN}",
+    ),
+    Attempt("announce with a token that is bound to no Pod", _ANNOUNCEMENT, "bound to no Pod", token="unbound"),
+    Attempt("announce with a token that is bound to a Secret", _ANNOUNCEMENT, "bound to no Pod", token="secret"),
+    Attempt("announce for it with another Pod's token", _ANNOUNCEMENT, _NOT_ITS_POD, token="other"),
+    Attempt("announce with the token of a Pod that is gone", _ANNOUNCEMENT, "", token="gone"),
+    Attempt(
+        "announce with another Pod's uid in the patch",
+        {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"} | _ANNOUNCEMENT["metadata"]},
+        "",
+    ),
+)
+
+_JOBSET: Final = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/train"
+_ACCOUNTS: Final = "/api/v1/namespaces/{namespace}/serviceaccounts"
+_TOKEN: Final = {"spec": {"audiences": [], "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": OTHER}}}
+
+BEYOND_PODS: Final = (
+    Attempt("replace its Pod (PUT)", _POD, "", method="PUT"),
+    Attempt("read Pods", None, "", method="GET", path=PODS),
+    Attempt("read Secrets", None, "", method="GET", path="/api/v1/namespaces/{namespace}/secrets"),
+    Attempt(
+        "read the JobSets of all namespaces",
+        None,
+        "",
+        method="GET",
+        path="/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+    ),
+    Attempt("switch its JobSet's restarts off", _metadata("annotations", {wire.DISABLE: ""}), "", path=_JOBSET),
+    Attempt("write its JobSet's epochs", {"status": {wire.SYNCED_EPOCH: 9}}, "", path=f"{_JOBSET}/status"),
+    Attempt("ask for another Pod's token", _TOKEN, "", method="POST", path=f"{_ACCOUNTS}/{ACCOUNT}/token"),
+    Attempt(
+        "give itself more rights",
+        {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+        "",
+        path=f"/apis/rbac.authorization.k8s.io/v1/namespaces/{{namespace}}/roles/{ACCOUNT}",
+    ),
+    Attempt(
+        "remove the policy",
+        None,
+        "",
+        method="DELETE",
+        path=f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{POLICY}",
+    ),
+)
+"""What the Role does not grant. The policy is not asked: who may do this has been given it by somebody else."""
+
+ATTEMPTS: Final = (*METADATA, *EPOCHS, *SPEC_AND_STATUS, *OTHER_VERBS, *IDENTITIES, *BEYOND_PODS)

@@ -1,0 +1,51 @@
+"""The Helm chart is what its generator writes, and the generator notices a manifest that it was not made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.chart import TABLE, TEMPLATES, Template, templates
+
+
+def test_the_chart_is_in_step_with_the_manifests() -> None:
+    """`python -m deploy.chart` (or `make rewrite`) would change nothing."""
+    written = {path.name: path.read_text() for path in TEMPLATES.glob("*.yaml")}
+    assert written == templates(), "run: make rewrite"
+
+
+def test_every_manifest_of_the_install_is_in_the_chart() -> None:
+    """A file that a kustomization of the base names and the table does not would be missing in Helm."""
+    deploy = Path(__file__).parents[2] / "deploy"
+    listed = {
+        f"{folder}/{path.name}"
+        for folder in (
+            "crd",
+            "rbac",
+            "admission",
+            "apf",
+            "controller",
+            "overlays/podmonitor",
+            "overlays/servicemonitor",
+        )
+        for path in (deploy / folder).glob("*.yaml")
+        if path.name != "kustomization.yaml"
+    }
+    assert {each.source for each in TABLE} == listed
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (
+            Template("controller/deployment.yaml", values={"replicas: 3": "x"}, namespaces=2),
+            "expected 'replicas: 3' once",
+        ),
+        (Template("controller/deployment.yaml", namespaces=1), "expected 1 times the namespace, saw 2"),
+    ],
+)
+def test_a_manifest_that_moved_on_is_noticed(template: Template, words: str) -> None:
+    """Where a value belongs is said exactly, so that it cannot get lost."""
+    with pytest.raises(AssertionError, match=words):
+        template.render()

@@ -1,0 +1,50 @@
+"""The roles of deploy/ against what the code says that it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from common.kube.client import KubeObject
+from controller.preflight import LEASE_VERBS, NEEDED, POLICIES
+
+RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
+
+
+def role(kind: str, name: str, file: str = "controller.yaml") -> KubeObject:
+    """Return a role by kind and name."""
+    documents = yaml.safe_load_all((RBAC / file).read_text())
+    return next(found for found in documents if (found["kind"], found["metadata"]["name"]) == (kind, name))
+
+
+def granted(found: KubeObject) -> dict[str, set[str]]:
+    """Return verbs by group/resource, of the rules that name no objects."""
+    verbs: dict[str, set[str]] = {}
+    for rule in found["rules"]:
+        if "resourceNames" not in rule:
+            for resource in rule["resources"]:
+                verbs.setdefault(f"{rule['apiGroups'][0]}/{resource}", set()).update(rule["verbs"])
+    return verbs
+
+
+def test_the_controller_asks_for_what_it_is_given() -> None:
+    """What the preflight checks is the ClusterRole: a permission added to one and not the other fails here."""
+    assert granted(role("ClusterRole", "inplace-controller")) == {what: set(verbs) for what, verbs in NEEDED.items()}
+
+
+def test_the_lease_is_checked_too() -> None:
+    """The same for the Role of leader election."""
+    rules = role("Role", "inplace-controller")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == set(LEASE_VERBS)
+
+
+def test_the_preflight_may_read_what_it_looks_for() -> None:
+    """It may read the CRD and the bindings by name, and no other."""
+    named = {
+        name
+        for rule in role("ClusterRole", "inplace-controller")["rules"]
+        for name in rule.get("resourceNames", [])
+        if rule["verbs"] == ["get"]
+    }
+    assert named == {"jobsets.jobset.x-k8s.io", *POLICIES}

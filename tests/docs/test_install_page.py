@@ -1,0 +1,70 @@
+"""docs/install.md and docs/security.md name files, kustomizations, flags and values that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controller.main import _parser
+from controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE, RIGHTS_CURE
+
+ROOT = Path(__file__).parents[2]
+PAGES = {name: (ROOT / "docs" / name).read_text() for name in ("install.md", "security.md")}
+INSTALL = PAGES["install.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_of_deploy_exists(page: str) -> None:
+    """A folder or file below deploy/ that a page names is there."""
+    named = set(re.findall(r"\bdeploy/[-\w./]*", PAGES[page]))
+    assert named
+    assert [path for path in sorted(named) if not (ROOT / path.rstrip(".")).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "text", [INSTALL, CRD_CURE, POLICIES_CURE, RIGHTS_CURE], ids=["page", "crd", "policies", "rights"]
+)
+def test_what_is_applied_is_a_kustomization(text: str) -> None:
+    """Each `-k FOLDER` of the page and of the controller's cures can be built."""
+    folders = set(re.findall(r"-k (deploy[-\w./]*)", text))
+    assert folders
+    assert [folder for folder in sorted(folders) if not (ROOT / folder / "kustomization.yaml").is_file()] == []
+
+
+def test_every_kustomization_is_on_the_page() -> None:
+    """All that may be applied by itself is explained, but the parts of the base."""
+    found = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("kustomization.yaml")}
+    parts = {f"deploy/{part}" for part in ("rbac", "apf", "admission", "controller")}
+    assert {folder for folder in found - parts if f"`{folder}`" not in INSTALL} == {"deploy"}
+    assert "`deploy/`" in INSTALL
+
+
+def test_the_controllers_cures_are_on_the_page() -> None:
+    """Whoever reads a cure in the log finds the same command here."""
+    assert f"`{CRD_CURE}`" in INSTALL
+    assert f"`{POLICIES_CURE}`" in INSTALL
+    assert f"`{RIGHTS_CURE.partition(',')[0]}`" in INSTALL
+
+
+def test_flags_and_values_exist() -> None:
+    """--beside is a flag; every value that is named is one, and no value is left out."""
+    assert "--beside" in _parser().format_help()
+    values = yaml.safe_load((ROOT / "deploy/helm/inplace/values.yaml").read_text())
+    listed = re.search(r"has the values: ([^.]*(?:\.install[^.]*)?)\.", INSTALL)
+    assert listed is not None
+    named = {name.partition(".")[0] for name in re.findall(r"`([\w.]+)`", listed[1])}
+    assert named == set(values) - {"imagePullSecrets", "namespace"}
+
+
+def test_the_policies_that_are_looked_for_are_shipped() -> None:
+    """The controller asks for bindings by the names that they have in deploy/admission."""
+    shipped = {
+        document["metadata"]["name"]
+        for path in (ROOT / "deploy/admission").glob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
+        if document.get("kind") == "ValidatingAdmissionPolicyBinding"
+    }
+    assert shipped == set(POLICIES)
