@@ -19,7 +19,7 @@ def record(folder: Path, *, slot: str, epoch: int, born_s: float, alive_s: float
     """Write what a worker would."""
     life = {"pod": f"p{slot}", "uid": f"u{slot}", "slot": slot, "epoch": epoch, "ended": ""}
     life |= {"born_s": born_s, "alive_s": alive_s}
-    (folder / f"p{slot}.{epoch}.{born_s}").write_text(json.dumps(life).ljust(512))
+    (folder / f"p{slot}.{epoch}.{born_s}.life").write_text(json.dumps(life).ljust(512))
 
 
 def pod(number: int, name: str, epoch: int, event: str = "MODIFIED") -> Version:
