@@ -17,7 +17,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -54,9 +53,7 @@ async def _measure_mode(cluster: Cluster, mode: str, pods: int, rounds: int, rng
         measured = []
         for epoch in range(2, rounds + 2):
             await asyncio.sleep(PAUSE_S)
-            victim = rng.choice(group.pods())
-            killed_s = time.monotonic()
-            group.kill(victim, "worker")
+            killed_s = await group.kill(rng.randrange(pods), "worker")
             await group.until_runs(epoch)
             measured.append(moments(group, epoch, killed_s))
         broken = group.broken()

@@ -30,12 +30,17 @@ class Life:
 
 def lives(folder: Path) -> list[Life]:
     """Return what the workers wrote down, oldest first; a record that is only begun is left out."""
-    found = []
-    for path in folder.iterdir():
-        text = path.read_text().strip()
-        if path.suffix != ".order" and text.endswith("}"):
-            found.append(Life(**json.loads(text)))
+    texts = (_settled(path) for path in folder.glob("*.life"))
+    found = (Life(**json.loads(text)) for text in texts if text)
     return sorted(found, key=lambda life: life.born_s)
+
+
+def _settled(path: Path) -> str:
+    """Read a record that its worker may be writing at the moment: until two looks agree."""
+    text, again = "", path.read_text()
+    while text != again:
+        text, again = again, path.read_text()
+    return text
 
 
 def violations(folder: Path, history: History, *, slots: int, restarts_max: int, lost: Iterable[str] = ()) -> list[str]:

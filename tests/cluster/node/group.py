@@ -1,29 +1,29 @@
 """A training group on real nodes: apply it, disturb it, wait for it, judge it."""
 
-import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from common import wire
-from common.kube.client import KubeObject
+from common.kube.client import JSON_PATCH, KubeObject
 from common.kube.resources import JOBSETS, PODS, Resource
 from tests.cluster.group import ROLE_BINDINGS, ROLES
 from tests.cluster.node import manifests
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.evidence import Life, lives, violations
+from tests.cluster.node.evidence import lives, violations
 from tests.cluster.node.history import History
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
 
-SETTLED_S_MAX: Final = 90.0
+SETTLED_S_MAX: Final = 120.0
 """For a group to run at an epoch: a restart takes seconds here; a machine busy with other tests gets the rest."""
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
-_RESOURCES: Final = {
+RESOURCES: Final = {
     "JobSet": JOBSETS,
     "Role": ROLES,
     "RoleBinding": ROLE_BINDINGS,
@@ -50,11 +50,16 @@ class Group:
         for document in manifests.documents(
             mode, self.namespace, pods=self.slots, restarts_max=self._restarts_max, evidence=self.evidence
         ):
-            await self.cluster.client.create(_RESOURCES[document["kind"]], self.namespace, document)
+            await self.cluster.client.create(RESOURCES[document["kind"]], self.namespace, document)
 
-    def running(self, epoch: int) -> list[Life]:
-        """Return the workers that wrote of this epoch and of no end."""
-        return [life for life in lives(self.evidence) if life.epoch == epoch and not life.ended]
+    async def resize(self, pods: int) -> None:
+        """Change the size of the group's one Job, as a user of elastic JobSets does."""
+        path = "/spec/replicatedJobs/0/template/spec"
+        changes = [
+            {"op": "replace", "path": f"{path}/{name}", "value": pods} for name in ("parallelism", "completions")
+        ]
+        await self.cluster.client.patch(JOBSETS, self.namespace, manifests.JOBSET, changes, kind=JSON_PATCH)
+        self.slots = pods
 
     async def until_runs(self, epoch: int) -> None:
         """Return when every slot has a worker of the epoch."""
@@ -88,6 +93,10 @@ class Group:
         """Return the uids of the Pods that are there."""
         return {pod["metadata"]["uid"] for pod in self.pods()}
 
+    def is_gone(self) -> bool:
+        """Say whether no Pod is left."""
+        return not self.history.pods()
+
     def order(self, pod: KubeObject, words: str) -> None:
         """Tell a Pod's worker what to do; it looks twenty times a second."""
         path = self.evidence / f"{pod['metadata']['name']}.order"
@@ -95,17 +104,27 @@ class Group:
         path.with_suffix(".begun").chmod(0o666)
         path.with_suffix(".begun").rename(path)
 
-    def kill(self, pod: KubeObject, container: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the last process of a container: under a supervisor that is the worker, not the agent."""
-        processes = self.processes(pod, container)
-        assert processes, f"{pod['metadata']['name']} has no running container {container}: {self.state()}"
-        os.kill(processes[-1], number)
+    async def kill(self, slot: int, container: str) -> float:
+        """Send SIGKILL to the last process of a container (under a supervisor the worker) and return when, monotonic.
 
-    def processes(self, pod: KubeObject, container: str) -> list[int]:
-        """Return the processes of a Pod's container, its first one first."""
+        Kubelet reports a container some time after it runs, and only then it can be told which one is the Pod's.
+        """
+        await until(
+            lambda: self._processes(self.pods()[slot], container),
+            f"a running container {container} in slot {slot}",
+            timeout_s=SETTLED_S_MAX,
+            also=self.state,
+        )
+        victim = self._processes(self.pods()[slot], container)[-1]
+        killed_s = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        return killed_s
+
+    def _processes(self, pod: KubeObject, container: str) -> list[int]:
+        """Return the processes of a Pod's container, its first one first; none while kubelet does not report it."""
         statuses = pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
-        (status,) = (each for each in statuses if each["name"] == container)
-        return self.node_of(pod).processes(status["containerID"].rpartition("/")[2])
+        identity = next((each.get("containerID", "") for each in statuses if each["name"] == container), "")
+        return self.node_of(pod).processes(identity.rpartition("/")[2]) if identity else []
 
     def node_of(self, pod: KubeObject) -> Node:
         """Return the node that a Pod runs on."""
@@ -154,16 +173,11 @@ class Group:
 async def running_group(cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10) -> AsyncIterator[Group]:
     """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
-    recording = asyncio.create_task(group.history.record())
-    try:
-        await group.apply(mode)
-        yield group
-    finally:
-        await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
-        gone = until(lambda: not group.history.pods(), "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
+    async with group.history.recording():
         try:
-            await gone
+            await group.apply(mode)
+            yield group
         finally:
+            await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
+            await until(group.is_gone, "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
             await cluster.client.delete(NAMESPACES, None, group.namespace)
-            recording.cancel()
-            await asyncio.gather(recording, return_exceptions=True)

@@ -8,6 +8,8 @@ they count etcd's revisions.
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -41,17 +43,24 @@ class Version:
 
 @dataclass(slots=True)
 class History:
-    """The versions of one namespace's JobSets and Pods; `record()` fills it until it is cancelled."""
+    """The versions of one namespace's JobSets and Pods; `recording()` fills them."""
 
     kubeconfig: Path
     namespace: str
     versions: list[Version] = field(default_factory=list)
 
-    async def record(self) -> None:
-        """Watch both kinds."""
-        async with asyncio.TaskGroup() as watches:
-            for kind in PATHS:
-                watches.create_task(self._watch(kind))
+    @asynccontextmanager
+    async def recording(self) -> AsyncIterator[None]:
+        """Watch both kinds meanwhile."""
+        watches = [asyncio.create_task(self._watch(kind)) for kind in PATHS]
+        try:
+            yield
+        finally:
+            for watch in watches:
+                watch.cancel()
+            for ended in await asyncio.gather(*watches, return_exceptions=True):
+                if isinstance(ended, Exception):  # evidence with a hole in it must not acquit
+                    raise ended
 
     def pods(self) -> dict[str, KubeObject]:
         """Return the newest version of each Pod that is there, by uid."""

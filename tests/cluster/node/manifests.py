@@ -19,6 +19,10 @@ MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
 AGENT_IMAGE = "localhost/inplace-agent"
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.py"]
+WAIT = ["inplace-agent", "wait", "--"]
+"""Before a sidecar's worker. Kubelet 1.36.3 may take a restarted sidecar for started before it was probed
+(kubernetes#141155): without this, workers were seen here that ran before their own agent had announced (ADR 31)."""
+
 MEMORY_LIMIT = "64Mi"
 
 RESTRICTED = {
@@ -32,7 +36,7 @@ RESTRICTED = {
 
 
 def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, evidence: Path | None) -> list[KubeObject]:
-    """Return the example's documents for one namespace, the JobSet last."""
+    """Return the example's documents for one namespace, the JobSet last; evidence of None stays in the Pod."""
     read = [deepcopy(each) for each in yaml.safe_load_all((EXAMPLES / MODES[mode]).read_text())]
     for document in read:
         document["metadata"]["namespace"] = namespace
@@ -50,16 +54,17 @@ def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     """Let the Pod run our images and write its records; take away what the worker of the example needed."""
     (worker,) = pod["containers"]
     command = worker["command"]
-    worker["command"] = [*command[: command.index("--") + 1], *WORKER] if "--" in command else WORKER
+    agent = command[: command.index("--") + 1] if "--" in command else WAIT
+    worker["command"] = [*agent, *WORKER]
     worker["image"] = WORKER_IMAGE
-    worker["resources"] = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": MEMORY_LIMIT}}
+    worker["resources"]["limits"] = {"memory": MEMORY_LIMIT}
     worker["env"] = [*worker["env"], *_identity(worker["env"])]
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "checkpoints"]
     worker["volumeMounts"] = [mount for mount in worker.get("volumeMounts", ()) if mount["name"] != "checkpoints"]
-    if evidence is not None:
-        pod["volumes"].append({"name": "evidence", "hostPath": {"path": str(evidence), "type": "Directory"}})
-        worker["volumeMounts"].append({"name": "evidence", "mountPath": str(evidence)})
-        worker["env"].append({"name": "EVIDENCE", "value": str(evidence)})
+    on_host: dict[str, Any] = {"hostPath": {"path": str(evidence), "type": "Directory"}}
+    pod["volumes"].append({"name": "evidence"} | ({"emptyDir": {}} if evidence is None else on_host))
+    worker["volumeMounts"].append({"name": "evidence", "mountPath": "/evidence"})
+    worker["env"].append({"name": "EVIDENCE", "value": "/evidence"})
     for container in (worker, *pod.get("initContainers", ())):
         container["securityContext"] = RESTRICTED
         container["imagePullPolicy"] = settings.UNPULLABLE
@@ -74,6 +79,7 @@ def _identity(present: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "POD_NAME": "metadata.name",
         "POD_UID": "metadata.uid",
         "JOB_INDEX": "metadata.labels['jobset.sigs.k8s.io/job-index']",
+        "BARRIER_ADDRESS": "status.podIP",
     }
     return [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

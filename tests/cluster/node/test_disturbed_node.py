@@ -43,7 +43,7 @@ async def test_kubelet_restarts_while_the_group_waits_at_the_barrier(cluster: Cl
         await group.until_runs(1)
         before = group.uids()
         node = cluster.nodes[0]
-        group.kill(group.pods()[0], "worker")
+        await group.kill(0, "worker")
         await until_announced(group, 2, by=1)
         await node.stop_kubelet(kill=True)
         node.start_kubelet()
@@ -59,7 +59,7 @@ async def test_the_runtime_restarts_while_the_group_restarts(cluster: Cluster, m
         await group.until_runs(1)
         before = group.uids()
         node = cluster.nodes[0]
-        group.kill(group.pods()[0], "worker")
+        await group.kill(0, "worker")
         await node.stop_containerd(kill=True)
         await node.start_containerd()
         await group.until_runs(2)
@@ -74,10 +74,9 @@ async def test_the_controller_is_killed_at_each_phase(cluster: Cluster, mode: st
         await group.until_runs(1)
         before = group.uids()
         for epoch, announced in ((2, 0), (3, 1)):
-            victim = group.pods()[0]
             if announced == 0:
                 await cluster.controller.stop(kill=True)
-            group.kill(victim, "worker")
+            await group.kill(0, "worker")
             await until_announced(group, epoch, by=max(announced, 1))
             await cluster.controller.stop(kill=True)
             cluster.controller.start()
@@ -92,7 +91,7 @@ async def test_the_api_server_restarts_during_a_group_restart(cluster: Cluster, 
     async with running_group(cluster, mode) as group:
         await group.until_runs(1)
         before = group.uids()
-        group.kill(group.pods()[0], "worker")
+        await group.kill(0, "worker")
         await until_announced(group, 2, by=1)
         await cluster.plane.restart_apiserver(kill=True)
         await group.until_runs(2)
@@ -106,11 +105,11 @@ async def test_a_worker_that_ignores_sigterm_is_ended_all_the_same(cluster: Clus
     async with running_group(cluster, mode) as group:
         await group.until_runs(1)
         before = group.uids()
-        victim, hanging, *_ = group.pods()
+        hanging = group.pods()[1]
         group.order(hanging, "hang")
         taken = group.evidence / f"{hanging['metadata']['name']}.order"
         await until(lambda: not taken.exists(), "the order is taken", timeout_s=SETTLED_S_MAX)
-        group.kill(victim, "worker")
+        await group.kill(0, "worker")
         await group.until_runs(2)
 
         assert group.uids() == before
@@ -121,7 +120,7 @@ async def test_failures_of_all_workers_at_once_cost_one_restart(cluster: Cluster
     """Everybody dies in the same moment: one epoch."""
     async with running_group(cluster, mode) as group:
         await group.until_runs(1)
-        await asyncio.gather(*(asyncio.to_thread(group.kill, pod, "worker") for pod in group.pods()))
+        await asyncio.gather(*(group.kill(slot, "worker") for slot in range(group.slots)))
         await group.until_runs(2)
 
         assert group.epochs() == (2, 1)

@@ -17,7 +17,7 @@ async def test_a_killed_worker_restarts_the_group_in_place(cluster: Cluster, mod
     async with running_group(cluster, mode) as group:
         await group.until_runs(1)
         before = group.uids()
-        group.kill(group.pods()[0], "worker")
+        await group.kill(0, "worker")
         await group.until_runs(2)
 
         assert group.epochs() == (2, 1)
@@ -55,7 +55,7 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
     async with running_group(cluster, "sidecar") as group:
         await group.until_runs(1)
         before = group.uids()
-        group.kill(group.pods()[1], "agent")
+        await group.kill(1, "agent")
         await group.until_runs(2)
 
         assert group.uids() == before
@@ -96,3 +96,20 @@ async def test_one_restart_too_many_fails_the_jobset(cluster: Cluster, mode: str
         await group.until_ended("Failed")
 
         assert [problem for problem in group.broken() if not problem.startswith("S5")] == []
+
+
+async def test_a_group_grows_and_shrinks_in_place(cluster: Cluster, mode: str) -> None:
+    """Each new size is one restart of those who stay, in their Pods, and does not count towards maxRestarts."""
+    async with running_group(cluster, mode, pods=2, restarts_max=0) as group:
+        await group.until_runs(1)
+        before = group.uids()
+        await group.resize(3)
+        await group.until_runs(2)
+        assert before < group.uids()
+        (added,) = (pod for pod in group.pods() if pod["metadata"]["uid"] not in before)
+        group.expect_lost([added])
+        await group.resize(2)
+        await group.until_runs(3)
+
+        assert group.uids() == before
+        assert [problem for problem in group.broken() if not problem.startswith("S6")] == []
