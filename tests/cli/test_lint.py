@@ -20,7 +20,8 @@ from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
-KNOWN = {"monitor.yaml": {"agent-missing"}}  # it says itself that the agent is left out
+WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
+KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # they show something else, and leave the agent out
 
 JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"
@@ -167,6 +168,12 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(lambda d: jobset(d)["coordinator"], podIndex=8), "spec-problem", "spec.coordinator"),
     (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
     (put(jobset, suspend="yes"), "spec-problem", "spec"),
+    (
+        put(lambda d: d["metadata"], annotations={"inplace.dev/restart-scope": "Group"}),
+        "restart-scope",
+        f'{AGENT}.env[name="RESTART_SCOPE"]',
+    ),
+    (env("RESTART_SCOPE", value="a"), "agent-env-source", f'{AGENT}.env[name="RESTART_SCOPE"]'),
     (put(lambda d: d["metadata"], annotations={OPT_OUT: "true"}), "disabled", f'metadata.annotations["{OPT_OUT}"]'),
     (
         put(lambda d: d["metadata"], annotations={STRATEGY: "true"}),
@@ -324,7 +331,9 @@ SUPERVISED: list[tuple[Break, str, str]] = [
     (put(worker, command=["inplace-agent", "run"]), "agent-command", f"{SUPERVISOR}.command"),
     (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", f"{SUPERVISOR}.command"),
     (env("POD_NAME", of=worker), "agent-env", f'{SUPERVISOR}.env[name="POD_NAME"]'),
-    (env("EPOCH_FILE", of=worker), "epoch-file", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (env("EPOCH_FILE", of=worker), "", ""),
+    (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (put(worker, imagePullPolicy="Always"), "", ""),
     (put(worker, command=["sh", "-c", "exec inplace-agent run -- python3 train.py"]), "", ""),
     (put(worker, command=["python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"]), "", ""),
     (put(worker, command=["python3", "train.py"]), "agent-placement", f'{POD}.containers[name="worker"]'),
