@@ -40,6 +40,7 @@ LEASE_VERBS: Final = ("create", "get", "update")
 POLICIES: Final = {
     "jobsets.jobset.x-k8s.io": "JobSets are not checked for what their CRD cannot check",
     "agents.inplace.dev": "an agent may change any Pod of its namespace",
+    "agents-otherwise.inplace.dev": "RBAC alone keeps an agent from doing more to a Pod than patch it",
 }
 """Bindings of policies, and what is the case without them."""
 

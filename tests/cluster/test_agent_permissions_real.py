@@ -24,8 +24,8 @@ from tests.cluster.agent_scene import Scene, agent_scene, own_pod, pod_path
 from tests.cluster.api_client import UnexpectedStatus
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.ports import free_ports
-from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, POLICY, Attempt, announced
-from tests.deploy.agent_permissions import PAGE, row
+from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, Attempt, announced
+from tests.deploy.agent_permissions import PAGE, refuser, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -66,8 +66,7 @@ async def test_refused_by_the_policy_alone(mighty: Scene, attempt: Attempt) -> N
     """Where RBAC would allow it, the policy still refuses, and says what was expected and what was seen."""
     before = await mighty.pods()
     answer = await mighty.answer(attempt)
-    assert answer.code == 403, answer
-    assert f"ValidatingAdmissionPolicy '{POLICY}'" in answer.message
+    assert (answer.code, refuser(answer)) == (403, "policy"), answer
     assert attempt.words in answer.message
     assert await mighty.pods() == before
 
@@ -76,7 +75,7 @@ async def test_a_put_is_refused_by_the_policy_alone(mighty: Scene) -> None:
     """A whole Pod sent back with one label more is judged like a patch."""
     stored = await own_pod(mighty)
     stored["metadata"]["labels"]["a"] = "b"
-    with pytest.raises(UnexpectedStatus, match=r"saw a change of metadata\.labels"):
+    with pytest.raises(UnexpectedStatus, match="saw a change of other metadata"):
         await mighty.clients["own"].text("PUT", pod_path(mighty), body=stored)
 
 
@@ -172,7 +171,7 @@ async def test_the_agent_itself_is_allowed(control_plane: ControlPlane) -> None:
 async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
     """With a token that is not its Pod's, and after somebody else wrote an epoch far ahead: the policy's words."""
     line = await first_line(scene, "unbound", "announcement_failed")
-    assert (line["cause"], "bound to no Pod" in line["message"]) == ("forbidden", True)
+    assert (line["cause"], "saw one of no Pod" in line["message"]) == ("forbidden", True)
     assert line["cure"].startswith("an admission policy")
     line = await first_line(scene, "own", "announcement_failed", PREVIOUS_EPOCH="5")
     assert "where somebody else wrote a wrong one, delete the Pod" in line["message"]

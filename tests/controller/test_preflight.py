@@ -158,7 +158,7 @@ def test_missing_policies_are_warnings() -> None:
         rig = Rig()
         async with rig.running():
             lines, ready = await look_once(rig)
-            assert [line["cure"] for line in lines] == [POLICIES_CURE] * 2
+            assert [line["cure"] for line in lines] == [POLICIES_CURE] * 3
             assert "JobSets are not checked" in lines[0]["problem"]
             assert "an agent may change any Pod" in lines[1]["problem"]
             assert ready is None
