@@ -8,7 +8,7 @@ PODS   ?= 1000
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster sim bench demo agent-pyz image check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node sim bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,13 @@ cluster: $(STAMP)  ## build the real control plane for the tests (needs Go), onc
 	$(BIN)/python -m tests.cluster.kubelab.build
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
-	$(BIN)/python -m pytest -q tests/cluster
+	$(BIN)/python -m pytest -q tests/cluster --ignore=tests/cluster/node
+
+node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
+	$(BIN)/python -m tests.cluster.node.prepare
+
+test-node: node  ## run real kubelets and containers: whole group restarts, judged by the workers' own records
+	$(BIN)/python -m tests.cluster.node.capsule $(BIN)/python -m pytest -q tests/cluster/node
 
 sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
 	$(BIN)/inplace demo --runtime model --pods $(PODS) --failures 2
@@ -64,6 +70,7 @@ bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.herd --rounds 3
+	$(BIN)/python -m benchmarks.controller
 
 demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place
 	$(BIN)/inplace demo
@@ -71,10 +78,13 @@ demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the gro
 agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYTHONS="python3.12 ..." adds their byte code
 	$(BIN)/python -m cli.agent_pyz $(addprefix --also ,$(PYTHONS))
 
-image:  ## build both images with buildah; BASE=IMAGE chooses the base, BUILD_FLAGS go to buildah
-	for target in agent controller; do \
-		buildah $(BUILDAH_FLAGS) build $(BUILD_FLAGS) $(if $(BASE),--build-arg BASE=$(BASE)) --target $$target -t inplace-$$target . || exit 1; \
-	done
+image: $(STAMP)  ## build both images with buildah and print their sizes; BASE=IMAGE (and BUILD_BASE, with pip) choose the base
+	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) -- $(BUILDAH_FLAGS)
+
+sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
+	@mkdir -p dist
+	$(BIN)/python -m images.sbom agent > dist/inplace-agent.cdx.json
+	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
 
 rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite

@@ -53,6 +53,7 @@ class AgentConfig:
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
+        restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -72,6 +73,7 @@ class AgentConfig:
     restart_slot_s: float = 0.0
     spread_s: float = 0.0
     prefer_table: bool = True
+    restart_scope: str = ""
     phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
@@ -121,6 +123,7 @@ class AgentConfig:
             restart_slot_s=herd.restart_slot_s,
             spread_s=herd.spread_s,
             prefer_table=not upstream,
+            restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),

@@ -13,6 +13,7 @@ import json
 
 from common import wire
 from common.epoch.agent import View
+from common.epoch.errors import RemoteProtocolError
 from common.kube.errors import error_from_status
 from common.kube.http import GarbledError
 from common.record import record
@@ -60,6 +61,10 @@ class Bookmark:
 
 class ColumnsMissingError(Exception):
     """The server's Table lacks our columns: its CRD is not ours."""
+
+
+class OtherScopeError(RemoteProtocolError):
+    """The JobSet is not divided into the scopes that this Pod's environment names; the message says what to do."""
 
 
 JobSetEvent = Seen | Deleted | Bookmark
@@ -129,6 +134,7 @@ class JobSetEvents:
                 wire.DEPRECATED_EPOCH: cells[at[wire.COLUMN_DEPRECATED]],
                 wire.CURRENT_ATTEMPT: cells[at[wire.COLUMN_CURRENT]],
                 wire.PREVIOUS_ATTEMPT: cells[at[wire.COLUMN_PREVIOUS]],
+                wire.SCOPED_EPOCHS: _scoped(cells[at[wire.COLUMN_SCOPED]]) if wire.COLUMN_SCOPED in at else None,
             },
             in_place=_in_place(cells[at[wire.COLUMN_STRATEGY]], cells[at[wire.COLUMN_DISABLED]]),
         )
@@ -139,14 +145,41 @@ def is_of(seen: Seen | Deleted, name: str, uid: str) -> bool:
     return seen.name == name and uid in ("", seen.uid)
 
 
-def view_of(seen: Seen, *, consistent: bool) -> View:
-    """Return what the protocol makes of a JobSet.
+def view_of(seen: Seen, scope: str, *, consistent: bool) -> View:
+    """Return what the protocol makes of a JobSet, as far as this Pod's scope is concerned.
 
     Raises:
+        OtherScopeError: it is in place, and has no such scope (the manifest is at fault).
         RemoteProtocolError: an epoch in its status is none (the controller is at fault).
     """
-    synced, deprecated = wire.epochs_of_status(seen.status)
+    status: dict[str, Any] | None = seen.status
+    if scope or seen.status.get(wire.SCOPED_EPOCHS):
+        status = wire.status_of_scope(seen.status, scope)
+    if status is None:
+        if seen.in_place:
+            raise OtherScopeError(_how_to_name_the_scope(seen.status, scope))
+        status = {}
+    synced, deprecated = wire.epochs_of_status(status)
     return View(synced, deprecated, in_place=seen.in_place, consistent=consistent)
+
+
+def _how_to_name_the_scope(status: dict[str, Any], scope: str) -> str:
+    names = wire.scope_names(status)
+    seen = f"the scopes {', '.join(names[:10])}" if names else "no scopes in its status"
+    wanted = (
+        f"expected scope {scope} (RESTART_SCOPE)"
+        if scope
+        else "expected a jobset that restarts as a whole (no RESTART_SCOPE)"
+    )
+    return (
+        f"{wanted}, saw {seen}; give the agent's container env RESTART_SCOPE with "
+        f"valueFrom.fieldRef.fieldPath metadata.annotations['{wire.RESTART_SCOPE}']"
+    )
+
+
+def _scoped(cell: str | None) -> Any:
+    """Read the cell of a list, which a Table has as JSON."""
+    return json.loads(cell) if cell else None
 
 
 def _plain(obj: dict[str, Any]) -> Seen:

@@ -17,7 +17,17 @@ from typing import Final, NoReturn
 
 from agent.config import AgentConfig
 from agent.endings import cause_of, cure_of, words_of
-from agent.jobset_events import Bookmark, ColumnsMissingError, Deleted, JobSetEvent, JobSetEvents, Seen, is_of, view_of
+from agent.jobset_events import (
+    Bookmark,
+    ColumnsMissingError,
+    Deleted,
+    JobSetEvent,
+    JobSetEvents,
+    OtherScopeError,
+    Seen,
+    is_of,
+    view_of,
+)
 from agent.jobset_requests import begins_consistent, list_request, watch_request
 from agent.log import Log
 from agent.metrics import AgentMetrics
@@ -179,7 +189,11 @@ class JobSetWatch:
             return
         self._uid = self._uid or seen.uid
         try:
-            view = view_of(seen, consistent=self._consistent)
+            view = view_of(seen, self._config.restart_scope, consistent=self._consistent)
+        except OtherScopeError as error:
+            self._log.error("restart_scope_unknown", message=str(error), then="nothing is announced, no worker starts")
+            self._on_problem(f"restart scope: {error}")
+            return
         except RemoteProtocolError as error:
             self._log.error("jobset_status_malformed", message=str(error), then="ignored this view")
             return

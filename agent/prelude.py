@@ -75,7 +75,7 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
     try:
         jobsets, _ = JobSetEvents().read_list(response.body)
         views = [
-            view_of(seen, consistent=begins_consistent(config))
+            view_of(seen, config.restart_scope, consistent=begins_consistent(config))
             for seen in jobsets
             if is_of(seen, config.jobset_name, config.jobset_uid)
         ]

@@ -84,6 +84,7 @@ async def measure_many(jobsets: int) -> dict[str, Any]:
         "burst_restarts": len(during_ms),
         "burst_restart_p50_ms": round(median(during_ms), 1),
         "burst_restart_p99_ms": round(_p99(during_ms), 1),
+        "burst_announce_p50_ms": round(median(one.announce_s for one in burst.restarts) * 1e3, 1),
         "idle_restart_p50_ms": round(median(one.total_s for one in burst.idle) * 1e3, 1),
         "service_ms": {"new": round(max(created) * 1e3, 1), "deleted": round(max(deleted) * 1e3, 1)},
     }

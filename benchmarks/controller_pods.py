@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -35,10 +36,15 @@ RESTARTS_MAX: Final = 2**31 - 1
 _SLIM: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # the answer that costs us least
 
 
+@cache
+def _example() -> KubeObject:
+    """Return the JobSet of the example; read ONCE, because reading YAML takes longer than what is measured."""
+    return next(one for one in yaml.safe_load_all(EXAMPLE.read_text()) if one["kind"] == wire.KIND)
+
+
 def jobset(name: str, pods: int) -> KubeObject:
     """Return the JobSet of examples/train.yaml with so many Pods."""
-    documents = yaml.safe_load_all(EXAMPLE.read_text())
-    manifest: KubeObject = deepcopy(next(one for one in documents if one["kind"] == wire.KIND))
+    manifest = deepcopy(_example())
     manifest["metadata"] = {"name": name, "namespace": NAMESPACE}
     manifest["spec"]["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
     (workers,) = manifest["spec"]["replicatedJobs"]
@@ -117,7 +123,7 @@ class PlayedGroup:
                 "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
                 "finalizers": ["batch.kubernetes.io/job-tracking"],
             },
-            "spec": _placed(template["spec"]),
+            "spec": placed(template["spec"]),
         }
         await self._send("POST", PODS.path(NAMESPACE), pod, "application/json")
 
@@ -132,7 +138,7 @@ class PlayedGroup:
         await self.client.send(Request(method, path, headers, msgspec.json.encode(body)), timeout_s=30.0)
 
 
-def _placed(spec: KubeObject) -> KubeObject:
+def placed(spec: KubeObject) -> KubeObject:
     """Return a Pod's spec with what admission and scheduler add: the account's token, tolerations, a node."""
     volume, mount = "kube-api-access-x7k2p", "/var/run/secrets/kubernetes.io/serviceaccount"
     for container in (*spec.get("initContainers", ()), *spec["containers"]):

@@ -55,7 +55,8 @@ def _burst(found: Mapping[str, Any]) -> Iterator[str]:
     jobsets = found["burst_jobsets"]
     yield f"{jobsets} jobsets at once: all jobs after {found['burst_seconds']} s (at most {BURST_S_MAX} for 1,000)"
     yield (
-        f"restart of another group meanwhile: median {found['burst_restart_p50_ms']} ms, "
+        f"restart of another group meanwhile: median {found['burst_restart_p50_ms']} ms "
+        f"(of which announcing: {found['burst_announce_p50_ms']} ms), "
         f"p99 {found['burst_restart_p99_ms']} ms of {found['burst_restarts']} (at most {BURST_RESTART_MS_MAX}); "
         f"without a burst {found['idle_restart_p50_ms']} ms"
     )

@@ -1,18 +1,21 @@
 """
-`inplace lint`: say what keeps a JobSet from restarting in place: in its manifest.
+`inplace lint`: say what keeps a JobSet from restarting in place: in its manifest, and in a cluster when one is named.
 
-Exit codes: 0 no errors (with `strict`: no warnings either), 1 some, 2 bad usage or a manifest that is none.
+Exit codes: 0 no errors (with `strict`: no warnings either), 1 some, 2 bad usage, a manifest that is none, or a cluster
+that cannot be asked.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal
 
-from cli.finding import Finding
+from cli.finding import ClusterError, Finding
 from cli.lint_catalogue import RULES
 from cli.lint_jobset import check_group, check_jobset, group_of, is_in_place
 from cli.lint_pod import check_containers, check_pod
@@ -30,6 +33,10 @@ class LintOptions:
 
     output: Literal["text", "json"] = "text"
     strict: bool = False
+    cluster: bool = False
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,11 @@ def run_lint(file: str, options: LintOptions) -> int:
     """Print what is wrong; return the exit code."""
     try:
         stream = read_stream(file)
-        reports = lint(stream)
-    except StreamError as error:
+        reports = _judged(stream, lint(stream))
+        if options.cluster:
+            found = asyncio.run(_ask(stream, options))
+            reports = [_with(report, more) for report, more in zip(reports, found, strict=True)]
+    except (StreamError, ClusterError) as error:
         print(f"inplace lint: {error}", file=sys.stderr)
         return UNUSABLE
     if options.output == "json":
@@ -56,10 +66,43 @@ def run_lint(file: str, options: LintOptions) -> int:
     return PROBLEMS if "error" in severities or (options.strict and severities) else 0
 
 
+async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
+    """Ask the cluster; what that needs is loaded only then."""
+    from cli.lint_connection import lint_cluster
+
+    return await lint_cluster(
+        list(stream.objects()),
+        list(stream.jobsets()),
+        namespace=options.namespace,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+    )
+
+
 def lint(stream: Stream) -> list[Report]:
     """Return what is wrong with each JobSet of a stream, as far as the manifest shows it."""
-    objects = [obj for obj in stream.objects() if isinstance(obj, dict)]
+    objects = list(stream.objects())
     return [Report(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
+
+
+def _judged(stream: Stream, reports: Sequence[Report]) -> list[Report]:
+    """Add what our API would say of the JobSets that have no error yet: the rules above say it better."""
+    from cli.lint_embedded import judge
+
+    sound = [not _has_error(report.findings) for report in reports]
+    refused = iter(judge(list(compress(stream.jobsets(), sound))))
+    return [
+        _with(report, next(refused)) if is_sound else report for report, is_sound in zip(reports, sound, strict=True)
+    ]
+
+
+def _with(report: Report, more: Sequence[Finding]) -> Report:
+    """Return a report with further findings, each once."""
+    return Report(report.name, tuple(dict.fromkeys((*report.findings, *more))))
+
+
+def _has_error(findings: Iterable[Finding]) -> bool:
+    return any(RULES[finding.rule].severity == "error" for finding in findings)
 
 
 def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Finding]:

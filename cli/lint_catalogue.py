@@ -102,6 +102,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "agent-env": _error("the agent refuses its environment and ends with exit code 2, again and again"),
     "agent-env-source": _error("the variable must say what the Pod's own metadata says"),
     "agent-env-recommended": _warning("without it the agent works, but guards less well or costs one request more"),
+    "restart-scope": _error("without it the agent finds no epochs of its own in the status of a divided JobSet"),
     "epoch-file": _warning(
         "kubelet's view of the last announcement may lag; a file on an emptyDir cannot (docs/adr/0007)"
     ),
@@ -125,6 +126,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "flow-schema": _warning("more than 300 agents at once overflow one account's queue in the API server"),
     "controller": _warning("without a controller nothing happens to the JobSet"),
     "no-nodes": _warning("no node takes the Pods"),
-    "node-features": _error("the scheduler leaves Pods with RestartAllContainers rules Pending on such nodes"),
+    "node-features": _error("the scheduler leaves Pods with RestartAllContainers rules Pending"),
+    "node-features-some": _warning("the scheduler puts Pods with RestartAllContainers rules on the other nodes only"),
     "kubelet-bug": _warning("a known bug of the kubelets in this cluster touches this manifest"),
 }

@@ -32,6 +32,12 @@ RIGHTS: Final = (
 
 def missing_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> list[Right]:
     """Return what the file's bindings of this account leave out; nothing when it binds it to no Role of its own."""
+    shown = shown_rights(stream, namespace, account)
+    return [] if shown is None else [right for right in RIGHTS if right not in shown]
+
+
+def shown_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> list[Right] | None:
+    """Return what the file gives this account; None when only the cluster can tell."""
     rules: list[Mapping[str, Any]] = []
     bound = False
     for binding in stream:
@@ -40,10 +46,10 @@ def missing_rights(stream: Sequence[KubeObject], namespace: str, account: str) -
         wanted = binding.get("roleRef") or {}
         role = next((one for one in stream if _is(one, wanted.get("kind"), wanted.get("name"))), None)
         if role is None:
-            return []  # a Role that is in the cluster already may say anything
+            return None  # a Role that is in the cluster already may say anything
         bound = True
         rules += [rule for rule in role.get("rules") or () if isinstance(rule, dict)]
-    return [right for right in RIGHTS if bound and not any(_allows(rule, right) for rule in rules)]
+    return [right for right in RIGHTS if any(_allows(rule, right) for rule in rules)] if bound else None
 
 
 def _allows(rule: Mapping[str, Any], right: Right) -> bool:

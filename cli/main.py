@@ -107,11 +107,18 @@ def lint(
     file: Annotated[str, typer.Option("--file", "-f", help="The manifest; - is standard input.")],
     output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Ask the cluster too; --context and --kubeconfig imply it.")
+    ] = False,
+    context: Annotated[str | None, typer.Option(help="Of the kubeconfig; its current one.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The file; KUBECONFIG, or the one in the home folder.")] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of JobSets that name none.")] = "default",
 ) -> None:
     """Say what keeps a JobSet from restarting in place: 0 nothing, 1 something, 2 it cannot be read or asked."""
     from cli.lint import LintOptions, run_lint
 
-    raise typer.Exit(run_lint(file, LintOptions(output, strict)))
+    asked = cluster or context is not None or kubeconfig is not None
+    raise typer.Exit(run_lint(file, LintOptions(output, strict, asked, context, kubeconfig, namespace)))
 
 
 @app.command()

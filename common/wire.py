@@ -58,6 +58,9 @@ PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
 GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
 GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 
+# Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
+RESTART_SCOPE: Final = "inplace.dev/restart-scope"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
@@ -65,6 +68,8 @@ CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
 PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
 EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
+RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restarts together; absent: the whole JobSet
+SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out
@@ -78,6 +83,7 @@ COLUMN_PREVIOUS: Final = "PreviousAttempt"
 COLUMN_STRATEGY: Final = "RestartStrategy"
 COLUMN_DISABLED: Final = "InPlaceDisabled"
 COLUMN_UID: Final = "UID"
+COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
 
 FIELD_MANAGER_AGENT: Final = "inplace-agent"
 FIELD_MANAGER_CONTROLLER: Final = "inplace-controller"
@@ -115,6 +121,24 @@ def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
     )
 
 
+def status_of_scope(status: Mapping[str, Any], scope: str) -> dict[str, Any] | None:
+    """Return the part of a JobSet's status that is about one scope; None when it is not divided into such scopes.
+
+    Raises:
+        RemoteProtocolError: the field is no list of objects with names.
+    """
+    return {name: entry for name, entry in _scoped(status) if scope}.get(scope)
+
+
+def scope_names(status: Mapping[str, Any]) -> list[str]:
+    """Return the names of the scopes that a JobSet's status has.
+
+    Raises:
+        RemoteProtocolError: the field is no list of objects with names.
+    """
+    return [name for name, _ in _scoped(status)]
+
+
 def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:
     """Return the status fields for (synced, deprecated) in both encodings; upstream's are absent for an epoch of 0."""
     status = {SYNCED_EPOCH: synced, DEPRECATED_EPOCH: deprecated}
@@ -134,6 +158,14 @@ def parse_int32(text: object, name: str, *, least: int, most: int = INT32_MAX) -
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most:
         return int(text)
     raise RemoteProtocolError(f"{name}: expected an integer from {least} to {most}, saw {str(text)[:40]!r}")
+
+
+def _scoped(status: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        return [(entry["name"], entry) for entry in status.get(SCOPED_EPOCHS) or ()]
+    except (TypeError, KeyError) as error:
+        seen = str(status.get(SCOPED_EPOCHS))[:80]
+        raise RemoteProtocolError(f"status.{SCOPED_EPOCHS}: expected a list of scopes, saw {seen!r}") from error
 
 
 def _count(status: Mapping[str, Any], field: str, offset: int) -> int:

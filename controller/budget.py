@@ -8,34 +8,40 @@ is *exempt*: either it is counted already, as a recreation, or it is not to be c
     restarts = counted recreations + epochs after the first that are not exempt
 
 `status.exemptEpochs` is how many are, and `status.lastExemptEpoch` the newest of them, which makes an exemption that
-is asked for twice before its epoch came one exemption. A status without them is of an upstream controller or of one
+is asked for twice before its epoch came one exemption. Where a JobSet is divided into scopes, each has its own two, and
+there is one maxRestarts for their sum. A status without them is of an upstream controller or of one
 of ours that did not write them: there, every recreation made an exempt epoch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from common import wire
 from controller.draft import Draft
 from controller.jobset import JobSet
+from controller.scopes import Scope, write_scope
 
 
-def exempt_next_epoch(draft: Draft) -> None:
+def exempt_next_epoch(draft: Draft, scopes: Iterable[Scope]) -> None:
     """Note that the group restart to come is not counted as one: it is counted elsewhere, or not at all."""
-    jobset = draft.jobset
-    if not jobset.is_in_place:
+    if not draft.jobset.is_in_place:
         return
-    synced, _ = jobset.epochs
-    is_restart = synced > 0 and jobset.last_exempt_epoch <= synced  # the first epoch is none; one exemption an epoch
-    draft.status[wire.EXEMPT_EPOCHS] = jobset.exempt_epochs + is_restart
-    draft.status[wire.LAST_EXEMPT_EPOCH] = synced + 1 if is_restart else jobset.last_exempt_epoch
+    for scope in scopes:
+        # The first epoch is no restart, and an epoch is exempt once.
+        is_restart = scope.synced > 0 and scope.last_exempt <= scope.synced
+        fields = {
+            wire.EXEMPT_EPOCHS: scope.exempt + is_restart,
+            wire.LAST_EXEMPT_EPOCH: scope.synced + 1 if is_restart else scope.last_exempt,
+        }
+        write_scope(draft.status, scope, fields)
 
 
-def exempt_unless_restarting(draft: Draft) -> None:
+def exempt_unless_restarting(draft: Draft, replicated_job: str) -> None:
     """Note that a group restart which we bring about is not counted; one that is under way counts as it did."""
-    if draft.jobset.is_in_place:
-        synced, deprecated = draft.jobset.epochs
-        if deprecated < synced:
-            exempt_next_epoch(draft)
+    scope = draft.jobset.scope_of(replicated_job)
+    if scope.deprecated < scope.synced:
+        exempt_next_epoch(draft, (scope,))
 
 
 def restarts_so_far(jobset: JobSet) -> int:
@@ -43,6 +49,4 @@ def restarts_so_far(jobset: JobSet) -> int:
     recreations = jobset.recreations_counted
     if not jobset.is_in_place:
         return recreations
-    synced, _ = jobset.epochs
-    reached = jobset.exempt_epochs - (jobset.last_exempt_epoch > synced)
-    return recreations + max(0, synced - 1 - reached)
+    return recreations + sum(scope.restarts_at(scope.synced) for scope in jobset.scopes.values())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from controller.draft import CreateClaim, Draft
 from controller.jobs import build_claim
 
-LOOK_AGAIN_S = 30.0  # what wakes nobody: an owner taken off a claim, a claim of our name without our label
+LOOK_AGAIN_S = 30.0  # an owner that is taken off a claim wakes nobody
 
 
 def ensure_claims(draft: Draft) -> bool:
@@ -24,7 +24,6 @@ def ensure_claims(draft: Draft) -> bool:
         if present is None:
             draft.add(CreateClaim(build_claim(jobset, claim)))
             draft.may_create_jobs = False
-            draft.requeue_after_s = LOOK_AGAIN_S
             continue
         owner = present.owner_uid
         if present.metadata.deletion_timestamp is not None or owner not in (None, jobset.uid):

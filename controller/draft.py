@@ -155,7 +155,9 @@ class Draft:
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
         self.may_create_jobs = True
-        self.is_shrinking = False  # Pods of the running epoch are taken away, which no Pod will announce
+        self.shrinking: set[str] = (
+            set()
+        )  # scopes in which Pods of the running epoch are taken away: no Pod announces it
         self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []

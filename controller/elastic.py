@@ -26,9 +26,9 @@ def resize_jobs(draft: Draft) -> bool:
         draft.add(ResizeJob(job.metadata.name, job.metadata.uid, size))
         if jobset.suspended or name not in draft.order.expected:
             continue  # nobody runs in it, or not in the group
-        exempt_unless_restarting(draft)
+        exempt_unless_restarting(draft, name)
         if present is not None and present > size:
-            draft.is_shrinking = True
+            draft.shrinking.add(jobset.scope_of(name).name)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Group restarts in place: what the ledger decided, as status and actions."""
+"""Group restarts in place: what the ledgers decided, as status and actions."""
 
 from __future__ import annotations
 
@@ -9,39 +9,63 @@ from controller import conditions
 from controller.draft import COUNTERS, COUNTERS_HOLD_RESTART_S, DeleteJob, Draft
 from controller.finish import fail
 from controller.kinds import Job
+from controller.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
+
+
+def divide_into_scopes(draft: Draft) -> bool:
+    """Write what restarts together BEFORE any Job exists, and end the pass: Pods are told the same when they are made.
+
+    Later the status decides, whatever becomes of the annotation; controller/problems.py says so.
+    """
+    jobset, wanted = draft.jobset, draft.jobset.wanted_scope
+    has_begun = bool(draft.observed.jobs) or jobset.is_finished or any(jobset.epochs)
+    if not jobset.is_in_place or wanted not in DIVIDING or jobset.restart_scope != BY_JOBSET or has_begun:
+        return False
+    members = [job for job in jobset.replicated_jobs if not job.has_opted_out]
+    draft.status[wire.RESTART_SCOPE_FIELD] = wanted
+    draft.status[wire.SCOPED_EPOCHS] = first_scopes(jobset.scope_name(job, by=wanted) for job in members)
+    return True
 
 
 def decide_epochs(draft: Draft) -> bool:
     """Write S and D, fail after one restart too many, recreate Jobs whose Pods cannot restart in place."""
-    decision = draft.observed.decision
-    if decision is None or draft.jobset.suspended:
+    decisions = draft.observed.decisions
+    if draft.jobset.suspended:
         return False
-    if decision.exceeded:
+    if any(decision.exceeded for decision in decisions.values()):
         fail(draft, conditions.reached_max_restarts())
         return True
-    synced, deprecated = draft.jobset.epochs
-    if decision.synced < synced or decision.deprecated < deprecated:
-        raise InvariantError(f"S and D only grow: decided {decision!r}, status says {synced} and {deprecated}")
-    wanted = decision.deprecated if not draft.is_shrinking else max(decision.deprecated, synced)
-    if (decision.synced, wanted) != (synced, deprecated):
-        draft.status |= wire.status_of_epochs(decision.synced, wanted)
-    if decision.synced <= decision.deprecated or decision.synced == 0:
-        draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
-    for job in draft.buckets.active + draft.buckets.successful:
-        if _cannot_restart(draft, decision, job):
+    for name, decision in decisions.items():
+        _write_epochs(draft, draft.jobset.scopes[name], decision)
+    for job in draft.buckets.active + draft.buckets.successful if decisions else ():
+        if _cannot_restart(draft, job):
             draft.delete(job, DeleteJob.COMPLETED_PODS)
     return False
 
 
-def _cannot_restart(draft: Draft, decision: Decision, job: Job) -> bool:
+def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
+    """Write S and D of one scope."""
+    if decision.synced < scope.synced or decision.deprecated < scope.deprecated:
+        raise InvariantError(f"S and D only grow: decided {decision!r}, status says {scope!r}")
+    deprecated = decision.deprecated
+    if scope.name in draft.shrinking:
+        deprecated = max(deprecated, scope.synced)
+    if (decision.synced, deprecated) != (scope.synced, scope.deprecated):
+        write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
+    if decision.synced <= decision.deprecated or decision.synced == 0:
+        draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
+
+
+def _cannot_restart(draft: Draft, job: Job) -> bool:
     """Say whether some Pod of a Job completed, so that it cannot join the restart that is under way.
 
     The Job's own count is asked as well: a completed Pod may be gone (kubectl delete, Pod garbage
     collection), and the Job controller never replaces it.
     """
-    synced, deprecated = draft.jobset.epochs
-    restarting = synced > 0 and decision.synced == synced and deprecated >= synced
     place = draft.jobset.places[job.metadata.name]
     if place[0] not in draft.order.expected:
         return False
+    scope = draft.jobset.scope_of(place[0])
+    decision = draft.observed.decisions[scope.name]
+    restarting = scope.synced > 0 and decision.synced == scope.synced and scope.deprecated >= scope.synced
     return place in decision.recreate or (restarting and (job.status.succeeded or 0) > 0)

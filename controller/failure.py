@@ -84,8 +84,10 @@ def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
         wider, last = WIDER[action], JOB_COUNTERS_MAX - 1
         message += f": job index {indexes[-1]} is beyond {last}, the last that can restart alone, so {wider}"
         action = wider
-    if action not in WIDER or replicated_job not in draft.jobset.opted_out:
-        exempt_next_epoch(draft)
+    if action not in WIDER:
+        exempt_next_epoch(draft, draft.jobset.scopes.values())
+    elif replicated_job not in draft.jobset.opted_out:
+        exempt_next_epoch(draft, (draft.jobset.scope_of(replicated_job),))
     if action in WIDER:
         _restart_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
     else:

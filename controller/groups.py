@@ -1,8 +1,8 @@
 """
-Who belongs to whom, by UID, and one ledger for each JobSet that restarts in place.
+Who belongs to whom, by UID: Pods to Jobs, Jobs to JobSets, and each Pod to the ledger of its scope.
 
-Every event is O(1): a Pod event touches its ledger and asks it one question, whether the status should
-change; only then is the JobSet queued. A Pod counts when the Job that controls it is a current Job of the
+Every event is O(1): a Pod event touches one ledger (controller/group.py) and asks it one question, whether the status
+should change; only then is the JobSet queued. A Pod counts when the Job that controls it is a current Job of the
 JobSet, whatever its labels say. Jobs and Pods may become known in any order: Pods are indexed by the UID of
 their Job and read again when the Job appears, changes sides or goes.
 """
@@ -13,61 +13,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.epoch.errors import RemoteProtocolError
-from common.epoch.ledger import Decision, Ledger
-from common.epoch.slot import Shape
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
 from common.kube.informer import Log
 from controller.draft import COUNTERS_HOLD_S, Note
+from controller.group import Group, Key, ScopeLedger
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
-
-Key = tuple[str, str]
-"""Namespace and name of a JobSet."""
+from controller.users import Users
 
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
-
-
-@dataclass(slots=True)
-class Group:
-    """One JobSet with its ledger.
-
-    Args:
-        ledger: None where groups do not restart in place.
-        expected: the replicatedJobs that the barrier waits for; None while no pass has said so: then all of them,
-            with which nothing can be complete too early.
-        left: (replicatedJob, job index) of the Jobs in them that it does not wait for: they failed, and stay so.
-        due_since_s: since when the ledger asks for another status; None while it does not.
-    """
-
-    jobset: JobSet
-    ledger: Ledger | None = None
-    expected: frozenset[str] | None = None
-    left: frozenset[tuple[str, int]] = frozenset()
-    due_since_s: float | None = None
-
-    @property
-    def shape(self) -> Shape:
-        """Return the slots that the barrier waits for."""
-        sizes = self.jobset.shape.replicated_jobs
-        if self.expected is not None:
-            sizes = {name: size for name, size in sizes.items() if name in self.expected}
-        return Shape(sizes, frozenset(place for place in self.left if place[0] in sizes))
-
-    @property
-    def key(self) -> Key:
-        """Return (namespace, name)."""
-        return self.jobset.namespace, self.jobset.name
-
-    def decide(self) -> Decision | None:
-        """Ask the ledger what the status should say."""
-        policy = self.jobset.failure_policy
-        if self.ledger is None or policy is None:
-            return None
-        return self.ledger.decide(restarts_max=policy.restarts_max, uncounted=self.jobset.uncounted_epochs)
 
 
 @dataclass(slots=True)
@@ -85,10 +43,11 @@ class Groups:
     log: Log
     _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
     _uids: dict[Key, str] = field(default_factory=dict)
+    _users: Users = field(default_factory=Users)
     _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
     _jobs_of: dict[str, dict[str, Job]] = field(default_factory=dict)  # by JobSet UID, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
-    _home_of: dict[str, str] = field(default_factory=dict)  # Pod UID -> UID of the JobSet that counts it
+    _home_of: dict[str, ScopeLedger] = field(default_factory=dict)  # by Pod UID: who counts it
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
@@ -105,19 +64,7 @@ class Groups:
     def counts(self) -> Iterator[GroupCount]:
         """Yield how each group stands; for metrics."""
         for group in self:
-            ledger, policy, decision = group.ledger, group.jobset.failure_policy, group.decide()
-            if ledger is None or policy is None or decision is None or group.jobset.is_finished:
-                continue
-            pods = ledger.histogram()
-            yield GroupCount(
-                *group.key,
-                expected=ledger.shape.size,
-                running=pods.get(ledger.synced, 0) if ledger.synced > ledger.deprecated else 0,
-                waiting=sum(count for epoch, count in pods.items() if epoch > ledger.synced),
-                synced=ledger.synced,
-                deprecated=ledger.deprecated,
-                restarts_left=max(0, policy.restarts_max - decision.restarts),
-            )
+            yield from group.counts()
 
     def jobset_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
         """Take in a JobSet event."""
@@ -125,34 +72,36 @@ class Groups:
             assert old is not None
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._groups.pop(old["metadata"]["uid"], None)
+            self._users.forget(old["metadata"]["uid"])
             self._uids.pop(key, None)
             self.wake(key, 0.0)
             return
         try:
             jobset = parse_jobset(new)
-            synced, deprecated = jobset.epochs
+            _ = jobset.scopes
         except RemoteProtocolError as error:
             self._groups.pop(new["metadata"]["uid"], None)
+            self._users.forget(new["metadata"]["uid"])
             self.log.error("jobset unreadable, left alone until it changes", error=str(error), **_name(new))
             self.warn(new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True))
             return
+        self._users.note(jobset)
         group = self._groups.get(jobset.uid)
         if group is None:
             group = self._groups[jobset.uid] = Group(jobset)
             self._uids[group.key] = jobset.uid
-            self._open_ledger(group, synced, deprecated)
+            self._open_ledgers(group)
         else:
-            self._follow(group, jobset, synced, deprecated)
+            self._follow(group, jobset)
         self.wake(group.key, 0.0)
 
     def expect(self, group: Group, expected: frozenset[str], left: frozenset[tuple[str, int]]) -> None:
-        """Take in which replicatedJobs the barrier waits for, and which of their Jobs it does not."""
+        """Take in which replicatedJobs the barriers wait for, and which of their Jobs it does not."""
         if (group.expected, group.left) == (expected, left):
             return
         group.expected, group.left = expected, left
-        if group.ledger is not None:
-            group.ledger.reshape(group.shape)
-            self._wake_if_due(group)
+        group.reshape()
+        self._wake_if_due(group, *group.ledgers.values())
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Take in a Job event."""
@@ -171,25 +120,21 @@ class Groups:
                 self._jobs_of.setdefault(owner, {})[job.metadata.name] = new
         if old is None or new is None or _side(old) != _side(new):
             self._read_pods_of(uid)
+        if old is not None and old.owner_uid != owner and (group := self._groups.get(old.owner_uid or "")) is not None:
+            self.wake(group.key, 0.0)  # its Job was taken away
         if owner is not None and (group := self._groups.get(owner)) is not None:
             only_counters = old is not None and new is not None and _side(old) == _side(new)
             self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
 
     def service_changed(self, old: Service | None, new: Service | None) -> None:
-        """Take in a Service event: one of ours that was deleted must be created again."""
-        if old is not None and new is None and (group := self._groups.get(old.owner_uid or "")) is not None:
-            self.wake(group.key, 0.0)
+        """Take in a Service event: one that is gone must be created (again)."""
+        if old is not None and new is None:
+            self._wake_users(old)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
-        if old is not None and new is not None:
-            return
-        claim = old if old is not None else new
-        assert claim is not None
-        name = claim.metadata.labels.jobset if claim.metadata.labels is not None else None
-        uid = self._uids.get((claim.metadata.namespace, name or ""), claim.owner_uid or "")
-        if (group := self._groups.get(uid)) is not None:
-            self.wake(group.key, 0.0)
+        if (old is None) != (new is None):
+            self._wake_users(old or new)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
@@ -199,17 +144,22 @@ class Groups:
             return
         self._pods_of.setdefault(new.job_uid, {})[new.metadata.uid] = new
         self._wake_to_place(old, new)
-        group, problem = self._read(new)
-        if group is None:
+        group, counted, problem = self._read(new)
+        if group is None or counted is None:
             return
         if problem and (old is None or _readable(old) != _readable(new)):
             message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
-        self._wake_if_due(group)
+        self._wake_if_due(group, counted)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
         """Return the Pods that a Job controls."""
         return tuple(self._pods_of.get(job.metadata.uid, {}).values())
+
+    def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
+        """Queue the JobSets that use an object by its name."""
+        for uid in self._users.of(used) if used is not None else ():
+            self.wake(self._groups[uid].key, 0.0)
 
     def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
         """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""
@@ -221,26 +171,23 @@ class Groups:
         if group is not None and group.jobset.is_placed_exclusively:
             self.wake(group.key, PLACEMENT_HOLD_S)
 
-    def _follow(self, group: Group, jobset: JobSet, synced: int, deprecated: int) -> None:
+    def _follow(self, group: Group, jobset: JobSet) -> None:
         """Take in a new version of a known JobSet."""
         old, group.jobset = group.jobset, jobset
-        if (old.is_in_place, old.is_ours) != (jobset.is_in_place, jobset.is_ours):
-            self._open_ledger(group, synced, deprecated)
+        if _division(old) != _division(jobset):
+            self._open_ledgers(group)
             return
-        if group.ledger is not None:
-            group.ledger.learn(synced, deprecated)
-            group.ledger.reshape(group.shape)
+        group.learn()
+        group.reshape()
         if (old.restarts, old.job_restarts) != (jobset.restarts, jobset.job_restarts):
             self._read_all_pods(group)
-        self._note_due(group)
+        self._note_due(group, *group.ledgers.values())
 
-    def _open_ledger(self, group: Group, synced: int, deprecated: int) -> None:
+    def _open_ledgers(self, group: Group) -> None:
         """Start counting from nothing, with every Pod that is known."""
-        group.ledger = None
-        if group.jobset.is_in_place and group.jobset.is_ours:
-            group.ledger = Ledger(group.shape, synced, deprecated)
+        group.open_ledgers()
         self._read_all_pods(group)
-        self._note_due(group)
+        self._note_due(group, *group.ledgers.values())
 
     def _read_all_pods(self, group: Group) -> None:
         for job in tuple(self.jobs_of(group.jobset.uid).values()):
@@ -249,54 +196,57 @@ class Groups:
     def _read_pods_of(self, job_uid: str) -> None:
         """Read the Pods of one Job again: which side it is on has changed."""
         for pod in self._pods_of.get(job_uid, {}).values():
-            group, _ = self._read(pod)
-            if group is not None:
-                self._wake_if_due(group)
+            group, counted, _ = self._read(pod)
+            if group is not None and counted is not None:
+                self._wake_if_due(group, counted)
 
-    def _read(self, pod: Pod) -> tuple[Group | None, str]:
-        """Show a Pod to the ledger it belongs to; return its group and what somebody broke on it."""
-        group, reading = self._assign(pod)
+    def _read(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, str]:
+        """Show a Pod to the ledger it belongs to; return its group, that ledger, and what somebody broke on it."""
+        group, counted, reading = self._assign(pod)
         uid = pod.metadata.uid
         home = self._home_of.get(uid)
-        if home is not None and (group is None or group.jobset.uid != home):
+        if home is not None and (counted is not home or reading.view is None):
             self._evict(uid)
-        if group is None or group.ledger is None:
-            return None, ""
-        if reading.view is None:
-            self._evict(uid)
-        else:
-            self._home_of[uid] = group.jobset.uid
-            group.ledger.observe(reading.view)
-        return group, reading.problem
+        if counted is None:
+            return None, None, ""
+        if reading.view is not None:
+            self._home_of[uid] = counted
+            counted.ledger.observe(reading.view)
+        return group, counted, reading.problem
 
-    def _evict(self, pod_uid: str) -> Group | None:
-        """Take a Pod out of the ledger it is in; return that ledger's group."""
-        group = self._groups.get(self._home_of.pop(pod_uid, ""))
-        if group is not None and group.ledger is not None:
-            group.ledger.forget(pod_uid)
-        return group
+    def _evict(self, pod_uid: str) -> ScopeLedger | None:
+        """Take a Pod out of the ledger it is in; return that."""
+        home = self._home_of.pop(pod_uid, None)
+        if home is not None:
+            home.ledger.forget(pod_uid)
+        return home
 
-    def _assign(self, pod: Pod) -> tuple[Group | None, Reading]:
-        """Find the group of a Pod: through its Job; when that is unknown, where it was or its label says.
+    def _assign(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
+        """Find the group and the ledger of a Pod: through its Job; when that is unknown, where it was, or by its label.
 
         A Job may be gone before its Pods; their containers may still run, and that must hold the barrier up.
         """
         job = self._jobs.get(pod.job_uid or "")
         if job is None:
-            home, labels = self._home_of.get(pod.metadata.uid), pod.metadata.labels
-            if home is not None or labels is None:
-                return self._groups.get(home or ""), read_pod(pod, NOWHERE, current=False)
-            group = self._groups.get(labels.jobset_uid or "")
-            if group is not None and labels.replicated_job in group.jobset.opted_out:
-                return group, Reading(None)
-            return group, read_pod(pod, NOWHERE, current=False)
+            return self._assign_by_label(pod)
         group = self._groups.get(job.owner_uid or "")
         if group is None:
-            return None, Reading(None)
+            return None, None, Reading(None)
         place = group.jobset.places.get(job.metadata.name, NOWHERE)
         if place[0] in group.jobset.opted_out:
-            return group, Reading(None)
-        return group, read_pod(pod, place, current=is_current(group.jobset, job))
+            return group, None, Reading(None)
+        return group, group.ledger_of(place[0]), read_pod(pod, place, current=is_current(group.jobset, job))
+
+    def _assign_by_label(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
+        """Find them for a Pod whose Job is unknown; it is in no slot."""
+        home, labels = self._home_of.get(pod.metadata.uid), pod.metadata.labels
+        uid = home.jobset_uid if home is not None else (labels.jobset_uid if labels is not None else None)
+        group = self._groups.get(uid or "")
+        if group is None:
+            return None, None, Reading(None)
+        replicated_job = labels.replicated_job if labels is not None else None
+        counted = group.ledgers.get(home.name) if home is not None else group.ledger_of(replicated_job)
+        return group, counted, read_pod(pod, NOWHERE, current=False)
 
     def _drop(self, pod: Pod, job_uid: str) -> None:
         """Forget a Pod that is gone, or that its Job no longer controls."""
@@ -304,32 +254,26 @@ class Groups:
         pods.pop(pod.metadata.uid, None)
         if not pods:
             self._pods_of.pop(job_uid, None)
-        group = self._evict(pod.metadata.uid)
-        if group is not None:
-            self._wake_if_due(group)
+        home = self._evict(pod.metadata.uid)
+        group = self._groups.get(home.jobset_uid) if home is not None else None
+        if home is not None and group is not None and group.ledgers.get(home.name) is home:
+            self._wake_if_due(group, home)
 
-    def _wake_if_due(self, group: Group) -> None:
-        if self._note_due(group):
+    def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
+        if self._note_due(group, *ledgers):
             self.wake(group.key, 0.0)
 
-    def _note_due(self, group: Group) -> bool:
-        """Say whether the ledger asks for something that the status does not show, and note since when."""
-        jobset, ledger = group.jobset, group.ledger
-        decision = None if jobset.is_finished or jobset.suspended or jobset.is_leaving else group.decide()
-        due = (
-            decision is not None
-            and ledger is not None
-            and (
-                decision.exceeded
-                or bool(decision.recreate)
-                or (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
-            )
-        )
-        if not due:
-            group.due_since_s = None
-        elif group.due_since_s is None:
-            group.due_since_s = self.clock.monotonic_s()
+    def _note_due(self, group: Group, *ledgers: ScopeLedger) -> bool:
+        """Say whether some ledger asks for another status; each notes since when."""
+        now_s, due = self.clock.monotonic_s(), False
+        for counted in ledgers:
+            due |= group.note_due(counted, now_s)
         return due
+
+
+def _division(jobset: JobSet) -> tuple[object, ...]:
+    """Return what decides how many ledgers there are."""
+    return jobset.is_in_place, jobset.is_ours, jobset.scopes.keys()
 
 
 def _side(job: Job) -> tuple[object, ...]:

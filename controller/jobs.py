@@ -16,6 +16,7 @@ from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from controller.jobset import Claim, Coordinator, JobSet, ReplicatedJob
+from controller.scopes import WHOLE
 from controller.topology import exclusive_annotations, place_exclusively
 
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
@@ -33,6 +34,8 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     exclusive = exclusive_annotations(jobset, job)
     pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
     pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
+    if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
+        pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
     pod_spec = pod_template["spec"] = pod_template.get("spec") or {}
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
@@ -158,7 +161,11 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
 
 def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
-    sizes = [0 if other.has_opted_out else other.replicas * other.parallelism for other in jobset.replicated_jobs]
+    scope = jobset.scope_name(job)  # those who restart together
+    sizes = [
+        0 if other.has_opted_out or jobset.scope_name(other) != scope else other.replicas * other.parallelism
+        for other in jobset.replicated_jobs
+    ]
     position = [other.name for other in jobset.replicated_jobs].index(job.name)
     return {
         wire.GROUP_SIZE: str(sum(sizes)),

@@ -20,6 +20,7 @@ from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape
 from common.kube.client import KubeObject
 from controller.jobset_form import check_form
+from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
 COMPLETED = "Completed"
@@ -229,13 +230,9 @@ class JobSet:
         """Return status.restartsCountTowardsMax."""
         return int(self.status.get("restartsCountTowardsMax") or 0)
 
-    @cached_property
+    @property
     def epochs(self) -> tuple[int, int]:
-        """Return (S, D) of the status.
-
-        Raises:
-            RemoteProtocolError: a field is not an int32.
-        """
+        """Return (S, D) of a JobSet that is one scope."""
         return wire.epochs_of_status(self.status)
 
     @cached_property
@@ -248,28 +245,44 @@ class JobSet:
         """Return the same for those that count towards maxRestarts."""
         return self._job_counters("jobRestartsCountTowardsMax")
 
-    @property
+    @cached_property
     def recreations_counted(self) -> int:
         """Return how many recreations, of all Jobs or of one, count towards maxRestarts."""
         return self.restarts_counted + sum(sum(counters) for counters in self.job_restarts_counted.values())
 
     @property
-    def exempt_epochs(self) -> int:
-        """Return how many epochs did not use up maxRestarts by themselves; see controller/budget.py."""
-        value = self.status.get(wire.EXEMPT_EPOCHS)
-        if value is None:
-            return self.restarts + sum(sum(counters) for counters in self.job_restarts.values())
-        return int(value)
+    def wanted_scope(self) -> str:
+        """Return what the annotation says should restart together; nothing decides from it but the first pass."""
+        return str((self.metadata.get("annotations") or {}).get(wire.RESTART_SCOPE) or BY_JOBSET)
 
     @property
-    def last_exempt_epoch(self) -> int:
-        """Return the newest exempt epoch; 0 for none."""
-        return int(self.status.get(wire.LAST_EXEMPT_EPOCH) or 0)
+    def restart_scope(self) -> str:
+        """Return what restarts together."""
+        return str(self.status.get(wire.RESTART_SCOPE_FIELD) or BY_JOBSET)
 
     @cached_property
-    def uncounted_epochs(self) -> int:
-        """Return what the ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
-        return self.exempt_epochs - self.recreations_counted
+    def scopes(self) -> Mapping[str, Scope]:
+        """Return the scopes by name.
+
+        Raises:
+            RemoteProtocolError: a field of the status is not an int32.
+        """
+        return self.scopes_in(self.status)
+
+    def scopes_in(self, status: Mapping[str, Any]) -> Mapping[str, Scope]:
+        """Return the scopes as a status of this JobSet has them."""
+        members = [(self.scope_name(job), job.name) for job in self.replicated_jobs if not job.has_opted_out]
+        recreations = self.restarts + sum(sum(counters) for counters in self.job_restarts.values())
+        return read_scopes(members, status, exempt_default=recreations)
+
+    def scope_name(self, job: ReplicatedJob, by: str | None = None) -> str:
+        """Return the name of a replicatedJob's scope; `by` is another division than the status has."""
+        names = {BY_GROUP: job.group_name, BY_REPLICATED_JOB: job.name}
+        return names.get(by if by is not None else self.restart_scope, WHOLE)
+
+    def scope_of(self, replicated_job: str) -> Scope:
+        """Return the scope of a replicatedJob that did not opt out."""
+        return self.scopes[self.scope_name(self.replicated_job(replicated_job))]
 
     @cached_property
     def shape(self) -> Shape:
@@ -291,6 +304,11 @@ class JobSet:
             for index in range(job.replicas)
         }
 
+    @cached_property
+    def judged(self) -> dict[str, tuple[Any, Any]]:
+        """Return what `controller.observed.bucket_of` remembers of this version: by UID, a Job and its bucket."""
+        return {}
+
     def replicated_job(self, name: str) -> ReplicatedJob:
         """Return one replicatedJob by name.
 
@@ -298,6 +316,10 @@ class JobSet:
             KeyError: there is none of that name.
         """
         return self._by_name[name]
+
+    def find_replicated_job(self, name: str) -> ReplicatedJob | None:
+        """Return one replicatedJob by name; None when there is none of that name."""
+        return self._by_name.get(name)
 
     @cached_property
     def _by_name(self) -> Mapping[str, ReplicatedJob]:

@@ -88,6 +88,7 @@ class _Rule(msgspec.Struct, rename="camel"):
     on_job_failure_reasons: list[str] | None = None
     on_job_failure_message_patterns: list[str] | None = None
     target_replicated_jobs: list[str] | None = None
+    set_condition_reason: _Text = None
 
 
 class _FailurePolicy(msgspec.Struct, rename="camel"):
@@ -159,6 +160,12 @@ class _Condition(msgspec.Struct):
     status: _Text = None
 
 
+class _Scope(msgspec.Struct, rename="camel"):
+    name: str
+    exempt_epochs: _Count = None
+    last_exempt_epoch: _Count = None
+
+
 class _Status(msgspec.Struct, rename="camel"):
     """All but the epochs, which common/wire.py reads."""
 
@@ -168,6 +175,8 @@ class _Status(msgspec.Struct, rename="camel"):
     replicated_jobs_status: list[_Counters] | None = None
     exempt_epochs: _Count = None
     last_exempt_epoch: _Count = None
+    restart_scope: _Text = None
+    scoped_epochs: list[_Scope] | None = None
 
 
 class _JobSet(msgspec.Struct):

@@ -224,17 +224,10 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, wire.KIND)
 
 
-class ClaimLabels(msgspec.Struct, frozen=True, gc=False, rename={"jobset": wire.JOBSET_NAME}):
-    """The label of a PersistentVolumeClaim that is read."""
-
-    jobset: str | None = None
-
-
 class ClaimMeta(SlimMeta, rename="camel", frozen=True, gc=False):
     """Metadata of a PersistentVolumeClaim."""
 
     owner_references: tuple[Owner, ...] | None = None
-    labels: ClaimLabels | None = None
 
 
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):

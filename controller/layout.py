@@ -31,5 +31,5 @@ def create_missing_jobs(draft: Draft) -> bool:
             draft.add(CreateJob(build_job(jobset, job, index)))
         is_joining = job.name in draft.order.expected and job.name not in present
         if missing and jobset.has_order and is_joining:
-            exempt_unless_restarting(draft)  # its Pods join the group, which restarts for them
+            exempt_unless_restarting(draft, job.name)  # its Pods join the group, which restarts for them
     return False

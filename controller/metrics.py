@@ -36,6 +36,7 @@ RECONCILE_BUCKETS: Final = (
 )  # controller-runtime's
 QUEUE_BUCKETS: Final = (1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1, 10)
 NAMES: Final = ("namespace", "jobset")
+SCOPED: Final = (*NAMES, "scope")  # "" where the whole JobSet restarts together, which to Prometheus is no label
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +44,24 @@ class GroupCount:
     """How one group stands, counted by its ledger.
 
     Args:
+        scope: what restarts together; "" is the whole JobSet.
         expected: N.
         running: Pods at S while S is the running epoch.
         waiting: Pods that announced an epoch beyond S.
         synced: S.
         deprecated: D.
-        restarts_left: how many more restarts maxRestarts allows.
+        restarts_left: how many more restarts maxRestarts allows the JobSet; said by one of its scopes.
     """
 
     namespace: str
     jobset: str
+    scope: str
     expected: int
     running: int
     waiting: int
     synced: int
     deprecated: int
-    restarts_left: int
+    restarts_left: int | None
 
 
 class Metrics:
@@ -203,13 +206,13 @@ class LiveCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield what is true now."""
-        pods = GaugeMetricFamily("inplace_pods", "Pods of a group by state.", labels=(*NAMES, "state"))
-        expected = GaugeMetricFamily("inplace_pods_expected", "Expected Pods of a group.", labels=NAMES)
-        epoch = GaugeMetricFamily("inplace_epoch", "Epochs of the status.", labels=(*NAMES, "which"))
+        pods = GaugeMetricFamily("inplace_pods", "Pods of a group by state.", labels=(*SCOPED, "state"))
+        expected = GaugeMetricFamily("inplace_pods_expected", "Expected Pods of a group.", labels=SCOPED)
+        epoch = GaugeMetricFamily("inplace_epoch", "Epochs of the status.", labels=(*SCOPED, "which"))
         left = GaugeMetricFamily("inplace_restart_budget_remaining", "Restarts left.", labels=NAMES)
-        restarting = GaugeMetricFamily("inplace_restart_in_progress", "1 during a group restart.", labels=NAMES)
+        restarting = GaugeMetricFamily("inplace_restart_in_progress", "1 during a group restart.", labels=SCOPED)
         for count in self._groups():
-            names = [count.namespace, count.jobset]
+            names = [count.namespace, count.jobset, count.scope]
             missing = max(0, count.expected - count.running - count.waiting)
             for state, number in (
                 ("running", count.running),
@@ -220,7 +223,8 @@ class LiveCollector(Collector):
             expected.add_metric(names, count.expected)
             epoch.add_metric([*names, "synced"], count.synced)
             epoch.add_metric([*names, "deprecated"], count.deprecated)
-            left.add_metric(names, count.restarts_left)
+            if count.restarts_left is not None:
+                left.add_metric(names[:2], count.restarts_left)
             restarting.add_metric(names, float(0 < count.synced <= count.deprecated))
         yield from (pods, expected, epoch, left, restarting)
         yield from self._collect_process()

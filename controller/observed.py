@@ -25,7 +25,7 @@ class Observed:
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.
-        decision: what the ledger says about epochs; None where groups do not restart in place.
+        decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
     """
 
     jobset: JobSet
@@ -33,7 +33,7 @@ class Observed:
     jobs: Mapping[str, Job] = field(default_factory=dict)
     has_service: bool = False
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
-    decision: Decision | None = None
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
@@ -92,7 +92,16 @@ class Buckets:
 
 
 def bucket_of(jobset: JobSet, job: Job) -> Bucket:
-    """Say where one Job stands.
+    """Say where one Job stands; asked at every Pod event and in every pass, so the answer is kept with the JobSet."""
+    judged = jobset.judged.get(job.metadata.uid)
+    if judged is None or judged[0] is not job:
+        judged = jobset.judged[job.metadata.uid] = job, _judge(jobset, job)
+    bucket: Bucket = judged[1]
+    return bucket
+
+
+def _judge(jobset: JobSet, job: Job) -> Bucket:
+    """Find the bucket.
 
     A Job in a place of ours whose restart-attempt nobody can read, neither as label nor as annotation, counts as
     previous: it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is missing

@@ -14,7 +14,7 @@ from typing import Final
 from controller.claims import ensure_claims
 from controller.draft import DeleteJob, Draft, Plan
 from controller.elastic import resize_jobs
-from controller.epochs import decide_epochs
+from controller.epochs import decide_epochs, divide_into_scopes
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
 from controller.layout import create_missing_jobs, ensure_service
@@ -63,6 +63,7 @@ STEPS: Final[tuple[Step, ...]] = (
     delete_previous,
     delete_active_when_finished,
     delete_after_ttl,
+    divide_into_scopes,
     report_problems,
     note_jobs_ready,
     fail_or_restart,

@@ -71,6 +71,12 @@ def _bad_rule(jobset: JobSet, rule: Mapping[str, Any], index: int, where: str) -
             "letters, digits, '_', ',' and ':', beginning with a letter, as in a condition's reason; conditions say "
             f"{rule_name(rule, index)}; {ANEW} such a name"
         )
+    if (reason := rule.get("setConditionReason")) and not is_reason(reason):
+        yield (
+            f"{where}.setConditionReason: expected at most {REASON_CHARS_MAX} letters, digits, '_', ',' and ':', "
+            f"beginning with a letter, saw {_cut(reason)!r}; conditions have the action's own reason; {ANEW} such a "
+            "reason"
+        )
     if action not in ACTIONS:
         yield f"{where}.action: expected {_either(ACTIONS)}, saw {action!r}; {RESTART} is applied; {ANEW} one of them"
     if action in WIDER:

@@ -7,11 +7,10 @@ conflict there means that the actions were decided on old state, so none is take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import Clock
 from common.kube.errors import Conflict, NotFound
@@ -21,7 +20,9 @@ from controller import conditions
 from controller.draft import Plan
 from controller.events import EventRecorder, time_text
 from controller.execute import Executor
-from controller.groups import Group, Groups, Key
+from controller.group import Group, Key
+from controller.groups import Groups
+from controller.jobset import JobSet
 from controller.kinds import PersistentVolumeClaim, Pod, Service
 from controller.metrics import Metrics
 from controller.nodes import Nodes
@@ -103,7 +104,7 @@ class Reconciler:
                 for name in map(jobset.claim_name, jobset.claims)
                 if (claim := self.claims.get(jobset.namespace, name)) is not None
             },
-            decision=group.decide(),
+            decisions=group.decisions(),
             pods=pods,
             domains=domains,
         )
@@ -130,8 +131,10 @@ class Reconciler:
             waited_s = now_s - self._dirty_since_s.setdefault(jobset.uid, now_s)
             if waited_s < planned.hold_s:
                 return planned.hold_s - waited_s
-        due_since_s = group.due_since_s if group.due_since_s is not None else now_s
-        before = jobset.epochs
+        due_since_s = {
+            name: counted.due_since_s if counted.due_since_s is not None else now_s
+            for name, counted in group.ledgers.items()
+        }
         patch: dict[str, Any] = {
             "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
             "status": planned.status,
@@ -145,34 +148,34 @@ class Reconciler:
         except NotFound:
             return None  # deleted meanwhile; its own event cleans up
         self._dirty_since_s.pop(jobset.uid, None)
-        self._tell(group, planned, before, due_since_s, written)
+        self._tell(group, jobset, planned, due_since_s, written)
         self.jobsets.absorb(written)
         return None
 
     def _tell(
-        self, group: Group, planned: Plan, before: tuple[int, int], due_since_s: float, written: KubeObject
+        self, group: Group, jobset: JobSet, planned: Plan, due_since_s: Mapping[str, float], written: KubeObject
     ) -> None:
-        """Emit the Events and count what the written status means."""
-        jobset, status = group.jobset, planned.status
+        """Emit the Events and count what the written status means.
+
+        `jobset` is the version that was decided on: the group may show the written one, if the watch was faster.
+        """
+        status = planned.status
         for note in planned.notes:
             self.recorder.emit(jobset.raw, note)
-        after = wire.epochs_of_status(written.get("status") or {})
-        if after != before:
-            self.log.info(
-                "epochs written",
-                namespace=jobset.namespace,
-                jobset=jobset.name,
-                synced=after[0],
-                deprecated=after[1],
-            )
-            self.timer.status_written(group, before, after, due_since_s, self.clock.monotonic_s())
+        scopes = jobset.scopes_in(written.get("status") or {})
+        for name, due_s in due_since_s.items():
+            before, after = jobset.scopes[name], scopes.get(name)
+            if after is None or (before.synced, before.deprecated) == (after.synced, after.deprecated):
+                continue
+            named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": name} if name else {})
+            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated)
+            self.timer.status_written(group, before, after, due_s, self.clock.monotonic_s())
         match status.get("terminalState"):
             case conditions.COMPLETED:
                 self.metrics.completed.labels(jobset.name, jobset.namespace).inc()
             case conditions.FAILED:
                 self.metrics.failed.labels(jobset.name, jobset.namespace).inc()
-                decision = group.decide()
-                if decision is not None and decision.exceeded:
+                if any(decision.exceeded for decision in group.decisions().values()):
                     self.timer.exceeded(group)
 
     async def _refresh(self, group: Group) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from common.kube.client import KubeObject
 from controller.draft import Note
-from controller.groups import Group
+from controller.group import Group
 from controller.metrics import Metrics
+from controller.scopes import Scope
 
 
 @dataclass(slots=True)
@@ -29,30 +30,28 @@ class RestartTimer:
 
     emit: Callable[[KubeObject, Note], None]
     metrics: Metrics
-    _timings: dict[str, _Timing] = field(default_factory=dict)  # by JobSet UID
+    _timings: dict[str, dict[str, _Timing]] = field(default_factory=dict)  # by JobSet UID and scope
 
-    def status_written(
-        self, group: Group, before: tuple[int, int], after: tuple[int, int], due_since_s: float, now_s: float
-    ) -> None:
+    def status_written(self, group: Group, before: Scope, after: Scope, due_since_s: float, now_s: float) -> None:
         """Take note of accepted epochs.
 
         Args:
             group: as it was decided on.
-            before: (S, D) as it was.
-            after: (S, D) as it is.
+            before: the scope as it was.
+            after: as it is.
             due_since_s: when the ledger first asked for this write.
             now_s: when the server accepted it.
         """
-        jobset = group.jobset
-        if after[1] > before[1]:
-            self._timings[jobset.uid] = _Timing(due_since_s, now_s)
+        timings = self._timings.setdefault(group.jobset.uid, {})
+        if after.deprecated > before.deprecated:
+            timings[after.name] = _Timing(due_since_s, now_s)
             self.metrics.restart_phase_seconds.labels("deprecate").observe(now_s - due_since_s)
-            self._tell_start(group, after[1])
-        if after[0] > before[0] > 0:
-            timing = self._timings.pop(jobset.uid, None)
-            if timing is None and before[0] > before[1]:  # every Pod announced before S could be deprecated
+            self._tell_start(group, after)
+        if after.synced > before.synced > 0:
+            timing = timings.pop(after.name, None)
+            if timing is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
                 timing = _Timing(due_since_s, due_since_s)
-            self._tell_end(group, after[0], timing, due_since_s, now_s)
+            self._tell_end(group, after, timing, due_since_s, now_s)
 
     def exceeded(self, group: Group) -> None:
         """Take note of a group that may not restart again."""
@@ -63,21 +62,21 @@ class RestartTimer:
         """Drop a JobSet."""
         self._timings.pop(uid, None)
 
-    def _tell_start(self, group: Group, deprecated: int) -> None:
-        jobset, decision = group.jobset, group.decide()
+    def _tell_start(self, group: Group, scope: Scope) -> None:
+        jobset = group.jobset
         restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
-        count = decision.restarts if decision is not None else deprecated
+        count = group.decide(scope.name).restarts
         number = f"restart {count} of {restarts_max}"
         if count > restarts_max:
             number = (
                 f"with {restarts_max} of {restarts_max} restarts used: the jobset fails, unless a failed job decides"
             )
-        if jobset.last_exempt_epoch == deprecated + 1:
+        if scope.last_exempt == scope.deprecated + 1:
             number = f"not counted as a restart, {count} of {restarts_max} used"
-        message = f"epoch {deprecated} is deprecated: the group restarts in place, {number}"
+        message = f"epoch {scope.deprecated}{_of(scope)} is deprecated: the group restarts in place, {number}"
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
-    def _tell_end(self, group: Group, synced: int, timing: _Timing | None, complete_s: float, now_s: float) -> None:
+    def _tell_end(self, group: Group, scope: Scope, timing: _Timing | None, complete_s: float, now_s: float) -> None:
         jobset = group.jobset
         self.metrics.restarts.labels(jobset.namespace, jobset.name, "finished").inc()
         took = "in an unknown time: the controller changed meanwhile"
@@ -89,6 +88,10 @@ class RestartTimer:
             announce_s = max(0.0, complete_s - timing.deprecated_s)
             self.metrics.restart_phase_seconds.labels("announce").observe(announce_s)
             self.metrics.restart_phase_seconds.labels("sync").observe(now_s - complete_s)
-        size = group.ledger.shape.size if group.ledger is not None else jobset.shape.size
-        message = f"all {size} pods are at epoch {synced} {took}"
+        size = group.ledgers[scope.name].ledger.shape.size
+        message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
+
+
+def _of(scope: Scope) -> str:
+    return f" of scope {scope.name}" if scope.name else ""

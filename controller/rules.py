@@ -71,7 +71,7 @@ def judge(jobset: JobSet, policy: FailurePolicy, failed: Sequence[Job]) -> Verdi
                 action if action in ACTIONS else RESTART,
                 first_failed(matching),
                 rule_name(rule, index),
-                rule.get("setConditionReason") or None,
+                condition_reason(rule),
             )
     return Verdict(RESTART, first_failed(failed))
 
@@ -100,6 +100,12 @@ def rule_name(rule: Mapping[str, Any], index: int) -> str:
     """
     name = str(rule.get("name") or "")
     return name if is_reason(name) else f"failurePolicyRule{index}"
+
+
+def condition_reason(rule: Mapping[str, Any]) -> str | None:
+    """Return what the rule wants as the reason of the condition; None where it says nothing that can be one."""
+    reason = str(rule.get("setConditionReason") or "")
+    return reason if is_reason(reason) else None
 
 
 def first_failed(failed: Sequence[Job]) -> Job:

@@ -24,6 +24,7 @@ from controller.health import HealthServer
 from controller.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
 from controller.metered import MeteredTransport
 from controller.metrics import Metrics
+from controller.pace import PacedTransport
 from controller.preflight import Preflight
 from controller.term import Term
 
@@ -153,8 +154,9 @@ class Controller:
 
     async def _lead(self, transport: Transport, elector: Elector | None) -> None:
         """Run one term beside the renewal of its Lease."""
+        paced = PacedTransport(transport, clock=self._clock, rng=self._rng)
         term = self._term = Term(
-            KubeClient(transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER),
+            KubeClient(paced, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER),
             clock=self._clock,
             rng=self._rng,
             log=self._log,

@@ -35,7 +35,7 @@ def _resume(draft: Draft, job: Job) -> None:
     manifest = build_job(draft.jobset, replicated_job, index)
     draft.add(ResumeJob(job.metadata.name, job.metadata.uid, manifest["spec"]["template"]))
     if name in draft.order.expected:
-        exempt_unless_restarting(draft)  # its Pods are new and announce the next epoch
+        exempt_unless_restarting(draft, name)  # its Pods are new and announce the next epoch
 
 
 def is_at_rest(job: Job) -> bool:

@@ -24,7 +24,8 @@ from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS,
 from common.kube.workqueue import WorkQueue
 from controller.events import EventRecorder
 from controller.execute import ActionsFailedError, Executor
-from controller.groups import Groups, Key
+from controller.group import Key
+from controller.groups import Groups
 from controller.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,
@@ -40,6 +41,8 @@ from controller.nodes import Nodes
 from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.restarts import RestartTimer
+
+URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
 
 
 class Term:
@@ -66,7 +69,7 @@ class Term:
         self._metrics = metrics
         self._namespace = namespace
         self._workers = workers
-        self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue)
+        self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
         self.groups = Groups(self._wake, self.recorder.emit, clock, log)
         self.jobsets: Informer[KubeObject] = self._informer(
@@ -110,7 +113,7 @@ class Term:
         """Fill the caches, then reconcile until shut down."""
         live = LiveCollector(self.groups.counts, self._work_ages, self._silences)
         self._metrics.registry.register(live)
-        self._metrics.workers_max.labels(CONTROLLER).set(self._workers)
+        self._metrics.workers_max.labels(CONTROLLER).set(self._workers + URGENT_WORKERS)
         try:
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(self.recorder.run(), name="events")]
@@ -118,7 +121,7 @@ class Term:
                     background.append(group.create_task(informer.run(), name=informer.resource.plural))
                     await informer.wait_synced()
                 self._log.info("controller started", jobsets=len(self.jobsets), pods=len(self.pods))
-                await self.queue.work(self._process, workers=self._workers)
+                await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
                 for task in background:
                     task.cancel()
         finally:
@@ -163,6 +166,11 @@ class Term:
             return "success"
         self.queue.add_after(key, result.requeue_after_s)
         return "requeue_after"
+
+    def _is_urgent(self, key: Key) -> bool:
+        """Say whether agents wait for this JobSet's status."""
+        group = self.groups.get(key)
+        return group is not None and group.is_due
 
     def _wake(self, key: Key, delay_s: float) -> None:
         self.queue.add_after(key, delay_s)

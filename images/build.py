@@ -55,19 +55,24 @@ class Buildah:
         """
         volumes = (f"--volume={CERTIFICATES}:{CERTIFICATES}:ro",) if CERTIFICATES.is_dir() else ()
         command = (
-            *("build", "--quiet", "--isolation=chroot", *volumes, f"--tag={tag}", f"--file={containerfile}"),
+            *(
+                "build",
+                "--quiet",
+                "--layers",
+                "--isolation=chroot",
+                *volumes,
+                f"--tag={tag}",
+                f"--file={containerfile}",
+            ),
             *((f"--target={target}",) if target else ()),
             *(f"--build-arg={argument}" for argument in arguments),
             str(context),
         )
         run_nicely(self._words(*command), directory=context)
 
-    def archive(self, tag: str, file: Path) -> None:
-        """Write an image as one file that `ctr images import` takes."""
-        run_nicely(
-            self._words("push", "--quiet", tag, f"oci-archive:{file}:{tag}"),
-            directory=file.parent,
-        )
+    def archive(self, tag: str, name: str, file: Path) -> None:
+        """Write an image as one file that `ctr images import` takes, under the whole name by which kubelet asks."""
+        run_nicely(self._words("push", "--quiet", tag, f"oci-archive:{file}:{name}"), directory=file.parent)
 
     def layers(self, tag: str) -> list[int]:
         """Return the sizes of an image's layers in bytes, compressed as a registry keeps them, the base's first."""
@@ -142,7 +147,8 @@ def main() -> int:
         for target in TARGETS:
             tag = build_image(buildah, target, arguments)
             base, *ours = buildah.layers(tag)
-            print(f"{tag}, compressed: {base / 1e6:.1f} MB base + {' + '.join(f'{size / 1e6:.2f}' for size in ours)} MB ours")
+            sizes = " + ".join(f"{size / 1e6:.2f}" for size in ours)
+            print(f"{tag}, layers as a registry keeps them: base {base / 1e6:.1f} MB, ours {sizes} MB")
     except (MissingComponent, BuildFailed) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 """Make a base for our images where no registry can be reached: Debian with Python, from a Debian mirror.
 
-Two roots, both byte-compiled: `build` is what debootstrap makes, with pip, for the stage that installs; `python` is what
-an image is based on, the interpreter and what it links to, nothing else: no shell, no package manager.
+Two roots, both byte-compiled: `build` is what debootstrap makes, with pip, for the stage that installs; `python` is
+what an image is based on, the interpreter and what it links to, nothing else: no shell, no package manager.
 """
 
 import os
@@ -73,7 +73,7 @@ def _linked(build: Path, names: list[str]) -> list[str]:
 
 
 def _resolved(build: Path, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield each name, its folder's links followed, and the file that it leads to, both as the root itself sees them."""
+    """Yield each name, its folder's links followed, and the file it leads to, both as the root itself sees them."""
     program = (
         "import os, sys\n"
         "for n in sys.argv[1:]: print(os.path.join(os.path.realpath(os.path.dirname(n)), os.path.basename(n)),"

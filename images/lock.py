@@ -3,7 +3,7 @@
 The lock file holds everything, the tools of development too; an image gets what its program imports. What needs what
 is in the file's own `# via` comments. Run inside the image's build too, so it imports nothing of this project.
 
-Usage: python3 images/lock.py {agent|controller} < requirements.lock > agent.lock
+Usage: python3 images/lock.py {agent|agent-file|controller} < requirements.lock > agent.lock
 """
 
 import re
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 ROOTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("prometheus-client", "pyyaml", "structlog"),
+    "agent-file": ("prometheus-client", "structlog", "typing-extensions"),  # cli/agent_pyz.py
     "controller": (
         "aiohttp",
         "google-re2",

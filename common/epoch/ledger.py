@@ -200,6 +200,11 @@ class Ledger:
             raise InvariantError(f"D only grows, up to S: D {self.deprecated} -> {deprecated}, S {synced}")
         return Decision(synced, deprecated, restarts, recreate=self._to_recreate())
 
+    @property
+    def announced(self) -> int:
+        """Return the highest epoch that a live Pod announced; 0 for none."""
+        return max(self._pods_at, default=0)
+
     def histogram(self) -> dict[int, int]:
         """Return live Pods by announced epoch."""
         return dict(self._pods_at)

@@ -1,7 +1,9 @@
 """
 A queue of keys to reconcile.
 
-Fair: keys come out in the order in which they were added. Stingy: a key is never processed twice at once, and
+Two lanes: keys that are urgent when they enter, or become so while they wait, go before all others; after
+`URGENT_RUN_MAX` of them in a row one of the others has its turn, so that no key waits for ever. Fair: in each lane keys
+come out in the order in which they were added. Stingy: a key is never processed twice at once, and
 one that is added many times before it is processed is processed once. Honest: a key added while it is being
 processed is processed again after. Delays and per-key exponential backoff enter through the same door. Source
 of the semantics: k8s.io/client-go/util/workqueue; the metrics hooks carry its metrics' names.
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
@@ -22,6 +24,7 @@ K = TypeVar("K", bound=Hashable)
 BACKOFF_BASE_S = 0.005  # client-go's; the first retry is for conflicts and comes at once
 BACKOFF_CAP_S = 60.0  # client-go says 1000 s; no user expects to wait a quarter of an hour
 _DOUBLINGS_MAX = 30
+URGENT_RUN_MAX = 16  # urgent keys before an ordinary one: an ordinary key waits at most 16 times as long as alone
 
 
 class QueueMetrics(Protocol):
@@ -66,14 +69,23 @@ class ShutDownError(Exception):
     """The queue takes and gives no more."""
 
 
+def _never(_: object) -> bool:
+    return False
+
+
 class WorkQueue(Generic[K]):
-    """Keys to process; the one consumer-side call is `work`, or `get` and `done` in pairs."""
+    """Keys to process; the one consumer-side call is `work`, or `get` and `done` in pairs.
+
+    Args:
+        is_urgent: asked each time a key is added, also one that waits already; O(1).
+    """
 
     def __init__(
         self,
         clock: Clock,
         *,
         metrics: QueueMetrics | None = None,
+        is_urgent: Callable[[K], bool] = _never,
         base_s: float = BACKOFF_BASE_S,
         cap_s: float = BACKOFF_CAP_S,
     ) -> None:
@@ -81,7 +93,10 @@ class WorkQueue(Generic[K]):
         self._metrics: QueueMetrics = metrics or NoMetrics()
         self._base_s = base_s
         self._cap_s = cap_s
-        self._order: deque[K] = deque()
+        self._is_urgent = is_urgent
+        self._ordinary: OrderedDict[K, None] = OrderedDict()
+        self._urgent: OrderedDict[K, None] = OrderedDict()
+        self._urgent_run = 0  # urgent keys since the last ordinary one
         self._added_s: dict[K, float] = {}  # waiting (also while being processed), and since when
         self._started_s: dict[K, float] = {}  # the keys that are being processed
         self._later: list[tuple[float, int, K]] = []
@@ -93,7 +108,7 @@ class WorkQueue(Generic[K]):
         self._rescheduled = asyncio.Event()  # something changed for the one who waits in `run_delays`
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._ordinary) + len(self._urgent)
 
     def processing(self) -> dict[K, float]:
         """Return the keys in work and for how many seconds."""
@@ -101,8 +116,13 @@ class WorkQueue(Generic[K]):
         return {key: now_s - started_s for key, started_s in self._started_s.items()}
 
     def add(self, key: K) -> None:
-        """Ask for `key` to be processed; O(1), and nothing happens when it already waits."""
-        if self._shut_down or key in self._added_s:
+        """Ask for `key` to be processed; O(1). One that already waits moves at most to the urgent lane."""
+        if self._shut_down:
+            return
+        if key in self._added_s:
+            if key in self._ordinary and self._is_urgent(key):
+                del self._ordinary[key]
+                self._enqueue(key)
             return
         self._added_s[key] = self._clock.monotonic_s()
         self._metrics.adds()
@@ -143,7 +163,7 @@ class WorkQueue(Generic[K]):
         self._ready.set()
         self._rescheduled.set()
 
-    async def get(self) -> K:
+    async def get(self, *, urgent_only: bool = False) -> K:
         """Wait for the next key; call `done` with it after.
 
         Raises:
@@ -152,16 +172,28 @@ class WorkQueue(Generic[K]):
         while True:
             if self._shut_down:
                 raise ShutDownError
-            if self._order:
+            if (lane := self._next_lane(urgent_only=urgent_only)) is not None:
                 break
             self._ready.clear()
             await self._ready.wait()
-        key = self._order.popleft()
+        key, _ = lane.popitem(last=False)
         now_s = self._clock.monotonic_s()
         self._metrics.queue_duration(now_s - self._added_s.pop(key))
-        self._metrics.depth(len(self._order))
+        self._metrics.depth(len(self))
         self._started_s[key] = now_s
         return key
+
+    def _next_lane(self, *, urgent_only: bool) -> OrderedDict[K, None] | None:
+        """Return the lane whose turn it is; None when nothing waits."""
+        if urgent_only:
+            return self._urgent or None
+        if self._urgent and (self._urgent_run < URGENT_RUN_MAX or not self._ordinary):
+            self._urgent_run += 1
+            return self._urgent
+        if self._ordinary:
+            self._urgent_run = 0
+            return self._ordinary
+        return None
 
     def done(self, key: K) -> None:
         """Say that processing `key` is over; if it was added meanwhile it is queued again."""
@@ -169,9 +201,10 @@ class WorkQueue(Generic[K]):
         if key in self._added_s:
             self._enqueue(key)
 
-    async def work(self, process: Callable[[K], Awaitable[None]], *, workers: int) -> None:
+    async def work(self, process: Callable[[K], Awaitable[None]], *, workers: int, reserved: int = 0) -> None:
         """Process keys, at most `workers` at once, until shut down; return when those in work are done.
 
+        So many `reserved` workers come on top and take urgent keys only: all others may be busy with something long.
         `process` must not raise: what an error means for a key (retry, drop) is its decision.
         """
         assert workers >= 1, f"expected at least one worker, saw {workers}"
@@ -179,15 +212,16 @@ class WorkQueue(Generic[K]):
             delays = group.create_task(self._run_delays(), name="delays")
             try:
                 async with asyncio.TaskGroup() as crew:
-                    for number in range(workers):
-                        crew.create_task(self._work_one_by_one(process), name=f"worker {number}")
+                    for number in range(workers + reserved):
+                        working = self._work_one_by_one(process, urgent_only=number >= workers)
+                        crew.create_task(working, name=f"worker {number}")
             finally:
                 delays.cancel()
 
-    async def _work_one_by_one(self, process: Callable[[K], Awaitable[None]]) -> None:
+    async def _work_one_by_one(self, process: Callable[[K], Awaitable[None]], *, urgent_only: bool) -> None:
         while True:
             try:
-                key = await self.get()
+                key = await self.get(urgent_only=urgent_only)
             except ShutDownError:
                 return
             try:
@@ -213,6 +247,7 @@ class WorkQueue(Generic[K]):
                 continue
 
     def _enqueue(self, key: K) -> None:
-        self._order.append(key)
-        self._metrics.depth(len(self._order))
+        lane = self._urgent if self._is_urgent(key) else self._ordinary
+        lane[key] = None
+        self._metrics.depth(len(self))
         self._ready.set()

@@ -41,7 +41,7 @@ from simulator.cluster.events import ClusterEvent, Kind, Observers
 from simulator.cluster.job_controller import JobController
 from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.logs import tail
-from simulator.cluster.manifests import custom_resource_definitions
+from simulator.cluster.manifests import admission_policies, custom_resource_definitions
 from simulator.cluster.model_runtime import ModelRuntime, QuietLog
 from simulator.cluster.node_loss import give_up
 from simulator.cluster.nodes import HOST_IP
@@ -71,7 +71,7 @@ class Cluster:
         timings: None is what fits the runtime.
         options: of the API server; the log source is filled in.
         controller: where the JobSet controller runs.
-        crds: None is what deploy/crd holds.
+        crds: None is what deploy/crd holds, with the admission policies of deploy/admission.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
         programs: a folder whose programs the process runtime's containers find before all others.
@@ -108,7 +108,7 @@ class Cluster:
         self._serves_http = serve_http or runtime == "process" or controller == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
-        self._crds = custom_resource_definitions() if crds is None else list(crds)
+        self._crds = custom_resource_definitions() + admission_policies() if crds is None else list(crds)
         self._programs = programs
         self._node_names = [f"node-{index}" for index in range(nodes)]
         self._pods_per_node = pods_per_node

@@ -29,6 +29,15 @@ def custom_resource_definitions() -> list[KubeObject]:
     return [doc for doc in documents if doc.get("kind") == "CustomResourceDefinition"]
 
 
+def admission_policies() -> list[KubeObject]:
+    """Return what deploy/admission says of JobSets.
+
+    The other two files are left out: agents.yaml asks for the Pod that a token is bound to, and tokens here are bound
+    to none; defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it.
+    """
+    return read_manifests(_REPOSITORY / "deploy" / "admission" / "jobsets.yaml")
+
+
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:
     """Return the documents with the parallelism of each JobSet's Jobs changed to make `pods` Pods in all.
 

@@ -227,20 +227,34 @@ def jobset(
     uid: str = "uid-1",
     strategy: str | None = wire.IN_PLACE_RESTART,
     disabled: str | None = None,
+    scopes: list[dict[str, Any]] | None = None,
 ) -> Step:
     """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for."""
 
     async def step(exchange: Exchange) -> None:
-        cells = [name, synced, deprecated, None, None, strategy, disabled, uid]
+        row = table([name, synced, deprecated, None, None, strategy, disabled, uid], rv)
         whole = plain(synced, deprecated, rv=rv, name=name, uid=uid, strategy=strategy, disabled=disabled)
+        if scopes is not None:
+            row["columnDefinitions"].append({"name": wire.COLUMN_SCOPED})
+            row["rows"][0]["cells"].append(json.dumps(scopes))
+            whole["status"][wire.SCOPED_EPOCHS] = scopes
         if not exchange.request.is_list:
-            await exchange.chunk(line(kind, table(cells, rv) if exchange.wants_table else whole))
+            await exchange.chunk(line(kind, row if exchange.wants_table else whole))
         elif exchange.wants_table:
-            await exchange.answer(200, table(cells, rv))
+            await exchange.answer(200, row)
         else:
             await exchange.answer(200, NOTHING | {"metadata": {"resourceVersion": str(rv)}, "items": [whole]})
 
     return step
+
+
+def scoped(**epochs: tuple[int, int]) -> Step:
+    """Show the JobSet divided into scopes, each with its (S, D)."""
+    entries = [
+        {"name": name, wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated}
+        for name, (synced, deprecated) in epochs.items()
+    ]
+    return jobset(scopes=entries)
 
 
 def line(kind: str, obj: object) -> bytes:

@@ -31,6 +31,7 @@ from tests.agent.scripted_server import (
     lists_nothing,
     refuses,
     resets,
+    scoped,
     table,
     until_patched,
 )
@@ -99,6 +100,20 @@ CASES = {
     "a stale view": Case(config={"previous_epoch": 1}, lists=[jobset(0), jobset(0)]),
     "in-place restart is off": Case(lists=[jobset(strategy="Recreate")], watch=[jobset(1, 0), resets]),
     "no epoch is left": Case(lists=[jobset(2**31 - 1)]),
+    "a scope": Case(
+        config={"restart_scope": "a"},
+        lists=[scoped(a=(1, 1), b=(7, 7))],
+        watch=[scoped(a=(2, 1), b=(7, 7)), scoped(a=(2, 2), b=(7, 7))],
+    ),
+    "a scope in whole objects": Case(
+        config={"restart_scope": "a", "prefer_table": False},
+        lists=[scoped(a=(1, 1), b=(7, 7))],
+        watch=[scoped(a=(2, 1), b=(7, 7)), scoped(a=(2, 2), b=(7, 7))],
+    ),
+    "no scope is named": Case(lists=[scoped(a=(0, 0))], watch=[scoped(a=(1, 0)), resets]),
+    "another scope is named": Case(
+        config={"restart_scope": "b"}, lists=[scoped(a=(0, 0))], watch=[scoped(a=(1, 0)), resets]
+    ),
     "no JobSet yet": Case(lists=[lists_nothing], watch=[jobset(0, kind="ADDED"), until_patched(), *FINISH]),
     "another JobSet's uid": Case(config={"jobset_uid": "uid-0"}, watch=[jobset(0, uid="uid-0"), until_patched()]),
     "namesakes": Case(lists=[namesakes]),

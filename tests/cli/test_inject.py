@@ -136,6 +136,17 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -
     ]
 
 
+def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
+    """Of both modes; a JobSet that restarts as a whole needs no such variable."""
+    text = PLAIN.replace(
+        "  namespace: default", "  namespace: default\n  annotations: {inplace.dev/restart-scope: Group}"
+    )
+    sidecar = pod_spec_of(injected(text, tmp_path))["initContainers"][0]
+    supervisor = pod_spec_of(injected(text, tmp_path, mode="supervisor"))["containers"][0]
+    plain = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
+    assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor, plain)] == [True, True, False]
+
+
 def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:
     """RunAsNonRoot beside the Pod's runAsUser 0 would keep kubelet from starting the agent."""
     text = PLAIN.replace(

@@ -15,8 +15,8 @@ Guarantees, once `start()` has returned:
 * Defaults are upstream's: feature gates, admission (see `with_controllers`), API priority and fairness,
   RBAC.
 
-Deliberately no kubelet and no Node (tests/cluster/node has them), so a Pod stays Pending until a test writes its status; without
-controllers nothing creates a Job's Pods and a deleted namespace stays Terminating. Nothing restarts a
+Deliberately no kubelet and no Node (tests/cluster/node has them), so a Pod stays Pending until a test writes its
+status; without controllers nothing creates a Job's Pods and a deleted namespace stays Terminating. Nothing restarts a
 component that dies.
 """
 

@@ -65,7 +65,9 @@ class GoModule:
 
     def cached_path(self, go_version: str) -> Path:
         """Return where the programs of these sources, flags and compiler live, whether or not they exist yet."""
-        builds = (word for build in self.builds for word in (*build.packages, *build.flags, *map(str, build.environment)))
+        builds = (
+            word for build in self.builds for word in (*build.packages, *build.flags, *map(str, build.environment))
+        )
         digest = hashlib.sha256("\0".join((go_version, *builds)).encode())
         for name in self.sources:
             digest.update(name.encode() + b"\0" + (self.directory / name).read_bytes())
@@ -97,4 +99,6 @@ class GoModule:
             run_nicely(command, directory=self.directory, environment=build.environment)
 
     def _programs(self) -> Sequence[str]:
-        return [package.rpartition("/")[2] if package != "." else self.name for b in self.builds for package in b.packages]
+        return [
+            package.rpartition("/")[2] if package != "." else self.name for b in self.builds for package in b.packages
+        ]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.binaries import Binaries, find_binaries
 from images.build_once import MissingComponent
+from tests.cluster.binaries import Binaries, find_binaries
 from tests.cluster.kubelab.build import KUBELAB, main
 
 

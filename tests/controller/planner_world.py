@@ -29,6 +29,7 @@ from controller.kinds import Job, PersistentVolumeClaim, Pod
 from controller.observed import Observed
 from controller.plan import plan
 from controller.resume import template_patch
+from controller.scopes import WHOLE
 from simulator.apiserver.merge_patch import merge_patch
 
 NOW = "2026-01-01T00:00:00Z"
@@ -42,6 +43,7 @@ class PlannerWorld:
     jobs: dict[str, KubeObject] = field(default_factory=dict)
     has_service: bool = False
     decision: Decision | None = None
+    decisions: dict[str, Decision] = field(default_factory=dict)  # by scope
     claims: dict[str, KubeObject] = field(default_factory=dict)
     pods: dict[str, list[KubeObject]] = field(default_factory=dict)
     domains: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -71,8 +73,12 @@ class PlannerWorld:
         claims = {name: msgspec.convert(claim, PersistentVolumeClaim) for name, claim in self.claims.items()}
         pods = {name: [msgspec.convert(pod, Pod) for pod in some] for name, some in self.pods.items()}
         return Observed(
-            self.jobset, self.now, jobs, self.has_service, claims, self.decision, pods=pods, domains=self.domains
+            self.jobset, self.now, jobs, self.has_service, claims, self._decisions(), pods=pods, domains=self.domains
         )
+
+    def _decisions(self) -> dict[str, Decision]:
+        """Return what each ledger says: of a JobSet that is one scope, `decision`."""
+        return self.decisions or ({WHOLE: self.decision} if self.decision is not None else {})
 
     def plan(self) -> Plan:
         """Plan one pass."""

@@ -94,6 +94,7 @@ def _rules(targets: st.SearchStrategy[list[str]]) -> st.SearchStrategy[KubeObjec
         {"name": st.sampled_from(["r", "s"]), "action": st.sampled_from(ACTIONS)},
         optional={
             "targetReplicatedJobs": targets,
+            "setConditionReason": st.sampled_from(["", "Evicted", "too bad"]),
             "onJobFailureReasons": st.lists(st.sampled_from(REASONS), max_size=1),
             "onJobFailureMessagePatterns": st.lists(st.sampled_from(["exit code [0-9]+", "^no$"]), max_size=1),
         },

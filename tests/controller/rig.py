@@ -42,6 +42,7 @@ class Rig:
         self.clock = LoopClock(1_700_000_000.0)
         self.requests: list[Request] = []  # of the controllers
         self.fault: Callable[[Request], Response | None] = lambda _: None
+        self.latency_s: Callable[[Request], float] = lambda _: 0.0  # of the controllers' requests
         self.server = ApiServer(
             clock=self.clock,
             rng=Random(1),
@@ -110,4 +111,6 @@ class Rig:
         if user != USER:
             return None
         self.requests.append(request)
+        if (latency_s := self.latency_s(request)) > 0:
+            await self.clock.sleep(latency_s)
         return self.fault(request)

@@ -14,9 +14,11 @@ from common.epoch.ledger import Life, Worker
 from common.kube.client import KubeObject
 from common.kube.clock import LoopClock
 from controller.draft import Note
-from controller.groups import Groups, Key
+from controller.group import Key
+from controller.groups import Groups
 from controller.kinds import Job, Pod
 from controller.pods import life_of, read_pod, worker_of
+from controller.scopes import WHOLE
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 
@@ -71,7 +73,7 @@ class World:
     def decided(self) -> tuple[int, int] | None:
         """Return what the ledger of the JobSet says."""
         group = self.groups.get(("default", "train"))
-        decision = group.decide() if group is not None else None
+        decision = group.decisions().get(WHOLE) if group is not None else None
         return (decision.synced, decision.deprecated) if decision is not None else None
 
 
@@ -193,8 +195,7 @@ def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
         world.groups.pod_changed(make_pod(0, 1), make_pod(0, 1, metadata={"ownerReferences": []}))
         group = world.groups.get(("default", "train"))
         assert group is not None
-        assert group.ledger is not None
-        assert group.ledger.histogram() == {1: 1}
+        assert group.ledgers[WHOLE].ledger.histogram() == {1: 1}
 
     in_virtual_time(play)
 

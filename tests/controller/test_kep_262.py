@@ -155,6 +155,19 @@ def test_a_rule_sets_the_reason_of_its_condition(action: str, kind: str) -> None
     assert condition["reason"] == "OutOfMemory"
 
 
+def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
+    """An object older than the rules does not make every status write fail: the action's own reason is used."""
+    world = started({"action": "FailJobSet", "setConditionReason": "out of memory"})
+    problem = world.condition("SpecProblem")
+    assert problem is not None
+    assert "rules[0].setConditionReason" in problem["message"]
+    world.set_job("train-a-0", "Failed")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "FailJobSetFailurePolicyAction"
+
+
 def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
     """The barrier does not wait for them, now or after the controller changed; nothing is recreated."""
 

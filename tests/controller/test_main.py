@@ -112,11 +112,11 @@ async def test_probes_and_metrics() -> None:
 def test_metrics_of_a_group_count_its_pods() -> None:
     """Running, waiting and missing add up to the expected ones; restarts in progress are seen."""
     metrics = Metrics()
-    count = GroupCount("ns", "js", expected=10, running=0, waiting=7, synced=2, deprecated=2, restarts_left=1)
+    count = GroupCount("ns", "js", "", expected=10, running=0, waiting=7, synced=2, deprecated=2, restarts_left=1)
     metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
     text = metrics.text().decode()
-    assert 'inplace_pods{jobset="js",namespace="ns",state="missing"} 3.0' in text
-    assert 'inplace_restart_in_progress{jobset="js",namespace="ns"} 1.0' in text
+    assert 'inplace_pods{jobset="js",namespace="ns",scope="",state="missing"} 3.0' in text
+    assert 'inplace_restart_in_progress{jobset="js",namespace="ns",scope=""} 1.0' in text
     assert 'workqueue_unfinished_work_seconds{name="jobset"} 3.0' in text
     assert 'inplace_watch_staleness_seconds{kind="Pod"} 3.0' in text
 

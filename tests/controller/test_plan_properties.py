@@ -242,7 +242,8 @@ def counters_of(world: PlannerWorld) -> list[int]:
     """Return every counter that only grows."""
     jobset = world.jobset
     jobs = [jobset.job_restarts_of(*place) for place in jobset.places.values()]
-    return [jobset.restarts, jobset.restarts_counted, *jobset.epochs, jobset.exempt_epochs, *jobs]
+    epochs = [count for scope in jobset.scopes.values() for count in (scope.synced, scope.deprecated, scope.exempt)]
+    return [jobset.restarts, jobset.restarts_counted, *epochs, *jobs]
 
 
 @settings(max_examples=EXAMPLES)

@@ -86,6 +86,14 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("spec.failurePolicy.rules", rules(name="n" * 129), ("rules[1].name: invalid failure policy rule name", "128")),
     (
         "spec.failurePolicy.rules",
+        rules(setConditionReason="too bad"),
+        (
+            "rules[1].setConditionReason: expected at most 128 letters",
+            "saw 'too bad'; conditions have the action's own",
+        ),
+    ),
+    (
+        "spec.failurePolicy.rules",
         rules(action="Sleep"),
         ("rules[1].action: expected FailJobSet,", "saw 'Sleep'; RestartJobSet is applied"),
     ),
@@ -136,7 +144,7 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     (
         "metadata.name",
         "train.v2",
-        ("metadata.name: found 'train.v2', which becomes part of host names", "the API refuses what is created for it"),
+        ("metadata.name: expected lower-case letters,", "saw 'train.v2'; the API refuses what is created for it"),
     ),
     (
         "metadata.name",
@@ -148,8 +156,16 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
         "j" * 55,
         ("JobSet name is too long, pod names generated for this JobSet will exceed 63 characters", "-a-0-1-xxxxx"),
     ),
-    ("spec.network", {"subdomain": "a.b"}, ("spec.network.subdomain: found 'a.b', expected a host name",)),
-    ("spec.replicatedJobs.0.groupName", "Gruppe 1", ("groupName: found 'Gruppe 1', expected a host name",)),
+    (
+        "spec.network",
+        {"subdomain": "a.b"},
+        ("spec.network.subdomain: expected a host name of at most 63 characters, saw 'a.b'",),
+    ),
+    (
+        "spec.replicatedJobs.0.groupName",
+        "Gruppe 1",
+        ("groupName: expected a host name of at most 63", "saw 'Gruppe 1'; the API refuses the jobs"),
+    ),
 ]
 
 
@@ -212,9 +228,8 @@ def test_an_address_that_is_too_long_for_a_label_stops_nothing() -> None:
 @pytest.mark.parametrize("name", ["1st rule", "trailing,", "n" * 2000])
 def test_a_rule_whose_name_no_reason_can_hold_is_applied_all_the_same(name: str) -> None:
     """The API would refuse a status with such a reason, for ever; the rule goes by its index instead."""
-    manifest = changed(
-        jobset(strategy="Recreate"), "spec.failurePolicy.rules", [{"name": name, "action": "RestartJobSet"}]
-    )
+    rule = {"name": name, "action": "RestartJobSet", "setConditionReason": name}
+    manifest = changed(jobset(strategy="Recreate"), "spec.failurePolicy.rules", [rule])
     world = PlannerWorld(manifest)
     world.settle()
     world.set_job("train-workers-0", "Failed")

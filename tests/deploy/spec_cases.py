@@ -309,7 +309,14 @@ MOUNTED: Final = replicated_job(
 )
 SHADOWED: Final = changed(MOUNTED, "template.spec.template.spec.volumes", [{"name": "data", "emptyDir": {}}])
 POD_SPEC: Final = f"{SPEC}.template.spec"
+SCOPE: Final = {"annotations": {"inplace.dev/restart-scope": "Group"}}
 POLICY_CREATES: Final = (
+    Create("restart_scope", jobset() | {"metadata": jobset()["metadata"] | SCOPE}),
+    Create(
+        "restart_scope_unknown",
+        jobset() | {"metadata": jobset()["metadata"] | {"annotations": {"inplace.dev/restart-scope": "Pod"}}},
+        ('metadata.annotations[inplace.dev/restart-scope]: found "Pod"', "expected JobSet, Group or ReplicatedJob"),
+    ),
     Create("v25_claim_mounted", plain(MOUNTED, volumeClaimPolicies=claims(claim("data")))),
     Create(
         "v25_claim_mounted_by_an_init_container",
@@ -339,6 +346,26 @@ POLICY_CREATES: Final = (
     ),
 )
 POLICY_UPDATES: Final = (
+    Update(
+        "restart_scope_added",
+        "metadata.annotations",
+        SCOPE["annotations"],
+        ("metadata.annotations[inplace.dev/restart-scope]", "immutable", "create a new JobSet"),
+    ),
+    Update(
+        "restart_scope_removed",
+        "metadata.annotations",
+        None,
+        ('found "", was "Group"', "create a new JobSet"),
+        jobset() | {"metadata": jobset()["metadata"] | SCOPE},
+    ),
+    Update(
+        "another_annotation_beside_the_restart_scope",
+        "metadata.annotations",
+        SCOPE["annotations"] | {"a": "b"},
+        (),
+        jobset() | {"metadata": jobset()["metadata"] | SCOPE},
+    ),
     Update("labels_while_suspended", f"{SPEC}.template.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
     Update("annotations_while_suspended", f"{SPEC}.template.metadata", {"annotations": {"a": "b"}}, (), SUSPENDED),
     Update("selector_while_suspended", f"{POD_SPEC}.nodeSelector", {"zone": "a"}, (), SUSPENDED),

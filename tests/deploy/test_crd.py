@@ -112,6 +112,7 @@ def test_the_agents_columns_are_there() -> None:
         wire.COLUMN_STRATEGY,
         wire.COLUMN_DISABLED,
         wire.COLUMN_UID,
+        wire.COLUMN_SCOPED,
     }
     assert {title for title, column in columns().items() if column.get("priority") == 1} == titles
     assert columns()[wire.COLUMN_DISABLED]["jsonPath"] == (

@@ -18,7 +18,7 @@ _WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|control
 def controller_metrics() -> Metrics:
     """Return a controller's metrics with a sample of each."""
     metrics = Metrics()
-    count = GroupCount("ns", "train", 8, 8, 0, 1, 0, 3)
+    count = GroupCount("ns", "train", "", 8, 8, 0, 1, 0, 3)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
     metrics.restarts.labels("ns", "train", "finished").inc()

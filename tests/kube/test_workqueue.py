@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.kube.clock import LoopClock
-from common.kube.workqueue import NoMetrics, ShutDownError, WorkQueue
+from common.kube.workqueue import URGENT_RUN_MAX, NoMetrics, ShutDownError, WorkQueue
 from simulator.cluster.virtual_time import run
 
 OPERATIONS = st.lists(
@@ -244,5 +244,101 @@ def test_metrics_hear_everything() -> None:
             group.create_task(queue.work(process, workers=1))
             await asyncio.sleep(50.0)
             queue.shut_down()
+
+    run(scenario())
+
+
+def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:
+    """The lane is asked for at each add; a key stands in one lane only, and comes out once."""
+
+    async def scenario() -> None:
+        urgent = {"u"}
+        queue: WorkQueue[str] = WorkQueue(LoopClock(), is_urgent=lambda key: key in urgent)
+        for key in "abcu":
+            queue.add(key)
+        urgent.add("b")
+        queue.add("b")
+        assert len(queue) == 4
+        assert [await queue.get() for _ in range(4)] == ["u", "b", "a", "c"]
+        assert len(queue) == 0
+        urgent.add("a")
+        queue.add("a")  # while it is being processed
+        queue.add("d")
+        queue.done("a")
+        assert [await queue.get() for _ in range(2)] == ["a", "d"]
+
+    run(scenario())
+
+
+def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
+    """Of every URGENT_RUN_MAX + 1 keys one is ordinary, and ordinary keys keep their order."""
+
+    async def scenario() -> None:
+        queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=lambda key: key >= 0)
+        for key in (-1, -2, -3):
+            queue.add(key)
+        next_urgent = 0
+        seen: list[int] = []
+        while sum(key < 0 for key in seen) < 3:
+            queue.add(next_urgent)
+            next_urgent += 1
+            seen.append(await queue.get())
+            queue.done(seen[-1])
+        ordinary_at = [position for position, key in enumerate(seen) if key < 0]
+        assert [seen[position] for position in ordinary_at] == [-1, -2, -3]
+        assert ordinary_at == [number * (URGENT_RUN_MAX + 1) - 1 for number in (1, 2, 3)]
+
+    run(scenario())
+
+
+def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -> None:
+    """It takes no ordinary key however many wait, so the next urgent one is processed at once."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[int] = WorkQueue(clock, is_urgent=lambda key: key < 0)
+        finished: dict[int, float] = {}
+
+        async def process(key: int) -> None:
+            await clock.sleep(0.5 if key < 0 else 100.0)
+            finished[key] = clock.monotonic_s()
+
+        for key in range(10):
+            queue.add(key)
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(queue.work(process, workers=2, reserved=1))
+            await clock.sleep(10.0)
+            assert set(queue.processing()) == {0, 1}
+            queue.add(-1)
+            await clock.sleep(5.0)
+            assert finished == {-1: 10.5}
+            queue.shut_down()
+            await working
+
+    run(scenario())
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60),
+    st.sets(st.integers(0, 5)),
+)
+def test_lanes_lose_and_double_nothing(steps: list[tuple[bool, int]], urgent_first: set[int]) -> None:
+    """Whatever is added and taken, with keys changing lanes: the queue holds what a set would."""
+
+    async def scenario() -> None:
+        urgent = set(urgent_first)
+        queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=urgent.__contains__)
+        model: set[int] = set()
+        for is_add, key in steps:
+            if is_add:
+                queue.add(key)
+                model.add(key)
+            elif model:
+                taken = await queue.get()
+                model.remove(taken)
+                queue.done(taken)
+            urgent.symmetric_difference_update({key})
+            assert len(queue) == len(model)
+        assert {await queue.get() for _ in range(len(model))} == model
 
     run(scenario())

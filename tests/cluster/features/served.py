@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +53,23 @@ class ServedController:
         except OSError:
             return False
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop the process for a moment, so that it sees several changes at once."""
-        pid = self._component.pid_or_none()
-        assert pid is not None, "the controller runs"
-        os.kill(pid, signal.SIGSTOP)
+    @asynccontextmanager
+    async def replaced(self) -> AsyncIterator[None]:
+        """End the process and start another at the end, which sees all that happened meanwhile at once."""
+        await self._component.stop()
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
+            self._component.start()
+            await self.becomes_ready()
+
+    async def becomes_ready(self) -> None:
+        """Wait until it leads, with full caches."""
+
+        async def is_ready() -> bool:
+            return self.is_ready()
+
+        await eventually(is_ready, True)
 
     def _get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}{path}", timeout=5.0) as answer:
@@ -84,11 +89,7 @@ async def serving(plane: ControlPlane, admin: KubeClient) -> AsyncIterator[Serve
     component.start()
     try:
         served = ServedController(component, port)
-
-        async def is_ready() -> bool:
-            return served.is_ready()
-
-        await eventually(is_ready, True)
+        await served.becomes_ready()
         yield served
     finally:
         await component.stop()

@@ -13,19 +13,26 @@ from controller.jobset import parse_jobset
 from tests.cluster.features.stage import Stage
 from tests.cluster.waiting import eventually
 from tests.controller.crew import exists
+from tests.examples.test_manifests import MANIFESTS, apply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FOLDER: Final = Path(__file__).parents[3] / "examples"
-MANIFESTS: Final = sorted(path.name for path in FOLDER.glob("*.yaml"))
+
+
+async def has_service(stage: Stage, name: str) -> bool:
+    """Say whether the headless Service is there."""
+    return await exists(stage.client, SERVICES, stage.namespace, name)
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 async def test_examples(stage: Stage, name: str) -> None:
-    """It is accepted; its first Jobs and its Service exist; the controller finds no problem and warns of nothing."""
+    """Applied twice it is one generation; its first Jobs and its Service exist; there is no problem and no Warning."""
     found = yaml.safe_load_all((FOLDER / name).read_text())
     for manifest in [document for document in found if document["kind"] == JOBSETS.kind]:
-        jobset = parse_jobset(await stage.submit(manifest))
+        stage.name = manifest["metadata"]["name"]
+        manifest["metadata"]["namespace"] = stage.namespace
+        jobset = parse_jobset(await apply(stage.client, manifest))
 
         async def has_jobs() -> bool:
             return bool(await stage.jobs())
@@ -34,6 +41,7 @@ async def test_examples(stage: Stage, name: str) -> None:
             await eventually(has_jobs, True)
             await stage.shows(restarts=0)
             if jobset.network.dns_hostnames:
-                await eventually(lambda: exists(stage.client, SERVICES, stage.namespace, jobset.subdomain), True)  # noqa: B023
+                await eventually(lambda: has_service(stage, jobset.subdomain), True)  # noqa: B023 - awaited here
+        assert (await apply(stage.client, manifest))["metadata"]["generation"] == 1
         assert await stage.words("SpecProblem") is None
     assert await stage.warnings() == []

@@ -162,7 +162,7 @@ async def test_the_first_rule_that_matches_decides(stage: Stage) -> None:
 async def test_of_several_the_first_to_fail_decides(stage: Stage, controller: ServedController) -> None:
     """Seen at once, the Job that failed first gives its name, although it comes last in the spec."""
     await stage.start(with_policy(restarts_max=0))
-    with controller.paused():
+    async with controller.replaced():
         await stage.fail("train-a-0", at="2026-01-01T00:00:03Z")
         await stage.fail("train-a-1", at="2026-01-01T00:00:02Z")
         await stage.fail("train-b-0", at="2026-01-01T00:00:01Z")
@@ -174,7 +174,7 @@ async def test_an_earlier_rule_beats_an_earlier_failure(stage: Stage, controller
     """The order of the rules comes before the order of the failures."""
     rules = (rule("b_first", targetReplicatedJobs=["b"]), rule("all", "RestartJobSet"))
     await stage.start(with_policy(*rules))
-    with controller.paused():
+    async with controller.replaced():
         await stage.fail("train-a-0", at="2026-01-01T00:00:01Z")
         await stage.fail("train-b-0", at="2026-01-01T00:00:09Z")
     await applied(stage, "FailJobSet", "b_first", "train-b-0")
@@ -183,7 +183,7 @@ async def test_an_earlier_rule_beats_an_earlier_failure(stage: Stage, controller
 async def test_two_jobs_restart_alone_one_pass_each(stage: Stage, controller: ServedController) -> None:
     """Both are restarted and counted, and the third Job is left alone."""
     jobs = await stage.start(with_policy(rule("one", "RestartJob"), restarts_max=2))
-    with controller.paused():
+    async with controller.replaced():
         await stage.fail("train-a-0")
         await stage.fail("train-a-1")
     await eventually(

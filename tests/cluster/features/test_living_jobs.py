@@ -215,13 +215,12 @@ async def test_failed_indexes(living: Stage) -> None:
     await living.becomes_terminal("Failed")
 
 
-@pytest.mark.parametrize("policy", ["Failed", "TerminatingOrFailed"])
-async def test_pod_replacement(living: Stage, policy: str) -> None:
-    """A Pod that is going is replaced when it is gone, or at once, as the template says; terminating is counted."""
-    job = changed(replicated_job(pods=1), "template.spec.podReplacementPolicy", policy)
-    held = changed(job, "template.spec.template.metadata", {"finalizers": ["example.com/hold"]})
+async def test_pod_replacement(living: Stage) -> None:
+    """With podReplacementPolicy Failed a Pod that is going is counted as terminating, and replaced when it is gone."""
+    held = changed(replicated_job(pods=1), "template.spec.template.metadata", {"finalizers": ["example.com/hold"]})
     await living.start(jobset(strategy=None, jobs=[held]))
     (pod,) = (await has_pods(living, 1)).values()
+    await living.counts_are("workers", active=1)
     name = pod["metadata"]["name"]
     await living.client.delete(PODS, living.namespace, name, grace_period_s=0)
 
@@ -230,9 +229,8 @@ async def test_pod_replacement(living: Stage, policy: str) -> None:
         fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
         return (await job_status(living)).get("terminating", 0), bool(fresh)
 
-    # Replaced at once, the old Pod is no longer counted; otherwise it is waited for.
-    await eventually(standing, (0, True) if policy == "TerminatingOrFailed" else (1, False))
-    await living.counts_are("workers", **({"active": 1} if policy == "TerminatingOrFailed" else {}))
+    await eventually(standing, (1, False))
+    await living.counts_are("workers")
     await living.client.patch(PODS, living.namespace, name, {"metadata": {"finalizers": None}})
     await eventually(standing, (0, True))
     for one in (await living.client.list(PODS, living.namespace))["items"]:

@@ -5,7 +5,7 @@ So the whole test run lives in PID, mount, network and IPC namespaces of its own
 it ends, the kernel kills the rest and drops every mount and interface. What namespaces do not cover, the cgroups and
 the folder for files, this module makes and removes. Then it compares the machine with what it was before.
 
-Inside: loopback is up, TMPDIR is the capsule's folder, and CAPSULE_CGROUP names the cgroup below which everything stays.
+Inside: loopback is up, TMPDIR is the capsule's folder, and CAPSULE_CGROUP names the cgroup that everything stays below.
 
 Usage: python -m tests.cluster.node.capsule COMMAND [ARGUMENT ...]
 """
@@ -26,6 +26,8 @@ from tests.cluster.node import cgroups, host
 from tests.cluster.node.traces import Traces
 
 VARIABLE = "CAPSULE_CGROUP"
+FOLDER = "inplace-capsule-"
+"""Folders and cgroups are named after the outer process, so that a later run can tell whose they were."""
 
 GONE_S_MAX = 10.0
 """From the end of the first process to that of the last: the kernel needs milliseconds, a busy disk some seconds."""
@@ -53,8 +55,10 @@ def run(command: Sequence[str]) -> int:
         MissingComponent: this machine cannot run nodes.
     """
     host.check()
+    _sweep()
     before = Traces.seen()
-    with _cgroups() as path, tempfile.TemporaryDirectory(prefix="inplace-capsule-") as scratch:
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with _cgroups() as path, tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as scratch:
         code = _run(command, path, Path(scratch))
     left = Traces.seen().beyond(before)
     for line in left:
@@ -69,11 +73,15 @@ def _run(command: Sequence[str], path: str, scratch: Path) -> int:
         *(sys.executable, "-m", __spec__.name, "--first", str(scratch), *command),
     )
     process = subprocess.Popen(words, env={**os.environ, VARIABLE: path})
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal told the command too, which ends in its own time
-            continue
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # the terminal told the command too, which ends in its own time
+                continue
+    finally:  # when this process is told to end: the capsule ends with its first process
+        process.kill()
+        process.wait()
 
 
 def _first(scratch: Path, command: Sequence[str]) -> int:
@@ -86,6 +94,16 @@ def _first(scratch: Path, command: Sequence[str]) -> int:
         pid, status = os.wait()
         if pid == child.pid:
             return os.waitstatus_to_exitcode(status)
+
+
+def _sweep() -> None:
+    """Remove what capsules left whose outer process was killed outright; everything else of theirs died with it."""
+    for path in cgroups.names("/inplace-*"):
+        if not Path("/proc", path.rpartition("-")[2]).exists():
+            cgroups.remove(path)
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        if not Path("/proc", folder.name.removeprefix(FOLDER).partition("-")[0]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -14,13 +14,18 @@ from tests.cluster.node.host import CGROUPS
 PASSES_MAX = 100
 """Rounds of killing: a process may fork in one, but its child is found in the next. A fork bomb would need more."""
 
+SHARES = 1024 * (os.cpu_count() or 1)
+"""What kubelet gives all Pods together on a machine of its own; the default would weigh a node like one process."""
+
 _MEMBERS = CGROUPS / "pids"
+_JOINED = (CGROUPS / "cpu", _MEMBERS)
 
 
 def make(path: str) -> None:
     """Make the cgroup in every hierarchy."""
     for hierarchy in _hierarchies():
         (hierarchy / path.lstrip("/")).mkdir(exist_ok=True)
+    (CGROUPS / "cpu" / path.lstrip("/") / "cpu.shares").write_text(str(SHARES))
 
 
 def remove(path: str) -> bool:
@@ -35,9 +40,15 @@ def remove(path: str) -> bool:
     return gone
 
 
+def names(pattern: str) -> list[str]:
+    """Return the cgroups at the top that match a pattern such as /inplace-*."""
+    return [f"/{found.name}" for found in _MEMBERS.glob(pattern.lstrip("/"))]
+
+
 def joining(path: str) -> tuple[str, ...]:
     """Return the words before a command that put its process, and all it starts, into the cgroup."""
-    return ("sh", "-c", 'echo $$ > "$0" && exec "$@"', str(_MEMBERS / path.lstrip("/") / "cgroup.procs"))
+    cpu, pids = (str(hierarchy / path.lstrip("/") / "cgroup.procs") for hierarchy in _JOINED)
+    return ("sh", "-c", 'echo $$ > "$0" && echo $$ > "$1" && shift && exec "$@"', cpu, pids)
 
 
 def members(path: str) -> Iterator[int]:

@@ -6,10 +6,9 @@ too. Runs in a capsule only (`tests.cluster.node.capsule`), whose end takes the 
 """
 
 import asyncio
-import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.cluster.component import Component
@@ -56,8 +55,7 @@ class Node:
         network.connect(self._address, self._pid)
         self._containerd = self._component("containerd", (f"{self._programs}/containerd", *self._containerd_flags()))
         await self.start_containerd()
-        for image in images:
-            subprocess.run(self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image)), check=True, stdout=subprocess.DEVNULL)
+        await asyncio.to_thread(self._import, images)
         self._kubelet = self._component("kubelet", (*self._kubelet_command, *self._kubelet_flags(plane)))
         self.start_kubelet()
 
@@ -92,7 +90,7 @@ class Node:
     def logs(self) -> str:
         """Return the ends of the programs' logs, for a failure's message."""
         return "\n".join(
-            f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-30:])
+            f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-8:])
             for path in sorted(self._folder.glob("*.log"))
         )
 
@@ -140,6 +138,12 @@ class Node:
         for source, target in pairs:
             subprocess.run(self._inside("mount", "--bind", str(source), str(target)), check=True)
 
+    def _import(self, images: Sequence[Path]) -> None:
+        """Give the runtime the images; they are never pulled."""
+        for image in images:
+            words = self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image))
+            subprocess.run(words, check=True, capture_output=True)
+
     def _containerd_flags(self) -> tuple[str, ...]:
         return (f"--config={self._folder}/containerd.toml",)
 
@@ -157,7 +161,7 @@ class Node:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
     @staticmethod
-    async def _until(holds, component: Component, what: str) -> None:
+    async def _until(holds: Callable[[], bool], component: Component, what: str) -> None:
         until_s = time.monotonic() + READY_S_MAX
         while not holds():
             component.check_alive()

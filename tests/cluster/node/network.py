@@ -1,4 +1,4 @@
-"""Connect nodes to the control plane: one bridge in the capsule, a cable to each node, and routes, no address translation.
+"""Connect nodes to the control plane: a bridge in the capsule, a cable to each node, and routes; nothing is translated.
 
 10.0.0.1, the Service address of the API server, is an address of the capsule itself; so a Pod reaches the API server
 under the name and port that every Pod gets, with no kube-proxy and no rule.

@@ -1,4 +1,4 @@
-"""What a run could leave on a machine: processes, mounts, interfaces, routes, rules, namespaces, cgroups, folders, settings.
+"""What a run could leave on a machine: processes, mounts, interfaces, rules, namespaces, cgroups, folders, settings.
 
 `beyond()` compares two looks. It names what our programs could have made and ignores the rest of the machine's life.
 """
@@ -67,11 +67,11 @@ def _network() -> Iterator[str]:
     for words in (("ip", "-o", "link"), ("ip", "-4", "route"), ("ip", "-o", "-4", "addr")):
         for line in subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines():
             yield f"{' '.join(words)}: {' '.join(line.split()[:8])}"
-    for words in (("iptables-save",), ("nft", "list", "ruleset")):
-        if shutil.which(words[0]):
-            for line in subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines():
+    for rules in (["iptables-save"], ["nft", "list", "ruleset"]):
+        if shutil.which(rules[0]):
+            for line in subprocess.run(rules, capture_output=True, text=True, check=False).stdout.splitlines():
                 if not line.startswith(("#", ":")):  # dates and counters
-                    yield f"{words[0]}: {line}"
+                    yield f"{rules[0]}: {line}"
 
 
 def _namespaces() -> Iterator[str]:
@@ -88,7 +88,14 @@ def _cgroups() -> Iterator[str]:
 def _folders() -> Iterator[str]:
     temporary = Path(tempfile.gettempdir())
     yield from (f"folder {entry}" for entry in temporary.glob("inplace-capsule-*"))
-    for name in ("/run/containerd", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/etc/cni", "/var/log/pods"):
+    for name in (
+        "/run/containerd",
+        "/var/lib/kubelet",
+        "/var/lib/containerd",
+        "/var/lib/cni",
+        "/etc/cni",
+        "/var/log/pods",
+    ):
         if Path(name).exists():
             yield f"folder {name}"
 

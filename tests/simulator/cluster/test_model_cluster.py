@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from common.kube.clock import LoopClock
+from common.kube.errors import ApiError
 from common.kube.resources import PODS
 from simulator.cluster import virtual_time
 from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
@@ -172,3 +173,17 @@ def test_waiting_for_what_never_happens_times_out(example: Documents) -> None:
 
     with pytest.raises(TimeoutError):
         virtual_time.run(main())
+
+
+def test_the_admission_policies_are_there(example: Documents) -> None:
+    """What deploy/admission refuses on a real cluster is refused here: here, a claim that no container mounts."""
+    *others, jobset = example
+    template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    jobset["spec"]["volumeClaimPolicies"] = [{"templates": [template]}]
+
+    async def scenario() -> None:
+        async with model_cluster() as cluster:
+            with pytest.raises(ApiError, match="data from VolumeClaimPolicies"):
+                await cluster.apply([*others, jobset])
+
+    virtual_time.run(scenario())

@@ -1,8 +1,10 @@
 """A worker that keeps a record of its own life, and dies as it is told.
 
-Imports nothing of this project: the record is evidence against it. One file for each process, EVIDENCE/POD.PID.TIME,
+Imports nothing of this project: the record is evidence against it. One file for each process, EVIDENCE/POD.TIME.life,
 holds one JSON object, written anew at every beat; so it tells of the last moment at which the process surely ran, also
 when SIGKILL ended it. Times are CLOCK_MONOTONIC, which all containers of a machine share.
+
+What it imports is part of what a restart takes, so it does without pathlib.
 
 An order is a file EVIDENCE/POD.order: "exit N", or "oom", or "hang" (which ignores SIGTERM). It is obeyed once.
 """
@@ -12,6 +14,10 @@ import os
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BORN_S = time.monotonic()
 BEAT_S = 0.05
@@ -31,7 +37,7 @@ def main() -> None:
         "alive_s": time.monotonic(),
         "ended": "",
     }
-    file = os.open(f"{folder}/{pod}.{os.getpid()}.{time.time_ns()}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    file = os.open(f"{folder}/{pod}.{time.time_ns()}.life", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
 
     def write(ended: str = "") -> None:
         record.update(alive_s=time.monotonic(), ended=ended)
@@ -58,7 +64,7 @@ def take(order: str) -> list[str]:
     return words
 
 
-def obey(words: list[str], write) -> None:
+def obey(words: list[str], write: "Callable[[str], None]") -> None:
     """Do as told."""
     match words:
         case ["exit", code]:

@@ -1,0 +1,145 @@
+"""One JobSet with a ledger for each scope that restarts together in place; what they ask of its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from common.epoch.ledger import Decision, Ledger
+from common.epoch.slot import Shape
+from controller.jobset import JobSet
+from controller.metrics import GroupCount
+
+Key = tuple[str, str]
+"""Namespace and name of a JobSet."""
+
+
+@dataclass(slots=True, eq=False)
+class ScopeLedger:
+    """The ledger of one scope.
+
+    Args:
+        jobset_uid: of the JobSet.
+        name: of the scope.
+        due_since_s: since when the ledger asks for another status; None while it does not.
+    """
+
+    jobset_uid: str
+    name: str
+    ledger: Ledger
+    due_since_s: float | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """One JobSet with its ledgers.
+
+    Args:
+        ledgers: by scope; none where groups do not restart in place.
+        expected: the replicatedJobs that the barriers wait for; None while no pass has said so: then all of them,
+            with which nothing can be complete too early.
+        left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
+    """
+
+    jobset: JobSet
+    ledgers: dict[str, ScopeLedger] = field(default_factory=dict)
+    expected: frozenset[str] | None = None
+    left: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def key(self) -> Key:
+        """Return (namespace, name)."""
+        return self.jobset.namespace, self.jobset.name
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether agents wait for this JobSet's status: a ledger asks for another one."""
+        return any(counted.due_since_s is not None for counted in self.ledgers.values())
+
+    def open_ledgers(self) -> None:
+        """Begin to count anew, from what the status says."""
+        self.ledgers = {}
+        if self.jobset.is_in_place and self.jobset.is_ours:
+            for name, scope in self.jobset.scopes.items():
+                ledger = Ledger(self._shape(name), scope.synced, scope.deprecated)
+                self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger)
+
+    def learn(self) -> None:
+        """Tell every ledger what the status says now."""
+        for name, scope in self.jobset.scopes.items():
+            if name in self.ledgers:
+                self.ledgers[name].ledger.learn(scope.synced, scope.deprecated)
+
+    def reshape(self) -> None:
+        """Tell every ledger which slots are expected now."""
+        for name, counted in self.ledgers.items():
+            counted.ledger.reshape(self._shape(name))
+
+    def ledger_of(self, replicated_job: str | None) -> ScopeLedger | None:
+        """Return the ledger that counts a replicatedJob's Pods.
+
+        When nobody can say which replicatedJob it is (a label was broken), some barrier must wait for its Pods to be
+        gone: the first one's.
+        """
+        job = self.jobset.find_replicated_job(replicated_job or "")
+        if job is not None and job.has_opted_out:
+            return None
+        name = self.jobset.scope_name(job) if job is not None else min(self.ledgers, default="")
+        return self.ledgers.get(name)
+
+    def decide(self, name: str) -> Decision:
+        """Ask one ledger what the status should say; there is one maxRestarts for all scopes and all recreations."""
+        policy, scope = self.jobset.failure_policy, self.jobset.scopes[name]
+        assert policy is not None, "only a failure policy can ask for restarts in place"
+        elsewhere = self.jobset.recreations_counted
+        for other in self.ledgers.values() if len(self.ledgers) > 1 else ():  # at most 100: the CRD's replicatedJobs
+            if other.name != name:
+                ledger = other.ledger
+                elsewhere += self.jobset.scopes[other.name].restarts_at(max(ledger.announced, ledger.synced))
+        return self.ledgers[name].ledger.decide(restarts_max=policy.restarts_max, uncounted=scope.exempt - elsewhere)
+
+    def decisions(self) -> Mapping[str, Decision]:
+        """Ask every ledger."""
+        return {name: self.decide(name) for name in self.ledgers}
+
+    def note_due(self, counted: ScopeLedger, now_s: float) -> bool:
+        """Say whether a ledger asks for something that the status does not show, and note since when."""
+        jobset, ledger = self.jobset, counted.ledger
+        due = False
+        if not (jobset.is_finished or jobset.suspended or jobset.is_leaving):
+            decision = self.decide(counted.name)
+            changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
+            due = changes or decision.exceeded or bool(decision.recreate)
+        if not due:
+            counted.due_since_s = None
+        elif counted.due_since_s is None:
+            counted.due_since_s = now_s
+        return due
+
+    def counts(self) -> Iterator[GroupCount]:
+        """Yield how each scope stands; for metrics."""
+        policy = self.jobset.failure_policy
+        if policy is None or self.jobset.is_finished:
+            return
+        for position, (name, counted) in enumerate(self.ledgers.items()):
+            ledger, pods = counted.ledger, counted.ledger.histogram()
+            yield GroupCount(
+                *self.key,
+                scope=name,
+                expected=ledger.shape.size,
+                running=pods.get(ledger.synced, 0) if ledger.synced > ledger.deprecated else 0,
+                waiting=sum(count for epoch, count in pods.items() if epoch > ledger.synced),
+                synced=ledger.synced,
+                deprecated=ledger.deprecated,
+                restarts_left=max(0, policy.restarts_max - self.decide(name).restarts) if position == 0 else None,
+            )
+
+    def _shape(self, name: str) -> Shape:
+        """Return the slots that a scope's barrier waits for."""
+        members = self.jobset.scopes[name].members
+        if self.expected is not None:
+            members &= self.expected
+        sizes = {
+            job.name: (job.replicas, job.parallelism) for job in self.jobset.replicated_jobs if job.name in members
+        }
+        return Shape(sizes, frozenset(place for place in self.left if place[0] in sizes))

@@ -1,0 +1,48 @@
+"""Give the tests one cluster with a real node; refuse, loudly, where none can run.
+
+`make test-node` is the way in: it puts the whole run into a capsule. Without one these tests skip, and under CI=true
+they fail, because a green run must mean that they ran; only who is not root is let off.
+"""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import pytest_asyncio
+
+from images.build_once import MissingComponent
+from tests.cluster.binaries import Binaries
+from tests.cluster.node import archives, capsule, host
+from tests.cluster.node.cluster import Cluster, running_cluster
+from tests.cluster.node.runtime.build import RUNTIME
+
+
+def _unavailable(reason: object) -> NoReturn:
+    if os.environ.get("CI") == "true" and os.geteuid() == 0:
+        pytest.fail(f"CI=true, but no node can run: {reason}", pytrace=False)
+    pytest.skip(f"no node can run: {reason}")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster(binaries: Binaries) -> AsyncIterator[Cluster]:
+    """Run a control plane, our controller and one node for the whole session."""
+    try:
+        host.check()
+    except MissingComponent as error:
+        _unavailable(error)
+    if not capsule.inside():
+        _unavailable("this run is in no capsule; use make test-node")
+    programs, images = RUNTIME.build(), archives.build()
+    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
+    async with running_cluster(binaries, programs=programs, images=images, folder=folder) as running:
+        yield running
+
+
+@pytest.fixture(params=["sidecar", "supervisor"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Name each way to run an agent."""
+    value: str = request.param
+    return value

@@ -1,0 +1,80 @@
+"""Nothing outlives a capsule, however it ends, and what did would be named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.build_once import MissingComponent
+from tests.cluster.node import cgroups, host
+from tests.cluster.node.capsule import FOLDER, LEAK
+from tests.cluster.node.traces import Traces
+
+CAPSULE = (sys.executable, "-m", "tests.cluster.node.capsule")
+MESS = """
+ip link add mess0 type bridge && ip addr add 10.99.0.1/24 dev mess0 && ip link set mess0 up
+mkdir "$TMPDIR/mess" && mount -t tmpfs mess "$TMPDIR/mess"
+for h in /sys/fs/cgroup/*/cgroup.procs; do mkdir "$(dirname $h)$CAPSULE_CGROUP/below"; done
+setsid sleep 1000 & echo $! > /sys/fs/cgroup/pids$CAPSULE_CGROUP/below/cgroup.procs
+echo messy
+"""
+
+
+@pytest.fixture(autouse=True)
+def root() -> None:
+    """Skip where no capsule can be made."""
+    try:
+        host.check()
+    except MissingComponent as error:
+        pytest.skip(str(error))
+
+
+def test_processes_mounts_interfaces_and_cgroups_end_with_it() -> None:
+    """A command that makes a mess and ends leaves the machine as it was."""
+    before = Traces.seen()
+    done = subprocess.run((*CAPSULE, "sh", "-ec", MESS), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "messy\n", "")
+    assert Traces.seen().beyond(before) == []
+
+
+def test_its_exit_code_is_the_commands() -> None:
+    """Failure is not lost on the way out."""
+    assert subprocess.run((*CAPSULE, "sh", "-c", "exit 7"), check=False).returncode == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_one_that_is_killed_takes_everything_along(number: int) -> None:
+    """SIGTERM cleans up at once; after SIGKILL no process is left, and the next capsule removes the rest."""
+    with subprocess.Popen((*CAPSULE, "sh", "-ec", f"{MESS}\nsleep 1000"), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        ours = f"/inplace-{process.pid}"
+        assert list(cgroups.members(ours))
+        process.send_signal(number)
+        process.stdout.read()  # ends when the last process that holds it does
+    if number == signal.SIGKILL:
+        subprocess.run((*CAPSULE, "true"), check=True)
+    assert ours not in cgroups.names("/inplace-*")
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{FOLDER}{process.pid}-*"))
+
+
+def test_what_is_left_behind_is_named() -> None:
+    """A cgroup outside of the capsule's own is the one thing that a command can leave, and it fails the run."""
+    left = f"inplace-{os.getpid()}-left"
+    words = ("sh", "-c", f"mkdir /sys/fs/cgroup/pids/{left}")
+    done = subprocess.run((*CAPSULE, *words), capture_output=True, text=True, check=False)
+    cgroups.remove(f"/{left}")
+    assert done.returncode == LEAK
+    assert f"left behind: cgroup /sys/fs/cgroup/pids/{left}" in done.stderr
+
+
+def test_a_machine_that_lacks_something_is_told_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each missing program's package is in one message, ready to be pasted."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingComponent, match=r"apt-get install --no-install-recommends .*buildah.*debootstrap"):
+        host.check()

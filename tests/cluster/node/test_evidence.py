@@ -1,0 +1,105 @@
+"""The judge of the node tests can convict: each rule, broken by hand, is reported, and a clean record is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common import wire
+from tests.cluster.node.evidence import violations
+from tests.cluster.node.history import History, Version
+
+SLOTS = 2
+
+
+def record(folder: Path, *, slot: str, epoch: int, born_s: float, alive_s: float) -> None:
+    """Write what a worker would."""
+    life = {"pod": f"p{slot}", "uid": f"u{slot}", "slot": slot, "epoch": epoch, "ended": ""}
+    life |= {"born_s": born_s, "alive_s": alive_s}
+    (folder / f"p{slot}.{epoch}.{born_s}.life").write_text(json.dumps(life).ljust(512))
+
+
+def pod(number: int, name: str, epoch: int, event: str = "MODIFIED") -> Version:
+    """Return a version of a Pod that announced an epoch."""
+    stored = {"metadata": {"name": f"p{name}", "uid": f"u{name}", "annotations": {wire.EPOCH: str(epoch)}}}
+    return Version("Pod", event, number, 0.0, stored)
+
+
+def jobset(number: int, synced: int, deprecated: int) -> Version:
+    """Return a version of the JobSet."""
+    stored: dict[str, Any] = {"metadata": {"name": "train", "uid": "j"}}
+    stored["status"] = wire.status_of_epochs(synced, deprecated)
+    return Version("JobSet", "MODIFIED", number, 0.0, stored)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give the records of a clean restart of two workers."""
+    for slot, death_s in (("0", 5.0), ("1", 6.0)):
+        record(tmp_path, slot=slot, epoch=1, born_s=1.0, alive_s=death_s)
+        record(tmp_path, slot=slot, epoch=2, born_s=7.0, alive_s=9.0)
+    return tmp_path
+
+
+@pytest.fixture
+def history() -> History:
+    """Give what a server shows of that restart."""
+    versions = [pod(1, "0", 1), pod(2, "1", 1), jobset(3, 1, 0), jobset(4, 1, 1)]
+    versions += [pod(5, "0", 2), pod(6, "1", 2), jobset(7, 2, 1)]
+    return History(Path(), "test", versions)
+
+
+def broken(folder: Path, history: History, restarts_max: int = 1) -> list[str]:
+    """Return the numbers of the rules that are broken."""
+    found = violations(folder, history, slots=SLOTS, restarts_max=restarts_max)
+    return sorted({problem.partition(":")[0] for problem in found})
+
+
+def test_a_clean_restart_breaks_nothing(folder: Path, history: History) -> None:
+    """The judge acquits."""
+    assert broken(folder, history) == []
+
+
+def test_an_old_worker_beside_a_new_one_breaks_s1(folder: Path, history: History) -> None:
+    """One beat after the first birth of the next epoch is enough."""
+    record(folder, slot="2", epoch=1, born_s=1.0, alive_s=7.001)
+    assert broken(folder, history) == ["S1"]
+
+
+def test_a_second_start_in_an_epoch_breaks_s2(folder: Path, history: History) -> None:
+    """Also when the first has ended long ago."""
+    record(folder, slot="0", epoch=1, born_s=2.0, alive_s=3.0)
+    assert broken(folder, history) == ["S2"]
+
+
+def test_a_sync_before_the_last_announcement_breaks_s3(folder: Path, history: History) -> None:
+    """The server's own order of writes decides."""
+    history.versions[5], history.versions[6] = jobset(6, 2, 1), pod(7, "1", 2)
+    assert broken(folder, history) == ["S3"]
+
+
+def test_a_worker_of_an_epoch_that_was_never_synced_breaks_s3(folder: Path, history: History) -> None:
+    """Nobody gave it leave to start."""
+    history.versions.pop()
+    assert broken(folder, history) == ["S3"]
+
+
+def test_a_status_that_goes_back_breaks_s4(folder: Path, history: History) -> None:
+    """S or D, either of them."""
+    history.versions.append(jobset(8, 2, 0))
+    assert broken(folder, history) == ["S4"]
+
+
+def test_a_pod_that_goes_breaks_s5_unless_it_was_expected(folder: Path, history: History) -> None:
+    """A test that deletes a Pod says so."""
+    history.versions.append(pod(8, "1", 2, event="DELETED"))
+    assert broken(folder, history) == ["S5"]
+    assert violations(folder, history, slots=SLOTS, restarts_max=1, lost={"u1"}) == []
+
+
+def test_an_epoch_beyond_max_restarts_breaks_s6(folder: Path, history: History) -> None:
+    """Epoch 2 is the first restart."""
+    assert broken(folder, history, restarts_max=0) == ["S6"]

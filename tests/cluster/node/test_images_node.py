@@ -1,0 +1,120 @@
+"""What is in our images, and that Pod Security `restricted` has nothing against Pods made of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.kube.resources import JOBSETS
+from images.build_once import MissingComponent
+from tests.cluster.node import archives, capsule, host, manifests
+from tests.cluster.node.cluster import Cluster
+from tests.cluster.node.group import NAMESPACES, RESOURCES, SETTLED_S_MAX
+from tests.cluster.node.history import History
+from tests.cluster.node.patience import until
+
+AGENT_BYTES_MAX = 3_000_000
+"""Of the agent's own layers, compressed: 1.6 MB when this was written, and every node pulls them."""
+
+SHELLS = ("bin/sh", "bin/bash", "bin/dash", "usr/bin/apt", "usr/bin/dpkg", "usr/bin/pip3")
+
+
+class Image:
+    """One archive: the image's configuration, and the files and sizes of its layers, the base's first."""
+
+    def __init__(self, archive: Path) -> None:
+        with tarfile.open(archive) as outer:
+
+            def blob(digest: str) -> bytes:
+                file = outer.extractfile(f"blobs/{digest.replace(':', '/')}")
+                assert file is not None, f"{archive} lacks {digest}"
+                return file.read()
+
+            index = outer.extractfile("index.json")
+            assert index is not None, f"{archive} is no OCI archive"
+            manifest = json.loads(blob(json.load(index)["manifests"][0]["digest"]))
+            self.config: dict[str, Any] = json.loads(blob(manifest["config"]["digest"]))["config"]
+            self.sizes = [layer["size"] for layer in manifest["layers"]]
+            self.layers = [set(_files(blob(layer["digest"]))) for layer in manifest["layers"]]
+
+    @property
+    def files(self) -> set[str]:
+        """Return every file of the image."""
+        return set().union(*self.layers)
+
+
+def _files(layer: bytes) -> Iterator[str]:
+    with tarfile.open(fileobj=io.BytesIO(layer)) as inner:
+        yield from (member.name for member in inner if not member.isdir())
+
+
+@pytest.fixture(params=["agent", "controller"])
+def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
+    """Give each of our two images, built from the sources as they are now."""
+    try:
+        host.check()
+    except MissingComponent as error:
+        pytest.skip(str(error))
+    if not capsule.inside():
+        pytest.skip("the images are built by make node")
+    name: str = request.param
+    return name, Image(archives.build()[0].parent / f"{name}.tar")
+
+
+def test_it_runs_as_nobody_and_says_what_it_is(image: tuple[str, Image]) -> None:
+    """A number for a user, which runAsNonRoot needs; a title, a licence; the program as the entry point."""
+    name, read = image
+    assert read.config["User"] == "65532:65532"
+    assert read.config["Entrypoint"] == [f"inplace-{name}"]
+    assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= set(read.config["Labels"])
+
+
+def test_every_module_of_ours_is_byte_compiled(image: tuple[str, Image]) -> None:
+    """The root is read-only: what is not compiled here would be compiled at each of 5,000 starts."""
+    _, read = image
+    sources = {name for name in read.files if name.startswith("opt/inplace/") and name.endswith(".py")}
+    compiled = {name for name in read.files if name.endswith(".cpython-311.pyc")}
+    assert len(sources) > 50
+    lacking = {
+        name for name in sources if f"{Path(name).parent}/__pycache__/{Path(name).stem}.cpython-311.pyc" not in compiled
+    }
+    assert lacking == set()
+
+
+def test_there_is_no_shell_and_no_package_manager(image: tuple[str, Image]) -> None:
+    """On the base that we make ourselves, nothing but Python can be executed."""
+    _, read = image
+    assert not read.files & set(SHELLS)
+
+
+def test_neither_holds_the_others_program_or_a_tool(image: tuple[str, Image]) -> None:
+    """The agent's image has nothing of the controller's, and no image has pytest."""
+    name, read = image
+    other = "controller" if name == "agent" else "agent"
+    assert [file for file in read.files if file.startswith(f"opt/inplace/{other}/")] == []
+    foreign = {"pytest", "mypy", "hypothesis", "typer"} | ({"aiohttp", "msgspec"} if name == "agent" else set())
+    assert {file.split("/")[3] for file in read.files if file.startswith("opt/inplace/lib/")} & foreign == set()
+    if name == "agent":
+        assert sum(read.sizes[1:]) < AGENT_BYTES_MAX
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_pod_security_restricted_admits_a_group(cluster: Cluster, mode: str) -> None:
+    """In a namespace that enforces `restricted` every Pod starts and the group meets at epoch 1."""
+    namespace = await cluster.plane.create_namespace()
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    await cluster.client.patch(NAMESPACES, None, namespace, label)
+    history = History(cluster.plane.kubeconfig, namespace)
+    async with history.recording():
+        for document in manifests.documents(mode, namespace, pods=2, restarts_max=0, evidence=None):
+            await cluster.client.create(RESOURCES[document["kind"]], namespace, document)
+        await until(lambda: 1 in history.synced(), "epoch 1", timeout_s=SETTLED_S_MAX, also=history.pods)
+        await cluster.client.delete(JOBSETS, namespace, manifests.JOBSET, propagation="Foreground")
+        await until(lambda: not history.pods(), "its Pods are gone", timeout_s=SETTLED_S_MAX, also=history.pods)
+    await cluster.client.delete(NAMESPACES, None, namespace)

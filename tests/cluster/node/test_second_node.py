@@ -1,0 +1,67 @@
+"""A group on two nodes, one of which is drained, or lost from one moment to the next."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from common.kube.client import KubeObject
+from common.kube.resources import NODES, PODS
+from tests.cluster.node.cluster import Cluster
+from tests.cluster.node.group import Group, running_group
+from tests.cluster.node.machine import Node
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SLOTS = 4
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def second(cluster: Cluster) -> AsyncIterator[Node]:
+    """Give a node beside the first, for one test; it is off and forgotten afterwards."""
+    node = await cluster.add_node()
+    yield node
+    await node.power_off()
+    await cluster.client.delete(NODES, None, node.name)
+
+
+async def on(group: Group, node: Node) -> list[KubeObject]:
+    """Return the group's Pods on a node after everybody runs, and let no new Pod come there."""
+    await group.until_runs(1)
+    await group.cluster.client.patch(NODES, None, node.name, {"spec": {"unschedulable": True}})
+    there = [pod for pod in group.pods() if pod["spec"].get("nodeName") == node.name]
+    assert 0 < len(there) < SLOTS, "the scheduler spreads the Pods of a JobSet over nodes that are alike"
+    return there
+
+
+async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cluster, second: Node, mode: str) -> None:
+    """Evicted Pods come back on the other node; the Pods there stay and restart in place."""
+    async with running_group(cluster, mode, pods=SLOTS) as group:
+        evicted = await on(group, second)
+        staying = group.uids() - {pod["metadata"]["uid"] for pod in evicted}
+        group.expect_lost(evicted)
+        for pod in evicted:
+            name = pod["metadata"]["name"]
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            await cluster.client.raw("POST", f"{PODS.path(group.namespace, name)}/eviction", body=eviction)
+        await group.until_runs(2)
+
+        assert staying < group.uids()
+        assert {pod["spec"]["nodeName"] for pod in group.pods()} == {cluster.nodes[0].name}
+        assert group.broken() == []
+
+
+async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster, second: Node, mode: str) -> None:
+    """The power goes; an administrator force-deletes the Pods of the dead node; the group goes on without it."""
+    async with running_group(cluster, mode, pods=SLOTS) as group:
+        lost = await on(group, second)
+        staying = group.uids() - {pod["metadata"]["uid"] for pod in lost}
+        await second.power_off()
+        for pod in lost:
+            await group.delete(pod, grace_period_s=0)
+        await group.until_runs(2)
+
+        assert staying < group.uids()
+        assert group.broken() == []

@@ -1,0 +1,231 @@
+"""Many JobSets, large JobSets, a server that is slow or overloaded: bounded work, nothing starved, nothing lost."""
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from random import Random
+
+import msgspec
+import pytest
+import structlog
+
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from common.kube.http import Request, Response, Stream
+from common.kube.informer import Informer
+from common.kube.resources import JOBS, JOBSETS, PODS
+from controller.group import Key
+from controller.groups import Groups
+from controller.kinds import JOB_CODEC, POD_CODEC
+from controller.pace import WRITES_MAX
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig, refusal
+
+WRITE_S = 0.05  # of a server that is busy
+RESTART_S_MAX = 0.5
+POD_COUNT = 1_000
+POD_BYTES_MAX = 2_500  # of all caches and ledgers together; 10,000 Pods then cost 25 MB
+
+
+def write_latency_s(request: Request) -> float:
+    """Return how long a busy server takes for a request of the controller."""
+    return 0.0 if request.method == "GET" else WRITE_S
+
+
+async def create_many(rig: Rig, jobsets: int) -> None:
+    """Create JobSets of one Job each."""
+    for number in range(jobsets):
+        await rig.admin.create(JOBSETS, "default", jobset(f"burst-{number}"))
+
+
+def test_a_burst_of_jobsets_starves_no_restart() -> None:
+    """While 100 JobSets are set up by a slow server, the two writes of another group's restart take their time only."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+            rig.latency_s = write_latency_s
+            await create_many(rig, 100)
+            first, *others = crew.pods.values()
+            for epoch in (2, 3, 4):
+                began_s = rig.clock.monotonic_s()
+                await crew.announce(first, epoch)
+                while (await crew.epochs())[1] < epoch - 1:
+                    await rig.settle(0.001)
+                for pod in others:
+                    await crew.announce(pod, epoch)
+                while (await crew.epochs())[0] < epoch:
+                    await rig.settle(0.001)
+                assert rig.clock.monotonic_s() - began_s < RESTART_S_MAX
+            assert len((await rig.admin.list(JOBS, "default"))["items"]) < 100, "the burst ended too soon to prove it"
+            await rig.settle(60.0)
+            assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
+
+    run(scenario())
+
+
+def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> None:
+    """For 20 s each write is refused with Retry-After: few are sent, no pass gives up, no Job is missing or double."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+            overloaded_until_s = rig.clock.monotonic_s() + 20.0
+            refused: list[float] = []
+
+            def fault(request: Request) -> Response | None:
+                now_s = rig.clock.monotonic_s()
+                if request.method == "GET" or "/leases" in request.path or now_s > overloaded_until_s:
+                    return None
+                refused.append(now_s)
+                busy = refusal(429, "TooManyRequests")
+                return Response(busy.status, {**busy.headers, "retry-after": "2"}, busy.body)
+
+            rig.latency_s = write_latency_s
+            rig.fault = fault
+            await create_many(rig, 100)
+            for pod in crew.pods.values():
+                await crew.announce(pod, 2)
+            await rig.settle(120.0)
+            assert (await crew.epochs())[0] == 2
+            assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
+            pauses_s = [after - before for before, after in pairwise(refused)]
+            assert all(pause_s < 2 * WRITE_S or pause_s >= 2.0 for pause_s in pauses_s)  # sent together, or after it
+            assert len(refused) <= 40, f"{len(refused)} writes were sent to a server that asked for peace"
+
+    run(scenario())
+
+
+def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound() -> None:
+    """480 Jobs on a server that takes 50 ms for each: ten windowfuls, one after the other."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.latency_s = write_latency_s
+        async with rig.running():
+            began_s = rig.clock.monotonic_s()
+            jobs = 10 * WRITES_MAX
+            await rig.admin.create(JOBSETS, "default", jobset(jobs=[replicated_job(replicas=jobs)]))
+            while len((await rig.admin.list(JOBS, "default"))["items"]) < jobs:
+                await rig.settle(WRITE_S / 5)
+            took_s = rig.clock.monotonic_s() - began_s
+            assert 10 * WRITE_S <= took_s <= 14 * WRITE_S
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pods", [2, 40])
+def test_a_group_restart_writes_the_status_twice_however_many_pods_there_are(pods: int) -> None:
+    """Two writes for the epochs; what Jobs count meanwhile is written a bounded number of times beside them."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=pods // 2)]))
+            await rig.settle(10.0)
+            before = rig.writes("/jobsets/train/status")
+            first, *others = crew.pods.values()
+            await crew.announce(first, 2)
+            await rig.settle(0.1)
+            for name in await crew.jobs():
+                for ready in range(pods // 2):
+                    counted = {"status": {"active": pods // 2, "ready": ready}}
+                    await rig.admin.patch(JOBS, "default", name, counted, subresource="status")
+                    await rig.settle(0.02)
+            for pod in others:
+                await crew.announce(pod, 2)
+                await rig.settle(0.01)
+            assert await crew.epochs() == (2, 1)
+            assert rig.writes("/jobsets/train/status") - before == 2
+            await rig.settle(10.0)
+            assert rig.writes("/jobsets/train/status") - before <= 2 + 2
+
+    run(scenario())
+
+
+class Listed:
+    """An API server that lists the same Pods for ever and whose watches say nothing."""
+
+    def __init__(self, pods: list[KubeObject]) -> None:
+        self._pods = pods
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Answer a list."""
+        body = msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": self._pods})
+        return Response(200, {}, body)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
+        """Hang."""
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+        yield
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def pod(index: int) -> KubeObject:
+    """Return a Pod of some 8 kB."""
+    labels = {wire.JOBSET_UID: "jobset-uid", wire.REPLICATED_JOB_NAME: "workers"}
+    completion = {wire.JOB_COMPLETION_INDEX: str(index)}
+    status = {"name": "worker", "containerID": f"containerd://{index:064}", "state": {"running": {"startedAt": "now"}}}
+    return {
+        "metadata": {
+            "name": f"train-workers-0-{index}-abcde",
+            "namespace": "default",
+            "uid": f"{index:08}-0000-4000-8000-000000000000",
+            "resourceVersion": str(index),
+            "labels": labels | completion,
+            "annotations": completion | wire.epoch_annotations(1),
+            "ownerReferences": [{"kind": "Job", "uid": "job-uid", "controller": True}],
+            "managedFields": [{"fieldsV1": {f"f:{number}": {} for number in range(300)}}],
+        },
+        "spec": {"nodeName": f"node-{index}", "containers": [{"name": "worker", "args": ["x" * 4_000]}]},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+
+
+def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
+    """Of a Pod of 8 kB the cache, the indexes and the ledger keep what is read, and no raw bytes."""
+
+    async def scenario() -> None:
+        woken: list[Key] = []
+        log = structlog.get_logger()
+        groups = Groups(
+            lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message), LoopClock(), log
+        )
+        parent = jobset(jobs=[replicated_job(pods=POD_COUNT)])
+        parent["metadata"] |= {"uid": "jobset-uid", "resourceVersion": "1"}
+        groups.jobset_changed(None, parent)
+        owner = {"kind": wire.KIND, "uid": "jobset-uid", "controller": True}
+        meta = {"name": "train-workers-0", "namespace": "default", "uid": "job-uid", "resourceVersion": "1"}
+        attempt = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner]}
+        groups.job_changed(None, JOB_CODEC.convert({"metadata": meta | attempt}))
+        pods = [pod(index) for index in range(POD_COUNT)]
+        assert 7_000 < len(msgspec.json.encode(pods[0])) < 9_000
+        client = KubeClient(Listed(pods), user_agent="x", field_manager="x")
+        informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log)
+        informer.add_handler(groups.pod_changed)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            running = asyncio.create_task(informer.run())
+            await informer.wait_synced()
+            await asyncio.sleep(0)
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            running.cancel()
+        assert woken, "expected all Pods to be counted and so the first sync to be due"
+        assert kept / POD_COUNT < POD_BYTES_MAX
+
+    run(scenario())

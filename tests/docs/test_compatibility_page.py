@@ -1,0 +1,77 @@
+"""docs/compatibility.md: every row has tests, every test exists, and every ADR that is named as a reason is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
+PAGE: Final = (DOCS / "compatibility.md").read_text()
+LINK: Final = re.compile(r"\[`(test_[^`]+)`\]\(\.\./(tests/cluster/[\w/]+\.py)\)")
+DIFFERENT: Final = "What is deliberately different"
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of each table, without the heads."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if line.startswith("| ") and cells[-1] != "Tests":
+            yield cells
+
+
+def node_ids(cell: str) -> list[str]:
+    """Return the node ids that a cell links to."""
+    return [f"{path}::{name}" for name, path in LINK.findall(cell)]
+
+
+@pytest.fixture(scope="module")
+def collected() -> set[str]:
+    """Return the node ids of the tests on a real cluster, and each without its parameters."""
+    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/cluster")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    ids = {line for line in done.stdout.splitlines() if "::" in line}
+    assert ids, done.stdout + done.stderr
+    return ids | {name.partition("[")[0] for name in ids}
+
+
+def test_every_row_has_a_test() -> None:
+    """A claim without a test is not made."""
+    found = list(rows(PAGE))
+    assert len(found) > 100
+    assert [cells for cells in found if not node_ids(cells[-1])] == []
+
+
+def test_every_test_exists(collected: set[str]) -> None:
+    """A test that was renamed or dropped takes its row with it."""
+    named = {name for cells in rows(PAGE) for name in node_ids(cells[-1])}
+    assert named - collected == set()
+
+
+def test_every_feature_test_is_named() -> None:
+    """Each file of the feature tests has a row, so that the page grows with them."""
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/cluster/features").glob("test_*.py")}
+    assert files - set(re.findall(r"\(\.\./(tests/[\w/]+\.py)\)", PAGE)) == set()
+
+
+def test_every_difference_has_a_reason() -> None:
+    """A row of what is different names an ADR, and the ADR is there under the number that is said."""
+    different = PAGE.partition(f"## {DIFFERENT}")[2]
+    for _, _, why, _ in rows(different):
+        adrs = re.findall(r"\[ADR (\d+)\]\((adr/(\d{4})-[\w.-]+\.md)\)", why)
+        assert adrs, why
+        for number, path, numbered in adrs:
+            assert int(number) == int(numbered)
+            assert (DOCS / path).is_file(), path
+
+
+def test_every_link_leads_somewhere() -> None:
+    """No file that the page links to is missing."""
+    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", PAGE)}
+    assert [target for target in sorted(targets - {""}) if not (DOCS / target).exists()] == []

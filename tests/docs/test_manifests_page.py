@@ -1,0 +1,27 @@
+"""docs/manifests.md says what the commands do."""
+
+import subprocess
+
+from cli.lint_catalogue import RULES
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command
+
+PAGE = (REPOSITORY / "docs" / "manifests.md").read_text()
+
+
+def test_every_rule_is_on_the_page() -> None:
+    """With its severity and its reason, in the catalogue's order, and no other."""
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `") and line.count("|") == 4]
+    assert [row for row in rows if "| error |" in row or "| warning |" in row] == [
+        f"| `{name}` | {rule.severity} | {rule.why} |" for name, rule in RULES.items()
+    ]
+
+
+def test_every_option_of_inject_is_on_the_page() -> None:
+    """And what is on the page is an option."""
+    said = subprocess.run(
+        command("inject", "--help"), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=True
+    ).stdout
+    options = {word for word in said.replace("│", " ").split() if word.startswith("--") and word != "--help"}
+    assert options - {"--file", "--output", "--namespace"} <= {word.strip("`,;().") for word in PAGE.split()} | {
+        "--quiet"
+    }

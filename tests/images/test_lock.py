@@ -1,0 +1,74 @@
+"""Each image gets what its program imports and what that needs, by hash, and nothing else."""
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.lock import ROOTS, needed, packages
+from images.sbom import project_version, sbom
+
+REPOSITORY = Path(__file__).parents[2]
+LOCK = (REPOSITORY / "requirements.lock").read_text()
+DISTRIBUTIONS = {"re2": "google-re2", "yaml": "pyyaml", "kubernetes_asyncio": "kubernetes-asyncio"}
+OWN = {"agent", "common", "controller"}
+DEVELOPMENT = {"pytest", "mypy", "ruff", "hypothesis", "typer", "rich", "common-expression-language"}
+
+
+def imported(folders: list[str]) -> set[str]:
+    """Return the distributions that the modules of some folders import."""
+    names = set()
+    for path in (path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    foreign = names - set(sys.stdlib_module_names) - OWN
+    return {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in foreign}
+
+
+def test_the_controller_has_everything_that_it_imports() -> None:
+    """A package that the controller begins to import has to be named for its image."""
+    assert imported(["controller", "common"]) <= set(ROOTS["controller"])
+
+
+def test_the_agent_has_everything_that_it_imports() -> None:
+    """The same for the agent; what it shares with nobody is not in common's controller-only modules."""
+    assert imported(["agent"]) <= set(ROOTS["agent"])
+
+
+@pytest.mark.parametrize("program", ROOTS)
+def test_what_is_needed_is_complete_and_no_more(program: str) -> None:
+    """What a chosen package asks for is chosen, every file has a hash, and no tool of development slips in."""
+    chosen = {package.name: package for package in needed(LOCK, program)}
+    for package in packages(LOCK).values():
+        assert (package.name in chosen) == bool(package.name in ROOTS[program] or package.via & set(chosen))
+    assert all(package.hashes for package in chosen.values())
+    assert not DEVELOPMENT & set(chosen)
+
+
+def test_the_agent_needs_three_packages() -> None:
+    """The agent's image holds what its docs promise: nothing on the start path, three small packages after it."""
+    assert [package.name for package in needed(LOCK, "agent")] == ["prometheus-client", "pyyaml", "structlog"]
+
+
+def test_what_is_no_lock_file_is_refused() -> None:
+    """Another file's text is told apart from an empty image."""
+    with pytest.raises(ValueError, match=r"pass requirements\.lock"):
+        packages("hello\n")
+
+
+@pytest.mark.parametrize("program", ROOTS)
+def test_the_bill_of_materials_states_what_is_installed(program: str) -> None:
+    """Components, versions and hashes are the lock file's, every dependency is a component, and a second run agrees."""
+    document = sbom(program, LOCK, project_version())
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    assert {(each["name"], each["version"]) for each in document["components"]} == {
+        (package.name, package.version) for package in needed(LOCK, program)
+    }
+    references = {each["bom-ref"] for each in document["components"]}
+    assert {other for each in document["dependencies"] for other in each["dependsOn"]} <= references
+    assert json.dumps(document) == json.dumps(sbom(program, LOCK, project_version()))
