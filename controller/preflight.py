@@ -44,7 +44,13 @@ POLICIES: Final = {
 }
 """Bindings of policies, and what is the case without them."""
 
-OUR_FIELDS: Final = {wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.EXEMPT_EPOCHS, wire.LAST_EXEMPT_EPOCH}
+OUR_FIELDS: Final = {
+    wire.SYNCED_EPOCH,
+    wire.DEPRECATED_EPOCH,
+    wire.EXEMPT_EPOCHS,
+    wire.LAST_EXEMPT_EPOCH,
+    wire.SCOPED_EPOCHS,
+}
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
 RIGHTS_CURE: Final = (
@@ -132,7 +138,7 @@ class Preflight:
             return []
         seen = (
             f"expected the CustomResourceDefinition {CRD} to have our status fields, found one without "
-            f"{', '.join(sorted(absent))}: uncounted restarts would use up maxRestarts"
+            f"{', '.join(sorted(absent))}: what is written there is lost"
         )
         return [Problem(seen, CRD_CURE, is_fatal=False)]
 

@@ -111,7 +111,7 @@ def test_another_projects_crd_is_a_warning() -> None:
             await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
             (line,), ready = await look_once(rig)
             assert line["problem"].endswith(
-                "found one without exemptEpochs, syncedEpoch: uncounted restarts would use up maxRestarts"
+                "found one without exemptEpochs, syncedEpoch: what is written there is lost"
             )
             assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
 
