@@ -70,9 +70,8 @@ class Buildah:
         )
         run_nicely(self._words(*command), directory=context)
 
-    def archive(self, tag: str, file: Path) -> None:
-        """Write an image as one file that `ctr images import` takes."""
-        name = tag if ":" in tag else f"{tag}:latest"  # kubelet asks for the whole name
+    def archive(self, tag: str, name: str, file: Path) -> None:
+        """Write an image as one file that `ctr images import` takes, under the whole name by which kubelet asks."""
         run_nicely(self._words("push", "--quiet", tag, f"oci-archive:{file}:{name}"), directory=file.parent)
 
     def layers(self, tag: str) -> list[int]:

@@ -14,7 +14,8 @@ from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build
 from images.build_once import build_once, cache_dir, run_nicely
 from tests.cluster.node import host, settings
 
-WORKER_IMAGE = "localhost/inplace-lab-worker"
+WORKER_IMAGE = "inplace-lab-worker"
+_WORKER_TAG = f"localhost/{WORKER_IMAGE}"
 _HERE = Path(__file__).parent
 _SOURCES = ("Containerfile", "requirements.lock", "agent", "common", "controller", "images/lock.py", "examples")
 _LOCAL_SOURCES = ("pause", "worker")
@@ -52,9 +53,10 @@ def _make(folder: Path) -> None:
     buildah = Buildah(flags, private_mounts=True)
     bases = build_debian_bases(buildah)
     for target in TARGETS:
-        buildah.archive(build_image(buildah, target, bases), folder / f"{target}.tar")
-    buildah.build(WORKER_IMAGE, context=REPOSITORY, containerfile=_HERE / "worker/Containerfile")
-    buildah.archive(WORKER_IMAGE, folder / "worker.tar")
+        tag = build_image(buildah, target, bases)
+        buildah.archive(tag, _whole(f"inplace-{target}"), folder / f"{target}.tar")
+    buildah.build(_WORKER_TAG, context=REPOSITORY, containerfile=_HERE / "worker/Containerfile")
+    buildah.archive(_WORKER_TAG, _whole(WORKER_IMAGE), folder / "worker.tar")
     _make_pause(buildah, folder)
 
 
@@ -66,4 +68,9 @@ def _make_pause(buildah: Buildah, folder: Path) -> None:
     run_nicely(("gcc", "-Os", "-static", "-o", str(context / "pause"), str(source)), directory=context)
     (context / "Containerfile").write_text('FROM scratch\nCOPY pause /\nENTRYPOINT ["/pause"]\n')
     buildah.build(settings.PAUSE, context=context, containerfile=context / "Containerfile")
-    buildah.archive(settings.PAUSE, folder / "pause.tar")
+    buildah.archive(settings.PAUSE, settings.PAUSE, folder / "pause.tar")
+
+
+def _whole(name: str) -> str:
+    """Return what a short name in a manifest stands for."""
+    return f"docker.io/library/{name}:latest"

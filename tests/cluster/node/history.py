@@ -1,8 +1,9 @@
 """Keep every version of a group's JobSet and Pods that the API server shows, in its order.
 
-A watch misses nothing while the server remembers, and the server outlives no test here by less than its five minutes:
-when a connection breaks, the watch goes on from the last version. resourceVersions order writes across kinds, because
-they count etcd's revisions.
+A watch misses nothing while the server remembers: when a connection breaks, it goes on from the last version. A server
+that was restarted remembers nothing from before; then the present state is listed and its versions marked RELISTED,
+because what happened in what order meanwhile nobody can tell. resourceVersions order writes across kinds: they count
+etcd's revisions.
 """
 
 import asyncio
@@ -18,9 +19,11 @@ import aiohttp
 
 from common import wire
 from common.kube.client import KubeObject
-from tests.cluster.api_client import connect
+from tests.cluster.api_client import ApiClient, UnexpectedStatus, connect
 
 RECONNECT_S: Final = 0.05
+RELISTED: Final = "RELISTED"
+GONE: Final = 410
 PATHS: Final = {"JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets", "Pod": "/api/v1/namespaces/{}/pods"}
 
 
@@ -79,13 +82,13 @@ class History:
         """Return (S, D) of each version of the JobSet."""
         return [wire.epochs_of_status(each.stored.get("status") or {}) for each in self._of("JobSet")]
 
-    def synced(self) -> dict[int, int]:
+    def synced(self) -> dict[int, Version]:
         """Return, for each S > 0, the first version of the JobSet that had it."""
-        first: dict[int, int] = {}
+        first: dict[int, Version] = {}
         for version in self._of("JobSet"):
             epoch, _ = wire.epochs_of_status(version.stored.get("status") or {})
             if epoch:
-                first.setdefault(epoch, version.number)
+                first.setdefault(epoch, version)
         return first
 
     def announced(self, epoch: int, *, before: int) -> set[str]:
@@ -110,9 +113,24 @@ class History:
         while True:
             try:
                 async with connect(self.kubeconfig) as api:
-                    since = await self._read(api._session, kind, since)
-            except (aiohttp.ClientError, TimeoutError, ConnectionError):
+                    since = await self._read(api._session, kind, since or await self._relist(api, kind))
+            except (aiohttp.ClientError, TimeoutError, ConnectionError, UnexpectedStatus):
                 await asyncio.sleep(RECONNECT_S)
+
+    async def _relist(self, api: ApiClient, kind: str) -> str:
+        """Take the present state after a hole in the history; return the version to go on from."""
+        listed = await api.get(PATHS[kind].format(self.namespace))
+        present = {each["metadata"]["uid"]: each for each in listed["items"]}
+        number = int(listed["metadata"]["resourceVersion"])
+        for stored in present.values():
+            self._add(kind, RELISTED, int(stored["metadata"]["resourceVersion"]), stored)
+        for uid, stored in self.pods().items() if kind == "Pod" else ():
+            if uid not in present:
+                self._add(kind, "DELETED", number, stored)
+        return str(number)
+
+    def _add(self, kind: str, event: str, number: int, stored: KubeObject) -> None:
+        self.versions.append(Version(kind, event, number, time.monotonic(), stored))
 
     async def _read(self, session: aiohttp.ClientSession, kind: str, since: str) -> str:
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
@@ -122,12 +140,11 @@ class History:
                 async for line in _lines(answer):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
-                        raise AssertionError(f"expected an unbroken history, saw {event}")
+                        assert event["object"]["code"] == GONE, f"expected events, or that they are gone, saw {event}"
+                        return ""
                     since = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
-                        self.versions.append(
-                            Version(kind, event["type"], int(since), time.monotonic(), event["object"])
-                        )
+                        self._add(kind, event["type"], int(since), event["object"])
         except aiohttp.ClientError:
             pass
         return since

@@ -11,12 +11,10 @@ from typing import Any
 import yaml
 
 from common.kube.client import KubeObject
-from tests.cluster.node import settings
 from tests.cluster.node.archives import WORKER_IMAGE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
-AGENT_IMAGE = "localhost/inplace-agent"
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.py"]
 WAIT = ["inplace-agent", "wait", "--"]
@@ -67,9 +65,6 @@ def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     worker["env"].append({"name": "EVIDENCE", "value": "/evidence"})
     for container in (worker, *pod.get("initContainers", ())):
         container["securityContext"] = RESTRICTED
-        container["imagePullPolicy"] = settings.UNPULLABLE
-        if container["image"] == "inplace-agent":
-            container["image"] = AGENT_IMAGE
 
 
 def _identity(present: list[dict[str, Any]]) -> list[dict[str, Any]]:

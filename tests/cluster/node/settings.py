@@ -11,7 +11,6 @@ from typing import Any
 
 PAUSE = "docker.io/inplace/pause:1"
 SOCKET = "/run/containerd/containerd.sock"
-UNPULLABLE = "Never"
 
 OWN_FOLDERS = ("/run", "/var/lib", "/var/log")
 """What programs of a node write to by default; each node sees its own there."""
