@@ -324,3 +324,18 @@ def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObje
         text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
         edited = with_documents(Stream("x", text, tuple(parse(text))), [old | changes])
         assert list(parse(edited.text)) == [old | changes]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [({}, ["--runtime", "model"]), ({"mode": "supervisor", "agent_in_image": True}, ["--pods", "2"])],
+    ids=["sidecar", "supervisor"],
+)
+def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[str, Any], arguments: list[str]) -> None:
+    """The embedded Kubernetes runs it, a worker is killed, and no Pod is recreated."""
+    file = tmp_path / "injected.yaml"
+    file.write_text(injected(PLAIN, tmp_path, **options))
+    result = run("demo", "--json", "--file", str(file), *arguments)
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)
