@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from controller.jobset import JobSet, ReplicatedJob
+from controller.jobset import JobSet
+from controller.jobset_spec import ReplicatedJob
 
 NAME_CHARACTERS_MAX: Final = 63  # of a host name, and of a label's value; Jobs and Pods have their names as both
 POD_SUFFIX: Final = "-xxxxx"  # what the Job controller appends to a Pod's name

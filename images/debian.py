@@ -16,8 +16,11 @@ from images.build_once import MissingComponent, build_once, cache_dir, run_nicel
 SUITE = "bookworm"
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = ("python3", "python3-pip")
-REVISION = "1"
-"""Of what this module makes of the packages; another one is another folder of the cache."""
+REVISION = "2"
+"""Of what `python` is made of; another one is another folder of the cache."""
+
+WHEELS = ("libdl.so.2", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libutil.so.1")
+"""What a compiled wheel may expect of any system (PEP 600, manylinux) and Python itself does not need."""
 
 UNUSED = ("ensurepip", "idlelib", "lib2to3", "test", "tkinter", "turtledemo", "config-*", "pydoc_data")
 """Parts of the standard library that no program of ours imports: 8 MB."""
@@ -33,29 +36,30 @@ def roots() -> tuple[Path, Path]:
         MissingComponent: debootstrap is not here, or this is not root.
         BuildFailed: debootstrap failed, on the network most likely; what it said went to stderr.
     """
-    folder = build_once(cache_dir() / "debian" / f"{SUITE}-{'-'.join(PACKAGES)}-{REVISION}" / "roots", _make)
-    return folder / "build", folder / "python"
+    folder = cache_dir() / "debian" / f"{SUITE}-{'-'.join(PACKAGES)}"
+    build = build_once(folder / "build" / "root", _install)
+    return build, build_once(folder / f"python-{REVISION}" / "root", lambda python: _extract_python(build, python))
 
 
-def _make(folder: Path) -> None:
+def _install(build: Path) -> None:
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         raise MissingComponent(
             "expected root and debootstrap, to make a Debian base: apt-get install --no-install-recommends debootstrap"
         )
-    build, python = folder / "build", folder / "python"
     command = ("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(build), MIRROR)
-    run_nicely(command, directory=folder)
+    run_nicely(command, directory=build)
     for unwanted in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists"):
         shutil.rmtree(build / unwanted, ignore_errors=True)
-    _extract_python(build, python)
 
 
 def _extract_python(build: Path, python: Path) -> None:
     """Copy the interpreter, its standard library, what they link to, and who root is."""
     library = next((build / "usr/lib").glob("python3.*")).relative_to(build)
+    triplet = next((build / "usr/lib").glob("*-linux-gnu*/libc.so.6")).parent.relative_to(build)
     extensions = (f"/{path.relative_to(build)}" for path in (build / library / "lib-dynload").glob("*.so"))
-    linked = _linked(build, [f"/usr/bin/{library.name}", *extensions])
-    for name, real in _resolved(build, sorted({"/usr/bin/python3", *linked, *SKELETON})):
+    wheels = [f"/{triplet}/{name}" for name in WHEELS]
+    linked = _linked(build, [f"/usr/bin/{library.name}", *extensions, *wheels])
+    for name, real in _resolved(build, sorted({"/usr/bin/python3", *linked, *wheels, *SKELETON})):
         _copy(build, python, name, real)
     shutil.copytree(build / library, python / library, symlinks=True, ignore=shutil.ignore_patterns(*UNUSED))
     for link in ("bin", "lib", "lib64"):  # merged /usr, as Debian has it

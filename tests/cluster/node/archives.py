@@ -17,7 +17,16 @@ from tests.cluster.node import host, settings
 WORKER_IMAGE = "inplace-lab-worker"
 _WORKER_TAG = f"localhost/{WORKER_IMAGE}"
 _HERE = Path(__file__).parent
-_SOURCES = ("Containerfile", "requirements.lock", "agent", "common", "controller", "images/lock.py", "examples")
+_SOURCES = (
+    "Containerfile",
+    "requirements.lock",
+    ".containerignore",
+    "agent",
+    "common",
+    "controller",
+    "images/lock.py",
+    "examples",
+)
 _LOCAL_SOURCES = ("pause", "worker")
 
 
@@ -37,7 +46,7 @@ def _digest() -> str:
     local = tuple(str(_HERE.relative_to(REPOSITORY) / name) for name in _LOCAL_SOURCES)
     words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_SOURCES, *local)
     names = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split("\0")
-    digest = hashlib.sha256(debian.REVISION.encode())
+    digest = hashlib.sha256(f"{debian.SUITE} {debian.PACKAGES} {debian.REVISION}".encode())
     for name in sorted(set(filter(None, names))):
         path = REPOSITORY / name
         if path.exists():

@@ -137,6 +137,10 @@ class History:
         unbounded = aiohttp.ClientTimeout(total=None)
         try:
             async with session.get(PATHS[kind].format(self.namespace), params=query, timeout=unbounded) as answer:
+                if answer.status == GONE:
+                    return ""
+                if not answer.ok:  # a server that has just started refuses for a while
+                    raise UnexpectedStatus("GET", PATHS[kind], answer.status, await answer.text())
                 async for line in _lines(answer):
                     event = json.loads(line)
                     if event["type"] == "ERROR":

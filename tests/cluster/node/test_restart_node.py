@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import running_group
+from tests.cluster.node.group import SETTLED_S_MAX, running_group
+from tests.cluster.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -110,6 +111,6 @@ async def test_a_group_grows_and_shrinks_in_place(cluster: Cluster, mode: str) -
         group.expect_lost([added])
         await group.resize(2)
         await group.until_runs(3)
+        await until(lambda: group.uids() == before, "who left is gone", timeout_s=SETTLED_S_MAX, also=group.state)
 
-        assert group.uids() == before
         assert [problem for problem in group.broken() if not problem.startswith("S6")] == []
