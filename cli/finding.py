@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+REFUSED: Final = "inject"  # the rule of all that inject refuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +38,8 @@ class ClusterError(Exception):
 def shown(value: object) -> str:
     """Return a value of a manifest for `found`."""
     return "nothing" if value is None else f"{value!r:.80}"
+
+
+def refusal(path: str, found: object, needed: str, fix: str) -> Finding:
+    """Return what inject cannot decide; `found` is words, or a value of the manifest."""
+    return Finding(REFUSED, path, found if isinstance(found, str) else shown(found), needed, fix)

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from cli.inject_jobset import InjectOptions, Refusal, inject
+from cli.inject_jobset import Refusal, inject
+from cli.inject_pod import InjectOptions
 from cli.manifest_text import Edited, with_documents
 from cli.manifests import Stream, StreamError, objects_of, read_stream
 

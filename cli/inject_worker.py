@@ -6,13 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cli import agent_pieces
-from cli.finding import Finding, shown
+from cli.finding import REFUSED, Finding, shown
 from cli.pod_roles import PROGRAM, Container, Member
 from cli.restart_rules import Ending, codes_that, spell
 from common.kube.client import KubeObject
-
-_REFUSED: Final = "inject"
-CODES_MAX: Final = 255  # of one rule: k8s.io/kubernetes, validateContainerRestartRules
 
 
 def final_codes(member: Member, worker: Container) -> list[int]:
@@ -31,7 +28,7 @@ def add_restart_rules(worker: Container, final: Sequence[int]) -> Iterator[Findi
     if not raw.get("restartPolicyRules"):
         if raw.get("restartPolicy", "Never") != "Never":
             fix = "a worker that starts again alone runs twice in one epoch; remove the field"
-            yield Finding(_REFUSED, f"{worker.path}.restartPolicy", shown(raw["restartPolicy"]), "Never", fix)
+            yield Finding(REFUSED, f"{worker.path}.restartPolicy", shown(raw["restartPolicy"]), "Never", fix)
             return
         raw["restartPolicy"] = "Never"
         raw["restartPolicyRules"] = [agent_pieces.restarts_all("NotIn", 0, *final)]
@@ -40,7 +37,7 @@ def add_restart_rules(worker: Container, final: Sequence[int]) -> Iterator[Findi
     if alone:
         fix = "a worker that starts again alone runs twice in one epoch; use RestartAllContainers, or no rule"
         path, found = f"{worker.path}.restartPolicyRules", f"exit codes {spell(alone)} that restart it alone"
-        yield Finding(_REFUSED, path, found, "none", fix)
+        yield Finding(REFUSED, path, found, "none", fix)
 
 
 def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_image: bool) -> Iterator[Finding]:
@@ -48,7 +45,7 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
     command = worker.raw.get("command")
     if not command:
         fix = "name what the image runs (its ENTRYPOINT): nobody can wrap a command that the manifest does not show"
-        yield Finding(_REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
+        yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return
     program = (PROGRAM,) if agent_in_image else agent_pieces.PROGRAM_COMMAND
     worker.raw["command"] = [*program, subcommand, *flags, "--", *command]
@@ -65,7 +62,7 @@ def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterat
         elif "valueFrom" in entry and "valueFrom" not in present and entry["name"] not in _LITERALS:
             path, fix = f'{container.path}.env[name="{entry["name"]}"]', "rename the worker's own variable"
             needed = f"the agent's {entry['valueFrom']['fieldRef']['fieldPath']}"
-            yield Finding(_REFUSED, path, shown(present.get("value")), needed, fix)
+            yield Finding(REFUSED, path, shown(present.get("value")), needed, fix)
 
 
 _LITERALS: Final = ("NAMESPACE", "JOBSET_NAME", "GROUP_SIZE", "GROUP_OFFSET", "BARRIER_ADDRESS")  # may be fixed values

@@ -86,7 +86,7 @@ def inject(
 ) -> None:
     """Add to a plain JobSet what in-place restart needs, and print it; the cluster is not asked and not changed."""
     from cli.inject import run_inject
-    from cli.inject_jobset import InjectOptions
+    from cli.inject_pod import InjectOptions
 
     options = InjectOptions(
         mode=mode,

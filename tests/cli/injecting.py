@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cli.inject_jobset import InjectOptions, inject
+from cli.inject_jobset import inject
+from cli.inject_pod import InjectOptions
 from cli.manifest_text import with_documents
 from cli.manifests import parse, read_stream
 from common.kube.client import KubeObject
