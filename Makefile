@@ -48,8 +48,9 @@ test: $(STAMP)  ## run all tests that need no cluster
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
 	$(BIN)/python -m tests.model
 
-cluster: $(STAMP)  ## build the real control plane for the tests (needs Go), once
+cluster: $(STAMP)  ## build the real control plane and Helm for the tests (needs Go), once
 	$(BIN)/python -m tests.cluster.kubelab.build
+	$(BIN)/python -m tests.cluster.helm
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
 	$(BIN)/python -m pytest -q tests/cluster --ignore=tests/cluster/node

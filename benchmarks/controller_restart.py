@@ -21,6 +21,7 @@ from common.kube.resources import JOBSETS
 from common.kube.watch import watch_lines
 
 SEEN_S_MAX = 60.0  # a controller that needs a minute for one status write does not work
+WATCH_S = 7_200  # longer than any run; 5,000 announcements on a busy machine take minutes without a status write
 TAIL_S = 2.0  # what a restart leaves to do (counters, Events) counts as its cost
 
 
@@ -53,20 +54,20 @@ class StatusWatch:
 async def watching(client: KubeClient, name: str) -> AsyncIterator[StatusWatch]:
     """Watch one JobSet."""
     watch = StatusWatch()
-    query = {"watch": "true", "fieldSelector": f"metadata.name={name}"}
+    query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(WATCH_S)}
     request = Request("GET", JOBSETS.path(NAMESPACE, query=query), client.headers)
 
     async def follow() -> None:
-        async with aclosing(watch_lines(client.transport, request, clock=LoopClock())) as lines:
+        lines = watch_lines(client.transport, request, clock=LoopClock(), inactivity_s=WATCH_S)
+        async with aclosing(lines):
             async for line in lines:
                 watch.note(line)
+        raise AssertionError(f"the watch of {name} ended within {WATCH_S} s")
 
-    following = asyncio.create_task(follow())
-    try:
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(follow())
         yield watch
-    finally:
         following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)

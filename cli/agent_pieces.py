@@ -39,6 +39,7 @@ HERD: Final[Mapping[str, str]] = {
     "GROUP_SIZE": f"metadata.annotations['{wire.GROUP_SIZE}']",
     "GROUP_OFFSET": f"metadata.annotations['{wire.GROUP_OFFSET}']",
 }
+SCOPE: Final[Mapping[str, str]] = {"RESTART_SCOPE": f"metadata.annotations['{wire.RESTART_SCOPE}']"}
 ADDRESS: Final[Mapping[str, str]] = {"BARRIER_ADDRESS": "status.podIP"}
 
 

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal
 
 from cli.finding import ClusterError, Finding
@@ -50,12 +51,10 @@ def run_lint(file: str, options: LintOptions) -> int:
     """Print what is wrong; return the exit code."""
     try:
         stream = read_stream(file)
-        reports = lint(stream)
+        reports = _judged(stream, lint(stream))
         if options.cluster:
             found = asyncio.run(_ask(stream, options))
-            reports = [
-                Report(report.name, (*report.findings, *more)) for report, more in zip(reports, found, strict=True)
-            ]
+            reports = [_with(report, more) for report, more in zip(reports, found, strict=True)]
     except (StreamError, ClusterError) as error:
         print(f"inplace lint: {error}", file=sys.stderr)
         return UNUSABLE
@@ -71,9 +70,8 @@ async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
     """Ask the cluster; what that needs is loaded only then."""
     from cli.lint_connection import lint_cluster
 
-    objects = [obj for obj in stream.objects() if isinstance(obj, dict)]
     return await lint_cluster(
-        objects,
+        list(stream.objects()),
         list(stream.jobsets()),
         namespace=options.namespace,
         kubeconfig=options.kubeconfig,
@@ -83,8 +81,28 @@ async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
 
 def lint(stream: Stream) -> list[Report]:
     """Return what is wrong with each JobSet of a stream, as far as the manifest shows it."""
-    objects = [obj for obj in stream.objects() if isinstance(obj, dict)]
+    objects = list(stream.objects())
     return [Report(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
+
+
+def _judged(stream: Stream, reports: Sequence[Report]) -> list[Report]:
+    """Add what our API would say of the JobSets that have no error yet: the rules above say it better."""
+    from cli.lint_embedded import judge
+
+    sound = [not _has_error(report.findings) for report in reports]
+    refused = iter(judge(list(compress(stream.jobsets(), sound))))
+    return [
+        _with(report, next(refused)) if is_sound else report for report, is_sound in zip(reports, sound, strict=True)
+    ]
+
+
+def _with(report: Report, more: Sequence[Finding]) -> Report:
+    """Return a report with further findings, each once."""
+    return Report(report.name, tuple(dict.fromkeys((*report.findings, *more))))
+
+
+def _has_error(findings: Iterable[Finding]) -> bool:
+    return any(RULES[finding.rule].severity == "error" for finding in findings)
 
 
 def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Finding]:

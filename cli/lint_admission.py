@@ -9,6 +9,7 @@ that only the Job controller would be told otherwise, in Events, after the JobSe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -26,6 +27,7 @@ from common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOU
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
+_UNKNOWN_FIELD: Final = re.compile(r'unknown field "([^"]+)"')
 _GATES: Final = "feature gates ContainerRestartRules and RestartAllContainersOnContainerExits"
 
 
@@ -46,7 +48,7 @@ async def ask_about_jobset(
             fix = f"kubectl create namespace {namespace}"
             yield Finding("namespace", "metadata.namespace", f"{namespace!r}, which is not there", "a namespace", fix)
         return  # nobody can dry-run anything in it
-    for finding in await _jobset(client, jobset, namespace):
+    for finding in await refusals_of_jobset(client, jobset, namespace):
         yield finding
     for member in members(jobset):
         for finding in await _pods(client, member, jobset, namespace):
@@ -56,7 +58,8 @@ async def ask_about_jobset(
             yield finding
 
 
-async def _jobset(client: KubeClient, jobset: KubeObject, namespace: str) -> list[Finding]:
+async def refusals_of_jobset(client: KubeClient, jobset: KubeObject, namespace: str) -> list[Finding]:
+    """Return why the server would not take a JobSet."""
     try:
         await _create(client, JOBSETS, namespace, jobset)
     except (AlreadyExists, NotFound):
@@ -126,7 +129,7 @@ def _pod_refusals(member: Member, namespace: str, error: ApiError) -> Iterator[F
         for refusal in _refusals("pod-refused", member.pod_path, "spec.", error):
             finding = replace(refusal, path=_by_name(member, refusal.path))
             gated = "restartPolicyRules" in finding.path or "restartPolicyRules" in finding.found
-            if gated and any(word in finding.found for word in ("Unsupported value", "Forbidden", "unknown field")):
+            if gated and any(word in finding.found for word in ("Unsupported value", "Forbidden", "nobody knows")):
                 fix = f"switch on {_GATES}, or use supervisor mode"
                 yield Finding("gates", finding.path, finding.found, "a server that takes them", fix)
             else:
@@ -147,6 +150,12 @@ def _refusals(rule: str, where: str, prefix: str, error: ApiError) -> Iterator[F
     """Yield each cause of a refusal at its path; `prefix` is what `where` stands for in the server's paths."""
     details: dict[str, Any] = error.status.get("details") or {}
     causes = [cause for cause in details.get("causes") or () if isinstance(cause, dict)]
+    unknown = _UNKNOWN_FIELD.findall(error.message)
+    for field in unknown:
+        path = f"{where}.{field.removeprefix(prefix)}" if prefix else field
+        yield Finding(rule, path, "a field that nobody knows", "a field of the API", "correct its name, or remove it")
+    if unknown:
+        return
     for cause in causes or [{"message": error.message}]:
         field = str(cause.get("field") or "")
         inside = field.removeprefix(prefix)

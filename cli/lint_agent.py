@@ -101,6 +101,8 @@ def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a last announcement that is kept nowhere, too short or too long."""
     path, file = f'{agent.path}.env[name="EPOCH_FILE"]', agent.env.get("EPOCH_FILE", {}).get("value")
     if not isinstance(file, str) or not file:
+        if member.mode == "supervisor":
+            return  # it remembers, and its container does not restart
         fix = "set it to a file on an emptyDir; `inplace inject` adds both"
         yield Finding("epoch-file", path, "nothing", "a file on an emptyDir", fix)
         return

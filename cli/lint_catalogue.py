@@ -102,6 +102,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "agent-env": _error("the agent refuses its environment and ends with exit code 2, again and again"),
     "agent-env-source": _error("the variable must say what the Pod's own metadata says"),
     "agent-env-recommended": _warning("without it the agent works, but guards less well or costs one request more"),
+    "restart-scope": _error("without it the agent finds no epochs of its own in the status of a divided JobSet"),
     "epoch-file": _warning(
         "kubelet's view of the last announcement may lag; a file on an emptyDir cannot (docs/adr/0007)"
     ),

@@ -14,7 +14,7 @@ from typing import Final
 from agent.config import UPSTREAM_PATH, UPSTREAM_PORT, AgentConfig, ConfigError
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE
 from agent.herd import GROUP_FREE
-from cli.agent_pieces import ADDRESS, HERD, IDENTITY
+from cli.agent_pieces import ADDRESS, HERD, IDENTITY, SCOPE
 from cli.finding import Finding, shown
 from cli.pod_roles import Container, field_path
 from common import wire
@@ -50,6 +50,7 @@ class Source:
 
 _SOURCES: Final[Mapping[str, Source]] = {
     **{name: Source(field, fixed=name in ("NAMESPACE", "JOBSET_NAME")) for name, field in IDENTITY.items()},
+    **{name: Source(field) for name, field in SCOPE.items()},
     **{name: Source(field, fixed=True) for name, field in {**HERD, **ADDRESS}.items()},
 }
 _RECOMMENDED: Final = ("POD_UID", "JOBSET_UID", "PREVIOUS_EPOCH")
@@ -117,7 +118,7 @@ def _misfilled(agent: Container, name: str, source: Source, jobset_name: str) ->
     entry = agent.env[name]
     path, field = f'{agent.path}.env[name="{name}"]', field_path(entry)
     allowed = {source.field, source.field.replace("metadata.annotations[", "metadata.labels[")}
-    if name == "PREVIOUS_EPOCH":
+    if name in ("PREVIOUS_EPOCH", *SCOPE):
         allowed = {source.field}
     found = None
     if field is not None:

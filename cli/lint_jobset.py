@@ -15,8 +15,10 @@ from common.epoch.int32 import INT32_MAX
 from common.kube.client import KubeObject
 from controller.jobset import parse_jobset
 from controller.problems import problems_of
+from controller.problems_in_place import bad_manifests
 
 # problems_of reads metadata that only stored objects have.
+_OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
 _STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
 
 
@@ -35,12 +37,10 @@ def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
     yield from _spec_problems(jobset)
     yield from _unreachable_rules(jobset)
     yield from _exclusive_placement(jobset)
-    if not is_in_place(jobset) and any(member.agent is not None for member in group_of(jobset)):
-        found = shown((_policy(jobset) or {}).get("restartStrategy"))
-        yield Finding(
-            "restart-strategy", "spec.failurePolicy.restartStrategy", found, wire.IN_PLACE_RESTART,
-            "set it, or take the agents out of the template",
-        )  # fmt: skip
+    strategy = (_policy(jobset) or {}).get("restartStrategy")
+    if strategy in _OTHER_STRATEGIES and any(member.agent is not None for member in group_of(jobset)):
+        path, fix = "spec.failurePolicy.restartStrategy", "set it, or take the agents out of the template"
+        yield Finding("restart-strategy", path, shown(strategy), wire.IN_PLACE_RESTART, fix)
 
 
 def check_group(jobset: KubeObject) -> Iterator[Finding]:
@@ -97,7 +97,9 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
     """Let the controller's own code read the JobSet."""
     metadata = {"name": "?", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
     try:
-        problems = list(problems_of(parse_jobset(jobset | {"metadata": metadata, "status": {}})))
+        parsed = parse_jobset(jobset | {"metadata": metadata, "status": {}})
+        said_below = set(bad_manifests(parsed))  # by check_job, with a rule for each
+        problems = [problem for problem in problems_of(parsed) if problem not in said_below]
     except (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError) as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
     for problem in problems:

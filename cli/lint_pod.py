@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from cli.agent_pieces import SCOPE
 from cli.finding import Finding, shown
 from cli.lint_agent import check_sidecar, check_supervisor
 from cli.lint_rights import missing_rights
 from cli.lint_worker import check_wait, check_worker
 from cli.pod_roles import Container, Member
+from common import wire
 from common.kube.client import KubeObject
 
 GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
@@ -31,6 +33,9 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     jobset_name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "default")
     yield from _account(member, agent, namespace, stream)
     yield from _surroundings(member, agent)
+    if wire.RESTART_SCOPE in (metadata.get("annotations") or {}) and "RESTART_SCOPE" not in agent.env:
+        where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
+        yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
     if member.mode == "sidecar":
         yield from check_sidecar(member, agent, jobset_name, group_pods)
         for worker in member.workers:
@@ -126,8 +131,10 @@ def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:
     if pod.get("hostNetwork") is True:
         fix = "remove it, or see to one Pod per node and a BARRIER_PORT that is free there"
         yield Finding("host-network", f"{path}.hostNetwork", "True", "nothing", fix)
-    for container in (agent, *member.workers) if member.mode == "sidecar" else (agent,):
-        if (container.raw.get("lifecycle") or {}).get("preStop") and member.mode == "sidecar":
+    if member.mode == "supervisor":
+        return  # its container does not restart
+    for container in (agent, *member.workers):
+        if (container.raw.get("lifecycle") or {}).get("preStop"):
             where, fix = f"{container.path}.lifecycle.preStop", "do it in the container, on SIGTERM, within 2 s"
             yield Finding("pre-stop", where, "a hook", "nothing that a restart relies on", fix)
         yield from _image(container)

@@ -1,10 +1,10 @@
 """
-Where the API server is and who we are, as kubernetes_asyncio reads it from a kubeconfig or in a Pod.
+Where the API server is and who we are: a kubeconfig, or the account of the Pod we run in.
 
-kubernetes_asyncio is imported here alone, and only when a real cluster is asked for. Its package imports 800
-generated models whatever sub-module one wants: 0.2 s and 38 MB more than aiohttp alone (measured), once per
-controller process; the only ways round it are to fake its package or to copy its kubeconfig loader, and both
-are worse.
+What says so directly is read by `controller/plain_credentials.py`. All else (exec plugins, auth providers, proxies,
+lists of files) is kubernetes_asyncio's, which is imported here alone, and only then. Its package imports 800 generated
+models whatever sub-module one wants: 0.2 s and 38 MB more than aiohttp alone (measured), once per controller process;
+the only ways round it are to fake its package or to copy its kubeconfig loader, and both are worse.
 """
 
 from __future__ import annotations
@@ -17,13 +17,42 @@ from typing import Any, Protocol
 import yaml
 
 from common.kube.clock import Clock
+from common.kube.credentials import CredentialsError
+from controller.plain_credentials import plain_credentials
+
+__all__ = ["REFRESH_S", "CredentialsError", "Identity", "load_credentials"]
 
 REFRESH_S = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough
 IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
 
 
-class CredentialsError(Exception):
-    """The configuration cannot be used; the message says which file or variable, and what was expected."""
+class Identity(Protocol):
+    """What a transport asks: the server's address and authority, and who we are."""
+
+    @property
+    def host(self) -> str:
+        """Return the base URL of the API server."""
+
+    @property
+    def proxy(self) -> str | None:
+        """Return the proxy of the kubeconfig, if any."""
+
+    @property
+    def server_name(self) -> str | None:
+        """Return the name that the server's certificate must carry, when it is not the host's."""
+
+    @property
+    def client_certificate(self) -> tuple[str, str] | None:
+        """Return what tells our client certificate from another one, if there is one."""
+
+    def authorization(self) -> str | None:
+        """Return the Authorization header."""
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return how the server is trusted; None for plain HTTP."""
+
+    async def refresh(self, *, rejected: bool = False) -> None:
+        """Read everything again when it may be old, or at once when the server `rejected` it."""
 
 
 class Loader(Protocol):
@@ -33,7 +62,7 @@ class Loader(Protocol):
         """Read everything again into a Configuration; may return an awaitable."""
 
 
-class Credentials:
+class LoadedCredentials:
     """The API server's address and certificate authority, and our identity; read again when they may be old.
 
     Args:
@@ -117,7 +146,7 @@ async def load_credentials(
     clock: Clock,
     environment: dict[str, str] | None = None,
     context: str | None = None,
-) -> Credentials:
+) -> Identity:
     """Find the configuration: the named kubeconfig, the Pod's account, $KUBECONFIG or ~/.kube/config.
 
     Args:
@@ -129,17 +158,22 @@ async def load_credentials(
     Raises:
         CredentialsError: there is none, or it cannot be used.
     """
+    env = dict(os.environ) if environment is None else environment
+    is_in_cluster = kubeconfig is None and context is None and IN_CLUSTER_VARIABLE in env
+    path = kubeconfig or env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    if context is None:
+        plain = plain_credentials(None if is_in_cluster else path, env, clock=clock, refresh_s=REFRESH_S)
+        if plain is not None:
+            return plain
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import incluster_config, kube_config
 
-    env = dict(os.environ) if environment is None else environment
     loader: Loader
-    if kubeconfig is None and context is None and IN_CLUSTER_VARIABLE in env:
+    if is_in_cluster:
         loader = incluster_config.InClusterConfigLoader(
             incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME, False, env
         )
     else:
-        path = kubeconfig or env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
         if not _is_there(path):
             raise CredentialsError(
                 f"expected a kubeconfig at {path}, found no file, and {IN_CLUSTER_VARIABLE} is not set: "
@@ -155,7 +189,7 @@ async def load_credentials(
             raise CredentialsError(f"cannot use the kubeconfig {path}: {error}") from error
     configuration = Configuration()
     await _load(loader, configuration)
-    return Credentials(configuration, loader, clock=clock)
+    return LoadedCredentials(configuration, loader, clock=clock)
 
 
 def _is_there(path: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from controller.budget import exempt_unless_restarting
 from controller.draft import Draft, ResizeJob
-from controller.jobset import ReplicatedJob
+from controller.jobset_spec import ReplicatedJob
 
 
 def resize_jobs(draft: Draft) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
-from controller.jobset import Claim, Coordinator, JobSet, ReplicatedJob
+from controller.jobset import JobSet
+from controller.jobset_spec import Claim, Coordinator, ReplicatedJob
 from controller.scopes import WHOLE
 from controller.topology import exclusive_annotations, place_exclusively
 

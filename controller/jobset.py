@@ -1,15 +1,14 @@
 """
-A JobSet as the planner reads it: parsed once per version, with the defaults that upstream's webhook fills in.
+A JobSet as the planner reads it: parsed once per version, and what follows from its spec and status together.
 
-Templates stay raw dictionaries, so that a field this code has never heard of survives. The CRD has validated
-types already; what it cannot have (upstream's CRD, another version) is answered with RemoteProtocolError,
-which concerns this JobSet alone.
+The CRD has validated types already; what it cannot have (upstream's CRD, another version) is answered with
+RemoteProtocolError, which concerns this JobSet alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,20 @@ from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape
 from common.kube.client import KubeObject
 from controller.jobset_form import check_form
+from controller.jobset_spec import (
+    Claim,
+    Coordinator,
+    FailurePolicy,
+    Network,
+    ReplicatedJob,
+    SuccessPolicy,
+    read_claims,
+    read_coordinator,
+    read_failure_policy,
+    read_network,
+    read_replicated_job,
+    read_success_policy,
+)
 from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
@@ -27,95 +40,6 @@ COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
 COMPLETE = "Complete"  # of dependsOn[].status
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicatedJob:
-    """One entry of spec.replicatedJobs.
-
-    Args:
-        template: the JobTemplateSpec, raw.
-        depends_on: entries of dependsOn, raw.
-    """
-
-    name: str
-    replicas: int
-    group_name: str
-    template: Mapping[str, Any]
-    depends_on: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def job_spec(self) -> Mapping[str, Any]:
-        """Return template.spec, raw."""
-        spec: Mapping[str, Any] = self.template.get("spec") or {}
-        return spec
-
-    @property
-    def parallelism(self) -> int:
-        """Return how many Pods of one Job run at once; 1 when unset, as the Job API has it."""
-        value = self.job_spec.get("parallelism")
-        return 1 if value is None else int(value)
-
-    @property
-    def has_opted_out(self) -> bool:
-        """Say whether its Pods are no part of the group: no barrier waits for them and no restart reaches them."""
-        metadata = self.template.get("metadata") or {}
-        return wire.DISABLE in (metadata.get("annotations") or {})
-
-    @property
-    def completions(self) -> int:
-        """Return how many Pods of one Job must succeed; parallelism when unset, as our Jobs have it."""
-        value = self.job_spec.get("completions")
-        return self.parallelism if value is None else int(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinator:
-    """spec.coordinator: the one Pod whose address every Pod gets."""
-
-    replicated_job: str
-    job_index: int = 0
-    pod_index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FailurePolicy:
-    """spec.failurePolicy."""
-
-    restarts_max: int = 0
-    strategy: str = "Recreate"
-    rules: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SuccessPolicy:
-    """spec.successPolicy; the webhook's default is All of everything."""
-
-    operator: str = "All"
-    targets: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """spec.network with the webhook's defaults."""
-
-    dns_hostnames: bool = True
-    publish_not_ready: bool = True
-    subdomain: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One template of spec.volumeClaimPolicies.
-
-    Args:
-        template: the PersistentVolumeClaim, raw.
-        retained: it outlives the JobSet.
-    """
-
-    name: str
-    template: Mapping[str, Any]
-    retained: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,17 +51,17 @@ class JobSet:
     """
 
     raw: KubeObject
-    replicated_jobs: tuple[ReplicatedJob, ...] = ()
-    failure_policy: FailurePolicy | None = None
-    success_policy: SuccessPolicy = SuccessPolicy()
-    network: Network = Network()
-    suspended: bool = False
-    starts_in_order: bool = False
-    managed_by: str | None = None
-    coordinator: Coordinator | None = None
-    ttl_s: int | None = None
-    claims: tuple[Claim, ...] = ()
-    status: Mapping[str, Any] = field(default_factory=dict)
+    replicated_jobs: tuple[ReplicatedJob, ...]
+    failure_policy: FailurePolicy | None
+    success_policy: SuccessPolicy
+    network: Network
+    suspended: bool
+    starts_in_order: bool
+    managed_by: str | None
+    coordinator: Coordinator | None
+    ttl_s: int | None
+    claims: tuple[Claim, ...]
+    status: Mapping[str, Any]
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -359,16 +283,16 @@ def parse_jobset(raw: KubeObject) -> JobSet:
         spec = raw.get("spec") or {}
         jobset = JobSet(
             raw=raw,
-            replicated_jobs=tuple(_replicated_job(entry) for entry in spec.get("replicatedJobs") or ()),
-            failure_policy=_failure_policy(spec.get("failurePolicy")),
-            success_policy=_success_policy(spec.get("successPolicy") or {}),
-            network=_network(spec.get("network") or {}),
+            replicated_jobs=tuple(read_replicated_job(entry) for entry in spec.get("replicatedJobs") or ()),
+            failure_policy=read_failure_policy(spec.get("failurePolicy")),
+            success_policy=read_success_policy(spec.get("successPolicy") or {}),
+            network=read_network(spec.get("network") or {}),
             suspended=bool(spec.get("suspend")),
             starts_in_order=(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder",
             managed_by=spec.get("managedBy"),
-            coordinator=_coordinator(spec.get("coordinator")),
+            coordinator=read_coordinator(spec.get("coordinator")),
             ttl_s=None if spec.get("ttlSecondsAfterFinished") is None else int(spec["ttlSecondsAfterFinished"]),
-            claims=tuple(_claims(spec.get("volumeClaimPolicies") or ())),
+            claims=tuple(read_claims(spec.get("volumeClaimPolicies") or ())),
             status=raw.get("status") or {},
         )
     except msgspec.ValidationError as error:
@@ -377,59 +301,3 @@ def parse_jobset(raw: KubeObject) -> JobSet:
     if jobs > JOBS_MAX:
         raise RemoteProtocolError(f"expected replicas of at most {JOBS_MAX} in all replicatedJobs, saw {jobs}")
     return jobset
-
-
-def _replicated_job(entry: Mapping[str, Any]) -> ReplicatedJob:
-    replicas = entry.get("replicas")
-    group = entry.get("groupName")
-    return ReplicatedJob(
-        name=str(entry["name"]),
-        replicas=1 if replicas is None else int(replicas),
-        group_name="default" if group is None else str(group),
-        template=entry.get("template") or {},
-        depends_on=tuple(entry.get("dependsOn") or ()),
-    )
-
-
-def _coordinator(coordinator: Mapping[str, Any] | None) -> Coordinator | None:
-    if not coordinator:
-        return None
-    return Coordinator(
-        replicated_job=str(coordinator["replicatedJob"]),
-        job_index=int(coordinator.get("jobIndex") or 0),
-        pod_index=int(coordinator.get("podIndex") or 0),
-    )
-
-
-def _claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Yield the templates, of several with one name the first; the webhook's default for whenDeleted is Delete."""
-    names: set[str] = set()
-    for policy in policies:
-        retained = (policy.get("retentionPolicy") or {}).get("whenDeleted") == "Retain"
-        for template in policy.get("templates") or ():
-            name = str(template["metadata"]["name"])
-            if name not in names:
-                names.add(name)
-                yield Claim(name, template, retained)
-
-
-def _failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:
-    if policy is None:
-        return None
-    return FailurePolicy(
-        restarts_max=int(policy.get("maxRestarts") or 0),
-        strategy=str(policy.get("restartStrategy") or "Recreate"),
-        rules=tuple(policy.get("rules") or ()),
-    )
-
-
-def _success_policy(policy: Mapping[str, Any]) -> SuccessPolicy:
-    return SuccessPolicy(str(policy.get("operator") or "All"), frozenset(policy.get("targetReplicatedJobs") or ()))
-
-
-def _network(network: Mapping[str, Any]) -> Network:
-    return Network(
-        dns_hostnames=network.get("enableDNSHostnames") is not False,
-        publish_not_ready=network.get("publishNotReadyAddresses") is not False,
-        subdomain=str(network.get("subdomain") or ""),
-    )

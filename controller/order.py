@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.jobset import COMPLETE, JobSet, ReplicatedJob
+from controller.jobset import COMPLETE, JobSet
+from controller.jobset_spec import ReplicatedJob
 from controller.kinds import Job
 from controller.observed import Buckets, is_ready
 

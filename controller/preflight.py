@@ -40,10 +40,17 @@ LEASE_VERBS: Final = ("create", "get", "update")
 POLICIES: Final = {
     "jobsets.jobset.x-k8s.io": "JobSets are not checked for what their CRD cannot check",
     "agents.inplace.dev": "an agent may change any Pod of its namespace",
+    "agents-otherwise.inplace.dev": "RBAC alone keeps an agent from doing more to a Pod than patch it",
 }
 """Bindings of policies, and what is the case without them."""
 
-OUR_FIELDS: Final = {wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.EXEMPT_EPOCHS, wire.LAST_EXEMPT_EPOCH}
+OUR_FIELDS: Final = {
+    wire.SYNCED_EPOCH,
+    wire.DEPRECATED_EPOCH,
+    wire.EXEMPT_EPOCHS,
+    wire.LAST_EXEMPT_EPOCH,
+    wire.SCOPED_EPOCHS,
+}
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
 RIGHTS_CURE: Final = (
@@ -131,7 +138,7 @@ class Preflight:
             return []
         seen = (
             f"expected the CustomResourceDefinition {CRD} to have our status fields, found one without "
-            f"{', '.join(sorted(absent))}: uncounted restarts would use up maxRestarts"
+            f"{', '.join(sorted(absent))}: what is written there is lost"
         )
         return [Problem(seen, CRD_CURE, is_fatal=False)]
 

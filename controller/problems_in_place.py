@@ -7,7 +7,8 @@ from typing import Final
 
 from common import wire
 from common.epoch.int32 import INT32_MAX
-from controller.jobset import JobSet, ReplicatedJob
+from controller.jobset import JobSet
+from controller.jobset_spec import ReplicatedJob
 
 # Field, the value needed, and what happens without it.
 NEEDED: Final[tuple[tuple[str, object, str], ...]] = (

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from controller.jobset import JobSet, ReplicatedJob
+from controller.jobset import JobSet
+from controller.jobset_spec import ReplicatedJob
 
 NAME_CHARACTERS_MAX: Final = 63  # of a host name, and of a label's value; Jobs and Pods have their names as both
 POD_SUFFIX: Final = "-xxxxx"  # what the Job controller appends to a Pod's name
@@ -17,15 +18,14 @@ def bad_names(jobset: JobSet) -> Iterator[str]:
     """Yield which names are too long or no host names."""
     if not _HOST.fullmatch(jobset.name):
         yield (
-            f"metadata.name: found {jobset.name!r}, which becomes part of host names: expected lower-case letters, "
-            "digits and '-', beginning with a letter; the API refuses what is created for it; create the jobset anew "
-            "under another name"
+            "metadata.name: expected lower-case letters, digits and '-', beginning with a letter, as in a host name, "
+            f"saw {jobset.name!r}; the API refuses what is created for it; create the jobset anew under another name"
         )
     subdomain = jobset.network.subdomain
     if subdomain and not (_HOST.fullmatch(subdomain) and len(subdomain) <= NAME_CHARACTERS_MAX):
         yield (
-            f"spec.network.subdomain: found {subdomain!r}, expected a host name of at most {NAME_CHARACTERS_MAX} "
-            "characters; the API refuses the service and the jobs; create the jobset anew with another subdomain"
+            f"spec.network.subdomain: expected a host name of at most {NAME_CHARACTERS_MAX} characters, saw "
+            f"{subdomain!r}; the API refuses the service and the jobs; create the jobset anew with another subdomain"
         )
     for job in jobset.replicated_jobs:
         yield from _bad_names_of(jobset, job)
@@ -35,8 +35,8 @@ def _bad_names_of(jobset: JobSet, job: ReplicatedJob) -> Iterator[str]:
     where = f'spec.replicatedJobs[name="{job.name}"]'
     if not (_HOST.fullmatch(job.group_name) and len(job.group_name) <= NAME_CHARACTERS_MAX):
         yield (
-            f"{where}.groupName: found {job.group_name!r}, expected a host name of at most {NAME_CHARACTERS_MAX} "
-            "characters: it is a label's value; the API refuses the jobs; create the jobset anew with another groupName"
+            f"{where}.groupName: expected a host name of at most {NAME_CHARACTERS_MAX} characters, for a label, "
+            f"saw {job.group_name!r}; the API refuses the jobs; create the jobset anew with another groupName"
         )
     if job.replicas == 0:
         return

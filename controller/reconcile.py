@@ -22,6 +22,7 @@ from controller.events import EventRecorder, time_text
 from controller.execute import Executor
 from controller.group import Group, Key
 from controller.groups import Groups
+from controller.jobset import JobSet
 from controller.kinds import PersistentVolumeClaim, Pod, Service
 from controller.metrics import Metrics
 from controller.nodes import Nodes
@@ -147,13 +148,18 @@ class Reconciler:
         except NotFound:
             return None  # deleted meanwhile; its own event cleans up
         self._dirty_since_s.pop(jobset.uid, None)
-        self._tell(group, planned, due_since_s, written)
+        self._tell(group, jobset, planned, due_since_s, written)
         self.jobsets.absorb(written)
         return None
 
-    def _tell(self, group: Group, planned: Plan, due_since_s: Mapping[str, float], written: KubeObject) -> None:
-        """Emit the Events and count what the written status means."""
-        jobset, status = group.jobset, planned.status
+    def _tell(
+        self, group: Group, jobset: JobSet, planned: Plan, due_since_s: Mapping[str, float], written: KubeObject
+    ) -> None:
+        """Emit the Events and count what the written status means.
+
+        `jobset` is the version that was decided on: the group may show the written one, if the watch was faster.
+        """
+        status = planned.status
         for note in planned.notes:
             self.recorder.emit(jobset.raw, note)
         scopes = jobset.scopes_in(written.get("status") or {})

@@ -17,7 +17,8 @@ from typing import Any, Final
 import re2
 
 from controller.conditions import is_reason
-from controller.jobset import FailurePolicy, JobSet
+from controller.jobset import JobSet
+from controller.jobset_spec import FailurePolicy
 from controller.kinds import Job
 
 FAIL: Final = "FailJobSet"

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from common import wire
 from common.kube.client import KubeObject
-from controller.jobset import JobSet, ReplicatedJob
+from controller.jobset import JobSet
+from controller.jobset_spec import ReplicatedJob
 
 _JOB_LEVEL: Final = (wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY)
 

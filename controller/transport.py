@@ -23,7 +23,7 @@ from common.kube.http import (
     TransportError,
     TransportTimeoutError,
 )
-from controller.credentials import Credentials, CredentialsError
+from controller.credentials import CredentialsError, Identity
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 64  # 50 parallel writes, four watches, leases and Events
@@ -35,7 +35,7 @@ _UNAUTHORIZED = 401
 class AiohttpTransport:
     """Implements `common.kube.http.Transport`; open it with `async with`."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Identity) -> None:
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
         self._certificate: tuple[str, str] | None = None

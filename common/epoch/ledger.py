@@ -182,7 +182,7 @@ class Ledger:
             restarts_max: spec.failurePolicy.maxRestarts.
             uncounted: epochs that were not counted restarts (resumes, uncounted recreations, resizes).
         """
-        top = self.announced
+        top = max(self._pods_at, default=0)
         broken = self._is_running() and bool(self._intruders or self._broken)
         reached = max(top, self.synced + 1 if broken else self.synced)
         restarts = max(0, reached - 1 - uncounted)

@@ -35,10 +35,12 @@ class Shape:
     def size(self) -> int:
         """Return N, the number of expected slots."""
         whole = sum(replicas * parallelism for replicas, parallelism in self.replicated_jobs.values())
+        if not self.without:  # the usual case, asked at every Pod event
+            return whole
         return whole - sum(self.replicated_jobs[name][1] for name, _ in self.without)
 
     def expects(self, slot: Slot) -> bool:
         """Say whether `slot` is one of the expected ones."""
         replicas, parallelism = self.replicated_jobs.get(slot.replicated_job, (0, 0))
         is_inside = 0 <= slot.job_index < replicas and 0 <= slot.completion_index < parallelism
-        return is_inside and slot[:2] not in self.without
+        return is_inside and (not self.without or slot[:2] not in self.without)

@@ -136,6 +136,17 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -
     ]
 
 
+def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
+    """Of both modes; a JobSet that restarts as a whole needs no such variable."""
+    text = PLAIN.replace(
+        "  namespace: default", "  namespace: default\n  annotations: {inplace.dev/restart-scope: Group}"
+    )
+    sidecar = pod_spec_of(injected(text, tmp_path))["initContainers"][0]
+    supervisor = pod_spec_of(injected(text, tmp_path, mode="supervisor"))["containers"][0]
+    plain = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
+    assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor, plain)] == [True, True, False]
+
+
 def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:
     """RunAsNonRoot beside the Pod's runAsUser 0 would keep kubelet from starting the agent."""
     text = PLAIN.replace(
@@ -313,3 +324,18 @@ def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObje
         text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
         edited = with_documents(Stream("x", text, tuple(parse(text))), [old | changes])
         assert list(parse(edited.text)) == [old | changes]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [({}, ["--runtime", "model"]), ({"mode": "supervisor", "agent_in_image": True}, ["--pods", "2"])],
+    ids=["sidecar", "supervisor"],
+)
+def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[str, Any], arguments: list[str]) -> None:
+    """The embedded Kubernetes runs it, a worker is killed, and no Pod is recreated."""
+    file = tmp_path / "injected.yaml"
+    file.write_text(injected(PLAIN, tmp_path, **options))
+    result = run("demo", "--json", "--file", str(file), *arguments)
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)

@@ -13,13 +13,15 @@ import yaml
 
 from cli.lint import lint
 from cli.lint_catalogue import RULES
+from cli.lint_embedded import judge
 from cli.manifests import parse, read_stream
 from common.kube.client import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
-KNOWN = {"monitor.yaml": {"agent-missing"}}  # it says itself that the agent is left out
+WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
+KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # they show something else, and leave the agent out
 
 JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"
@@ -155,13 +157,23 @@ BROKEN: list[tuple[Break, str, str]] = [
         "spec.failurePolicy.restartStrategy",
     ),
     (
-        both(policy({"action": "FailJobSet"}, {"action": "RestartJobSet"}), put(job, activeDeadlineSeconds=9)),
+        both(
+            policy({"action": "FailJobSet", "name": "a"}, {"action": "RestartJobSet", "name": "b"}),
+            put(job, activeDeadlineSeconds=9),
+        ),
         "unreachable-rule",
         "spec.failurePolicy.rules[1]",
     ),
-    (policy({"action": "FailJobSet"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
+    (policy({"action": "FailJobSet", "name": "a"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
     (put(lambda d: jobset(d)["coordinator"], podIndex=8), "spec-problem", "spec.coordinator"),
     (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
+    (put(jobset, suspend="yes"), "spec-problem", "spec"),
+    (
+        put(lambda d: d["metadata"], annotations={"inplace.dev/restart-scope": "Group"}),
+        "restart-scope",
+        f'{AGENT}.env[name="RESTART_SCOPE"]',
+    ),
+    (env("RESTART_SCOPE", value="a"), "agent-env-source", f'{AGENT}.env[name="RESTART_SCOPE"]'),
     (put(lambda d: d["metadata"], annotations={OPT_OUT: "true"}), "disabled", f'metadata.annotations["{OPT_OUT}"]'),
     (
         put(lambda d: d["metadata"], annotations={STRATEGY: "true"}),
@@ -319,7 +331,9 @@ SUPERVISED: list[tuple[Break, str, str]] = [
     (put(worker, command=["inplace-agent", "run"]), "agent-command", f"{SUPERVISOR}.command"),
     (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", f"{SUPERVISOR}.command"),
     (env("POD_NAME", of=worker), "agent-env", f'{SUPERVISOR}.env[name="POD_NAME"]'),
-    (env("EPOCH_FILE", of=worker), "epoch-file", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (env("EPOCH_FILE", of=worker), "", ""),
+    (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (put(worker, imagePullPolicy="Always"), "", ""),
     (put(worker, command=["sh", "-c", "exec inplace-agent run -- python3 train.py"]), "", ""),
     (put(worker, command=["python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"]), "", ""),
     (put(worker, command=["python3", "train.py"]), "agent-placement", f'{POD}.containers[name="worker"]'),
@@ -426,8 +440,9 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """A rule of the catalogue that no case reaches may as well not exist."""
     reached = {rule for _, rule, _ in (*BROKEN, *SUPERVISED)} | {"service-account-rights", "startup-order"}
     catalogue = list(RULES)
+    reached.add("admission")  # test_the_embedded_server_judges_too
     manifest = set(catalogue[: catalogue.index("cluster-unknown")])
-    assert manifest - reached <= {"admission"}
+    assert manifest - reached == set()
     assert reached - {""} <= set(RULES)
 
 
@@ -458,6 +473,19 @@ def test_as_a_program(tmp_path: Path) -> None:
     said = json.loads(machine.stdout)
     assert (said["errors"], said["warnings"], said["jobsets"]) == (1, 1, ["JobSet default/train"])
     assert set(said["findings"][0]) == {"object", "rule", "severity", "path", "found", "needed", "why", "fix"}
+
+
+def test_the_embedded_server_judges_too() -> None:
+    """What only the definition knows: misspelt fields of the JobSet, its schema, its CEL; nothing for a sound one."""
+    sound, misspelt, long = (list(parse(example("train.yaml")))[-1] for _ in range(3))
+    misspelt["spec"]["failurePolice"] = {}
+    long["metadata"]["annotations"] = {"x": 3}
+    found = judge([sound, misspelt, long])
+    assert [[(finding.rule, finding.path) for finding in findings] for findings in found[:2]] == [
+        [],
+        [("admission", "spec.failurePolice")],
+    ]
+    assert [finding.rule for finding in found[2]] == ["admission"]
 
 
 @pytest.mark.parametrize("file", ["/nowhere.yaml", "examples", "README.md", "deploy/rbac/controller.yaml"])

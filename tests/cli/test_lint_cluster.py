@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cli.finding import Finding
 from cli.kubelet_bugs import version_of
@@ -18,8 +19,10 @@ from cli.lint_jobset import group_of
 from cli.lint_nodes import FEATURE, check_nodes
 from cli.manifests import parse
 from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
 from common.kube.http import Request, Response
 from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES
+from controller.credentials import CredentialsError, load_credentials
 from simulator.apiserver import InMemoryTransport
 from tests.cli.injecting import example, injected
 from tests.controller.rig import Rig, refusal
@@ -205,3 +208,21 @@ async def test_without_the_definition_the_rest_is_still_judged(documents: list[K
     await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, "jobsets.jobset.x-k8s.io")
     rules = [finding.rule for finding in await asked(rig.admin, documents)]
     assert ("crd" in rules, "admission" in rules) == (True, False)
+
+
+@pytest.mark.asyncio
+async def test_a_context_chooses_the_cluster(tmp_path: Path) -> None:
+    """The kubeconfig's current one, another by name; also inside a Pod, whose own account is not meant then."""
+    named = [{"name": name, "cluster": {"server": f"http://{name}:1"}} for name in ("earth", "moon")]
+    contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in ("earth", "moon")]
+    users = [{"name": "u", "user": {"token": "t"}}]
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        yaml.safe_dump({"clusters": named, "contexts": contexts, "users": users, "current-context": "earth"})
+    )
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBECONFIG": str(file)}
+    current = await load_credentials(str(file), clock=LoopClock())
+    other = await load_credentials(None, clock=LoopClock(), environment=pod, context="moon")
+    assert (current.host, other.host) == ("http://earth:1", "http://moon:1")
+    with pytest.raises(CredentialsError, match="mars"):
+        await load_credentials(str(file), clock=LoopClock(), context="mars")

@@ -25,16 +25,16 @@ from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
-from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, POLICY, STRANGER, TRACKING, Attempt
+from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, STRANGER, TRACKING, Attempt
 
 AGENT: Final = Path(__file__).parents[2] / "deploy" / "agent" / "agent.yaml"
 ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after it was stored, later when the machine is busy
 POLL_S: Final = 0.1
 CORE: Final = "/api/v1/namespaces"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
-LABELLING: Final = Attempt(
-    "add a label", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels", query={"dryRun": "All"}
-)
+DRY: Final = {"dryRun": "All"}
+LABELLING: Final = Attempt("add a label", {"metadata": {"labels": {"a": "b"}}}, "", query=DRY)
+DELETING: Final = Attempt("delete its Pod", None, "", method="DELETE", query=DRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +206,11 @@ async def _kubeconfig(scene: Scene, name: str, claim: Mapping[str, Any] | None) 
 
 
 async def _wait_until_active(scene: Scene) -> None:
-    """Return when the policy refuses what RBAC allows."""
+    """Return when the policies refuse what RBAC allows."""
     asking = AsyncRetrying(
-        retry=retry_if_result(lambda answer: POLICY not in answer.message),
+        retry=retry_if_result(lambda answer: answer.code == 200),
         stop=stop_after_delay(ACTIVE_S_MAX),
         wait=wait_fixed(POLL_S),
     )
-    await asking(scene.answer, LABELLING)
+    for attempt in (LABELLING, DELETING):
+        await asking(scene.answer, attempt)

@@ -77,11 +77,14 @@ class Group:
         self._agent_kubeconfig = Path()
         self._tasks: asyncio.TaskGroup
 
-    async def apply(self, *, pods: int, restarts_max: int) -> None:
-        """Create the ServiceAccount, its permissions and the JobSet of examples/train.yaml."""
+    async def apply(self, *, pods: int, restarts_max: int, divided: bool) -> None:
+        """Create the ServiceAccount, its permissions and the JobSet of examples/train.yaml.
+
+        Divided, it has its replicatedJob twice, workers and others, and each restarts by itself.
+        """
         account = "inplace-train"
         self._agent_kubeconfig = await self._plane.service_account_kubeconfig(self.namespace, account)
-        for document in _manifest(self.namespace, pods, restarts_max):
+        for document in _manifest(self.namespace, pods, restarts_max, divided):
             await self.client.create(_RESOURCES[document["kind"]], self.namespace, document)
 
     async def jobset(self) -> KubeObject:
@@ -195,6 +198,7 @@ class Group:
             "NAMESPACE": self.namespace,
             "POD_UID": pod.uid,
             "JOBSET_UID": annotations[wire.JOBSET_UID],
+            "RESTART_SCOPE": annotations.get(wire.RESTART_SCOPE, ""),
             "PREVIOUS_EPOCH": annotations.get(wire.EPOCH, ""),
             "BARRIER_PORT": str(pod.port),
             "RESTART_POD_IN_PLACE_EXIT_CODE": str(RESTART_EXIT_CODE),
@@ -210,7 +214,13 @@ class Group:
 
 @asynccontextmanager
 async def running_group(
-    plane: ControlPlane, namespace: str, *, pods: int = 3, restarts_max: int = 10, upstream_env: bool = False
+    plane: ControlPlane,
+    namespace: str,
+    *,
+    pods: int = 3,
+    restarts_max: int = 10,
+    upstream_env: bool = False,
+    divided: bool = False,
 ) -> AsyncIterator[Group]:
     """Run a group whose Pods the control plane's Job controller makes; end its processes afterwards."""
     transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
@@ -219,7 +229,7 @@ async def running_group(
         ending.push_async_callback(transport.close)
         await install_crd(client)
         group = Group(plane, namespace, client, upstream_env=upstream_env)
-        await group.apply(pods=pods, restarts_max=restarts_max)
+        await group.apply(pods=pods, restarts_max=restarts_max, divided=divided)
         playing = asyncio.create_task(group.run())
         try:
             yield group
@@ -258,7 +268,7 @@ def _labels(pod: KubeObject) -> dict[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
-def _manifest(namespace: str, pods: int, restarts_max: int) -> list[KubeObject]:
+def _manifest(namespace: str, pods: int, restarts_max: int, divided: bool) -> list[KubeObject]:
     """Return examples/train.yaml without its ServiceAccount, in another namespace and size."""
     documents = deepcopy(list(yaml.safe_load_all((REPOSITORY / "examples" / "train.yaml").read_text())))
     for document in documents:
@@ -269,6 +279,10 @@ def _manifest(namespace: str, pods: int, restarts_max: int) -> list[KubeObject]:
             document["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
             job = document["spec"]["replicatedJobs"][0]["template"]["spec"]
             job["parallelism"] = job["completions"] = pods
+            if divided:
+                document["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
+                jobs = document["spec"]["replicatedJobs"]
+                jobs.append(deepcopy(jobs[0]) | {"name": "others"})
     return [document for document in documents if document["kind"] in _RESOURCES]
 
 

@@ -22,10 +22,11 @@ from common.phases import MILLISECONDS_MAX, Phase, phases_text
 from tests.agent.process import ROOT, process
 from tests.cluster.agent_scene import Scene, agent_scene, own_pod, pod_path
 from tests.cluster.api_client import UnexpectedStatus
+from tests.cluster.binaries import Binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.ports import free_ports
-from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, POLICY, Attempt, announced
-from tests.deploy.agent_permissions import PAGE, row
+from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, Attempt, announced
+from tests.deploy.agent_permissions import PAGE, refuser, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,16 +34,23 @@ AGENT_S_MAX = 60.0  # it announces within a second, and later when the machine i
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def scene(control_plane: ControlPlane) -> AsyncIterator[Scene]:
+async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run a control plane of its own: a policy is cluster-wide, and others send with tokens of any name."""
+    async with ControlPlane(binaries) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
     """Give a namespace with the permissions of deploy/agent."""
-    async with agent_scene(control_plane) as made:
+    async with agent_scene(plane) as made:
         yield made
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def mighty(control_plane: ControlPlane) -> AsyncIterator[Scene]:
+async def mighty(plane: ControlPlane) -> AsyncIterator[Scene]:
     """Give a namespace whose agents RBAC allows everything: what is refused there, the policy refuses."""
-    async with agent_scene(control_plane, is_mighty=True) as made:
+    async with agent_scene(plane, is_mighty=True) as made:
         yield made
 
 
@@ -66,8 +74,7 @@ async def test_refused_by_the_policy_alone(mighty: Scene, attempt: Attempt) -> N
     """Where RBAC would allow it, the policy still refuses, and says what was expected and what was seen."""
     before = await mighty.pods()
     answer = await mighty.answer(attempt)
-    assert answer.code == 403, answer
-    assert f"ValidatingAdmissionPolicy '{POLICY}'" in answer.message
+    assert (answer.code, refuser(answer)) == (403, "policy"), answer
     assert attempt.words in answer.message
     assert await mighty.pods() == before
 
@@ -76,7 +83,7 @@ async def test_a_put_is_refused_by_the_policy_alone(mighty: Scene) -> None:
     """A whole Pod sent back with one label more is judged like a patch."""
     stored = await own_pod(mighty)
     stored["metadata"]["labels"]["a"] = "b"
-    with pytest.raises(UnexpectedStatus, match=r"saw a change of metadata\.labels"):
+    with pytest.raises(UnexpectedStatus, match="saw a change of other metadata"):
         await mighty.clients["own"].text("PUT", pod_path(mighty), body=stored)
 
 
@@ -92,9 +99,9 @@ async def send(scene: Scene, request: Request) -> str:
     )
 
 
-async def test_our_agents_requests_are_allowed(control_plane: ControlPlane) -> None:
+async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
     """A list and a watch by name, the first announcement, the same again, with all phases, and int32's last epoch."""
-    async with agent_scene(control_plane) as scene:
+    async with agent_scene(plane) as scene:
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
         longest = phases_text(dict.fromkeys(Phase, MILLISECONDS_MAX))
         await send(scene, list_request(config, as_table=True, consistent=True))
@@ -107,9 +114,9 @@ async def test_our_agents_requests_are_allowed(control_plane: ControlPlane) -> N
         assert stored[wire.PHASES] == longest
 
 
-async def test_upstreams_agent_is_allowed(control_plane: ControlPlane) -> None:
+async def test_upstreams_agent_is_allowed(plane: ControlPlane) -> None:
     """It applies its one annotation by force; a Pod that our agent announced for is no obstacle."""
-    async with agent_scene(control_plane) as scene:
+    async with agent_scene(plane) as scene:
         path = pod_path(scene)
         for attempt in ("4", "5", "17"):
             body = {
@@ -121,9 +128,9 @@ async def test_upstreams_agent_is_allowed(control_plane: ControlPlane) -> None:
             assert (await own_pod(scene))["metadata"]["annotations"][wire.ATTEMPT] == attempt
 
 
-async def test_garbage_of_somebody_else_does_not_wedge_an_agent(control_plane: ControlPlane) -> None:
+async def test_garbage_of_somebody_else_does_not_wedge_an_agent(plane: ControlPlane) -> None:
     """A word where an epoch should be is overwritten by the next announcement."""
-    async with agent_scene(control_plane) as scene:
+    async with agent_scene(plane) as scene:
         await scene.admin.patch(pod_path(scene), announced(epoch="many", attempt=None))
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
         await send(scene, announcement_request(config, 1))
@@ -160,9 +167,9 @@ async def first_line(scene: Scene, token: str, event: str, **more: str) -> dict[
     raise AssertionError(f"expected {event}, and the agent ended without it")
 
 
-async def test_the_agent_itself_is_allowed(control_plane: ControlPlane) -> None:
+async def test_the_agent_itself_is_allowed(plane: ControlPlane) -> None:
     """The program, with its Pod's token and the shipped Role, announces epoch 1 on a new Pod."""
-    async with agent_scene(control_plane) as scene:
+    async with agent_scene(plane) as scene:
         await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
         line = await first_line(scene, "own", "announcement_accepted")
         assert line["epoch"] == 1
@@ -172,7 +179,7 @@ async def test_the_agent_itself_is_allowed(control_plane: ControlPlane) -> None:
 async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
     """With a token that is not its Pod's, and after somebody else wrote an epoch far ahead: the policy's words."""
     line = await first_line(scene, "unbound", "announcement_failed")
-    assert (line["cause"], "bound to no Pod" in line["message"]) == ("forbidden", True)
+    assert (line["cause"], "saw one of no Pod" in line["message"]) == ("forbidden", True)
     assert line["cure"].startswith("an admission policy")
     line = await first_line(scene, "own", "announcement_failed", PREVIOUS_EPOCH="5")
     assert "where somebody else wrote a wrong one, delete the Pod" in line["message"]

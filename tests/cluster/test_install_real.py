@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 
 from common import wire
 from common.kube.client import KubeObject
+from controller.preflight import POLICIES
 from tests.cluster.api_client import ApiClient
 from tests.cluster.binaries import Binaries
 from tests.cluster.control_plane import ControlPlane
@@ -127,7 +128,7 @@ async def test_the_policies_are_without_a_type_error(plane: ControlPlane, instal
 
     await eventually(checked, "a type check of each policy")
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in (await installed.get(path))["items"]}
-    assert found == {"agents.inplace.dev": {}, "jobsets.jobset.x-k8s.io": {}}
+    assert found == {name: {} for name in POLICIES}
 
 
 @pytest.mark.parametrize(

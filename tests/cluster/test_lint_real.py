@@ -135,7 +135,7 @@ async def test_what_only_the_job_controller_would_be_told(
     (agent,) = pod_of(manifest)["initContainers"]
     agent["restartPolicyRule"] = []
     (finding,) = [one for one in await ask(control_plane, manifest, namespace) if one.rule == "pod-refused"]
-    assert "restartPolicyRule" in finding.found
+    assert finding.path == f"{AGENT}.restartPolicyRule"
     del agent["restartPolicyRule"]
     pod_of(manifest)["containers"][0]["image"] = ""
     (finding,) = [one for one in await ask(control_plane, manifest, namespace) if one.rule == "pod-refused"]
@@ -226,7 +226,7 @@ async def test_the_jobset_is_judged_by_the_crd_and_the_policies(
     jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 2**31 - 1
     jobset["spec"]["failurePolice"] = {}
     (finding,) = [finding for finding in await ask(installed, manifest, "default") if finding.rule == "admission"]
-    assert "failurePolice" in finding.found
+    assert finding.path == "spec.failurePolice"
 
 
 @asynccontextmanager

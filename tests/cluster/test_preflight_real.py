@@ -77,10 +77,10 @@ async def test_each_cure_cures(plane: ControlPlane) -> None:
     await done(plane.kubeconfig, "apply", "--server-side", "-k", "deploy/rbac")
     missing = f"expected the CustomResourceDefinition jobsets.jobset.x-k8s.io, found none; {CRD_CURE}"
     lines = await said(plane, SYSTEM, "inplace-controller", missing)
-    assert [line["cure"] for line in lines] == [CRD_CURE, POLICIES_CURE, POLICIES_CURE]
+    assert [line["cure"] for line in lines] == [CRD_CURE, *[POLICIES_CURE] * 3]
     await done(plane.kubeconfig, *CRD_CURE.split()[1:])
     lines = await said(plane, SYSTEM, "inplace-controller", "ok")
-    assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * 2
+    assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * 3
     await done(plane.kubeconfig, *POLICIES_CURE.split()[1:])
     (line,) = await said(plane, SYSTEM, "inplace-controller", "ok")
     assert line["event"] == "installation complete"

@@ -111,7 +111,7 @@ def test_another_projects_crd_is_a_warning() -> None:
             await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
             (line,), ready = await look_once(rig)
             assert line["problem"].endswith(
-                "found one without exemptEpochs, syncedEpoch: uncounted restarts would use up maxRestarts"
+                "found one without exemptEpochs, syncedEpoch: what is written there is lost"
             )
             assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
 
@@ -158,7 +158,7 @@ def test_missing_policies_are_warnings() -> None:
         rig = Rig()
         async with rig.running():
             lines, ready = await look_once(rig)
-            assert [line["cure"] for line in lines] == [POLICIES_CURE] * 2
+            assert [line["cure"] for line in lines] == [POLICIES_CURE] * 3
             assert "JobSets are not checked" in lines[0]["problem"]
             assert "an agent may change any Pod" in lines[1]["problem"]
             assert ready is None

@@ -144,7 +144,7 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     (
         "metadata.name",
         "train.v2",
-        ("metadata.name: found 'train.v2', which becomes part of host names", "the API refuses what is created for it"),
+        ("metadata.name: expected lower-case letters,", "saw 'train.v2'; the API refuses what is created for it"),
     ),
     (
         "metadata.name",
@@ -156,8 +156,16 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
         "j" * 55,
         ("JobSet name is too long, pod names generated for this JobSet will exceed 63 characters", "-a-0-1-xxxxx"),
     ),
-    ("spec.network", {"subdomain": "a.b"}, ("spec.network.subdomain: found 'a.b', expected a host name",)),
-    ("spec.replicatedJobs.0.groupName", "Gruppe 1", ("groupName: found 'Gruppe 1', expected a host name",)),
+    (
+        "spec.network",
+        {"subdomain": "a.b"},
+        ("spec.network.subdomain: expected a host name of at most 63 characters, saw 'a.b'",),
+    ),
+    (
+        "spec.replicatedJobs.0.groupName",
+        "Gruppe 1",
+        ("groupName: expected a host name of at most 63", "saw 'Gruppe 1'; the API refuses the jobs"),
+    ),
 ]
 
 

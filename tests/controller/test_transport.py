@@ -189,8 +189,28 @@ async def test_a_rejected_token_is_read_again(tmp_path: Path) -> None:
         assert (await t.request(GET, timeout_s=5.0)).status == 200
 
 
-async def test_a_token_is_read_again_each_minute(tmp_path: Path) -> None:
-    """A renewed token is used before the old one is rejected."""
+async def test_a_token_file_is_read_again_for_each_request(tmp_path: Path) -> None:
+    """Kubelet renews it without a word."""
+    server = Server()
+    server.tokens = {"good", "better"}
+    token = tmp_path / "token"
+    token.write_text("good")
+    async with (
+        server.running(tmp_path),
+        connected(kubeconfig(tmp_path, server.port, {"tokenFile": str(token)})) as transport,
+    ):
+        await transport.request(GET, timeout_s=5.0)
+        token.write_text("better")
+        await transport.request(GET, timeout_s=5.0)
+        token.unlink()
+        with pytest.raises(TransportError, match="cannot read the token") as caught:
+            await transport.request(GET, timeout_s=5.0)
+        assert not caught.value.sent
+    assert [request.headers["authorization"] for request in server.seen] == ["Bearer good", "Bearer better"]
+
+
+async def test_a_kubeconfig_is_read_again_each_minute(tmp_path: Path) -> None:
+    """A token that stands in it is renewed before the old one is rejected."""
 
     class Later(LoopClock):
         offset_s = 0.0
@@ -201,17 +221,32 @@ async def test_a_token_is_read_again_each_minute(tmp_path: Path) -> None:
     clock = Later()
     server = Server()
     server.tokens = {"good", "better"}
-    token = tmp_path / "token"
-    token.write_text("good")
-    path = kubeconfig(tmp_path, 0, {"tokenFile": str(token)})
-    async with server.running(tmp_path):
-        path = kubeconfig(tmp_path, server.port, {"tokenFile": str(token)})
-        async with connected(path, clock) as transport:
-            token.write_text("better")
-            await transport.request(GET, timeout_s=5.0)
-            clock.offset_s = REFRESH_S + 1.0
-            await transport.request(GET, timeout_s=5.0)
+    async with (
+        server.running(tmp_path),
+        connected(kubeconfig(tmp_path, server.port, {"token": "good"}), clock) as transport,
+    ):
+        kubeconfig(tmp_path, server.port, {"token": "better"})
+        await transport.request(GET, timeout_s=5.0)
+        clock.offset_s = REFRESH_S + 1.0
+        await transport.request(GET, timeout_s=5.0)
     assert [request.headers["authorization"] for request in server.seen] == ["Bearer good", "Bearer better"]
+
+
+async def test_what_says_directly_who_we_are_needs_no_models(tmp_path: Path) -> None:
+    """A token in a kubeconfig is read without kubernetes_asyncio, whose import alone costs 38 MB."""
+    path = kubeconfig(tmp_path, 1, {"token": "good"})
+    (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    code = (
+        "import asyncio, sys\n"
+        "from common.kube.clock import LoopClock\n"
+        "from controller.credentials import load_credentials\n"
+        "async def main():\n"
+        f"    print((await load_credentials({path!r}, clock=LoopClock())).host, 'kubernetes_asyncio' in sys.modules)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    assert said.decode().split() == ["https://127.0.0.1:1", "False"]
 
 
 async def test_an_exec_plugin_supplies_the_token_and_is_asked_again_after_a_401(tmp_path: Path) -> None:
@@ -264,17 +299,17 @@ async def test_a_missing_authority_is_named(tmp_path: Path) -> None:
         await load_credentials(kubeconfig(tmp_path, 1, {"token": "t"}, ca="missing.crt"), clock=LoopClock())
 
 
-async def test_in_a_cluster_the_service_account_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Host, token and authority come from where kubelet puts them; the token is read again after a 401."""
-    from kubernetes_asyncio.config import incluster_config
-
+async def test_in_a_cluster_the_service_account_is_used(tmp_path: Path) -> None:
+    """Host, token and authority come from where kubelet puts them; the token is read again."""
     server = Server()
     token = tmp_path / "token"
     token.write_text("expired")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     async with server.running(tmp_path):
-        environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+        environment = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(server.port),
+            "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path),
+        }
         credentials = await load_credentials(None, clock=LoopClock(), environment=environment)
         async with AiohttpTransport(credentials) as transport:
             assert (await transport.request(GET, timeout_s=5.0)).status == 401

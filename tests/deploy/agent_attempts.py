@@ -17,13 +17,16 @@ from common.kube.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_M
 ACCOUNT: Final = "inplace-agent"
 OWN, OTHER, STRANGER, GONE = "train-w-0-0-own", "train-w-0-1-other", "web-stranger", "train-w-0-2-gone"
 POLICY: Final = "agents.inplace.dev"
+OTHERWISE: Final = "agents-otherwise.inplace.dev"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 BEFORE: Final = {wire.EPOCH: "5", wire.ATTEMPT: "4", wire.PHASES: "v1,view=41", wire.JOBSET_NAME: "train"}
 """The annotations of every Pod of the scene."""
 
 PODS: Final = "/api/v1/namespaces/{namespace}/pods"
 IT: Final = f"{PODS}/{OWN}"
-_ANNOTATIONS: Final = "metadata.annotations"
+_OTHER_METADATA: Final = "saw a change of other metadata"
+_OTHER_ANNOTATIONS: Final = "may change only the annotations"
+_SPEC: Final = "saw a change of spec"
 _NOT_A_PATCH: Final = "may patch its own Pod and nothing else"
 _NOT_ITS_POD: Final = "token is bound to"
 
@@ -80,65 +83,65 @@ _CONTAINER: Final = {"name": "worker", "image": "evil"}
 _TOLERATION: Final = {"operator": "Exists"}
 
 METADATA: Final = (
-    Attempt("add a label (merge patch)", _metadata("labels", {"a": "b"}), "metadata.labels"),
+    Attempt("add a label (merge patch)", _metadata("labels", {"a": "b"}), _OTHER_METADATA),
     Attempt(
         "change the JobSet it belongs to (strategic merge patch)",
         _metadata("labels", {wire.JOBSET_NAME: "another"}),
-        "metadata.labels",
+        _OTHER_METADATA,
         content_type=STRATEGIC_MERGE_PATCH,
     ),
     Attempt(
         "remove a label (JSON patch)",
         [{"op": "remove", "path": "/metadata/labels/app"}],
-        "metadata.labels",
+        _OTHER_METADATA,
         content_type=JSON_PATCH,
     ),
-    Attempt("remove all labels", _metadata("labels", None), "metadata.labels"),
-    Attempt("add a finalizer", _metadata("finalizers", [TRACKING, "a.b/c"]), "metadata.finalizers"),
+    Attempt("remove all labels", _metadata("labels", None), _OTHER_METADATA),
+    Attempt("add a finalizer", _metadata("finalizers", [TRACKING, "a.b/c"]), _OTHER_METADATA),
     Attempt(
         "remove the Job controller's finalizer",
         {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}},
-        "metadata.finalizers",
+        _OTHER_METADATA,
         content_type=STRATEGIC_MERGE_PATCH,
     ),
-    Attempt("leave its Job (ownerReferences)", _metadata("ownerReferences", None), "metadata.ownerReferences"),
+    Attempt("leave its Job (ownerReferences)", _metadata("ownerReferences", None), _OTHER_METADATA),
     Attempt(
         "let another object own it",
         [{"op": "replace", "path": "/metadata/ownerReferences/0/uid", "value": "00000000-0000-0000-0000-000000000000"}],
-        "metadata.ownerReferences",
+        _OTHER_METADATA,
         content_type=JSON_PATCH,
     ),
-    Attempt("add another annotation", _metadata("annotations", {"a": "b"}), f"{_ANNOTATIONS}[a]"),
+    Attempt("add another annotation", _metadata("annotations", {"a": "b"}), _OTHER_ANNOTATIONS),
     Attempt(
         "change another annotation",
         _metadata("annotations", {wire.JOBSET_NAME: "another"}),
-        f"{_ANNOTATIONS}[{wire.JOBSET_NAME}]",
+        _OTHER_ANNOTATIONS,
     ),
     Attempt(
         "remove another annotation",
         _metadata("annotations", {wire.JOBSET_NAME: None}),
-        f"{_ANNOTATIONS}[{wire.JOBSET_NAME}]",
+        _OTHER_ANNOTATIONS,
     ),
-    Attempt("remove all annotations", _metadata("annotations", None), f"{_ANNOTATIONS}[{wire.EPOCH}]"),
+    Attempt("remove all annotations", _metadata("annotations", None), _OTHER_ANNOTATIONS),
     Attempt(
         "wipe who owns which field",
         _metadata("managedFields", [{}]),
-        "metadata.managedFields",
+        _OTHER_METADATA,
     ),
     Attempt(
         "hide a label beside a proper announcement",
         {"metadata": announced(epoch="6", attempt="5")["metadata"] | {"labels": {"a": "b"}}},
-        "metadata.labels",
+        _OTHER_METADATA,
         content_type=STRATEGIC_MERGE_PATCH,
     ),
 )
 
 EPOCHS: Final = (
-    Attempt("remove its epoch", announced(epoch=None), f"{_ANNOTATIONS}[{wire.EPOCH}]"),
+    Attempt("remove its epoch", announced(epoch=None), _OTHER_ANNOTATIONS),
     Attempt(
         "remove its attempt (JSON patch)",
         [{"op": "remove", "path": "/metadata/annotations/jobset.sigs.k8s.io~1in-place-restart-attempt"}],
-        f"{_ANNOTATIONS}[{wire.ATTEMPT}]",
+        _OTHER_ANNOTATIONS,
         content_type=JSON_PATCH,
     ),
     Attempt("lower its epoch", announced(epoch="4", attempt="3"), "from 5 to 2147483647, because an epoch only grows"),
@@ -148,7 +151,7 @@ EPOCHS: Final = (
     Attempt("write a negative epoch", announced(epoch="-1"), 'saw "-1"'),
     Attempt("write an epoch with a leading zero", announced(epoch="06"), 'saw "06"'),
     Attempt("write an epoch with an exponent", announced(epoch="6e3"), 'saw "6e3"'),
-    Attempt("write an epoch and a line of something else", announced(epoch="6\nx"), "an int32 that only grows"),
+    Attempt("write an epoch and a line of something else", announced(epoch="6\nx"), "an int32 of at least 1"),
     Attempt("write an epoch beyond int32", announced(epoch="2147483648"), 'saw "2147483648"'),
     Attempt("write an epoch beyond int64", announced(epoch="99999999999999999999"), 'saw "99999999999999999999"'),
     Attempt("write an attempt whose epoch is beyond int32", announced(attempt="2147483647"), 'saw "2147483647"'),
@@ -157,35 +160,35 @@ EPOCHS: Final = (
 )
 
 SPEC_AND_STATUS: Final = (
-    Attempt("change an image", {"spec": {"containers": [_CONTAINER]}}, "spec", content_type=STRATEGIC_MERGE_PATCH),
-    Attempt("end itself (activeDeadlineSeconds)", {"spec": {"activeDeadlineSeconds": 1}}, "spec"),
+    Attempt("change an image", {"spec": {"containers": [_CONTAINER]}}, _SPEC, content_type=STRATEGIC_MERGE_PATCH),
+    Attempt("end itself (activeDeadlineSeconds)", {"spec": {"activeDeadlineSeconds": 1}}, _SPEC),
     Attempt(
         "tolerate every node",
         [{"op": "add", "path": "/spec/tolerations/-", "value": _TOLERATION}],
-        "spec",
+        _SPEC,
         content_type=JSON_PATCH,
     ),
-    Attempt("lift its scheduling gate", {"spec": {"schedulingGates": []}}, "spec"),
-    Attempt("choose its node", {"spec": {"nodeSelector": {"a": "b"}}}, "spec"),
+    Attempt("lift its scheduling gate", {"spec": {"schedulingGates": []}}, _SPEC),
+    Attempt("choose its node", {"spec": {"nodeSelector": {"a": "b"}}}, _SPEC),
     Attempt(
         "apply a label (server-side apply)",
         _apply(metadata={"name": OWN, "labels": {"a": "b"}}),
-        "metadata.labels",
+        _OTHER_METADATA,
         content_type=APPLY_PATCH,
         query=FORCED,
     ),
     Attempt(
         "apply an image by force",
         _apply(spec={"containers": [_CONTAINER]}),
-        "spec",
+        _SPEC,
         content_type=APPLY_PATCH,
         query=FORCED,
     ),
-    Attempt("report a phase (pods/status)", {"status": {"phase": "Succeeded"}}, _NOT_A_PATCH, path=_sub("status")),
+    Attempt("report a phase (pods/status)", {"status": {"phase": "Succeeded"}}, "", path=_sub("status")),
     Attempt(
         "annotate by way of pods/status",
         announced(epoch="6", attempt="5"),
-        _NOT_A_PATCH,
+        "",
         path=_sub("status"),
     ),
     Attempt(
@@ -254,8 +257,8 @@ IDENTITIES: Final = (
         _NOT_ITS_POD,
         path=f"/api/v1/namespaces/{{foreign}}/pods/{OWN}",
     ),
-    Attempt("announce with a token that is bound to no Pod", _ANNOUNCEMENT, "bound to no Pod", token="unbound"),
-    Attempt("announce with a token that is bound to a Secret", _ANNOUNCEMENT, "bound to no Pod", token="secret"),
+    Attempt("announce with a token that is bound to no Pod", _ANNOUNCEMENT, "saw one of no Pod", token="unbound"),
+    Attempt("announce with a token that is bound to a Secret", _ANNOUNCEMENT, "saw one of no Pod", token="secret"),
     Attempt("announce for it with another Pod's token", _ANNOUNCEMENT, _NOT_ITS_POD, token="other"),
     Attempt("announce with the token of a Pod that is gone", _ANNOUNCEMENT, "", token="gone"),
     Attempt(

@@ -16,7 +16,7 @@ from typing import Final
 from tests.cluster.agent_scene import Answer, agent_scene
 from tests.cluster.binaries import find_binaries
 from tests.cluster.control_plane import ControlPlane
-from tests.deploy.agent_attempts import ATTEMPTS, POLICY, Attempt
+from tests.deploy.agent_attempts import ATTEMPTS, OTHERWISE, POLICY, Attempt
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
 HEAD: Final = "| attempt | as shipped | were RBAC to allow everything |\n|---|---|---|\n"
@@ -25,7 +25,7 @@ _TABLE: Final = re.compile(re.escape(HEAD) + r"(\|[^\n]*\n)*")
 
 def refuser(answer: Answer) -> str:
     """Say in a word who refused."""
-    if f"ValidatingAdmissionPolicy '{POLICY}'" in answer.message:
+    if any(f"ValidatingAdmissionPolicy '{name}'" in answer.message for name in (POLICY, OTHERWISE)):
         return "policy"
     return {401: "authentication", 403: "RBAC", 422: "validation"}.get(answer.code, "nobody")
 

@@ -29,7 +29,13 @@ _COLUMNS: Final = (
     ("Suspended", "string", ".spec.suspend"),
     ("Age", "date", ".metadata.creationTimestamp"),
 )
-_OURS: Final = (wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.EXEMPT_EPOCHS, wire.LAST_EXEMPT_EPOCH)
+_OURS: Final = (
+    wire.SYNCED_EPOCH,
+    wire.DEPRECATED_EPOCH,
+    wire.EXEMPT_EPOCHS,
+    wire.LAST_EXEMPT_EPOCH,
+    wire.SCOPED_EPOCHS,
+)
 
 
 def upstream_crd() -> KubeObject:

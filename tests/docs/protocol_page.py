@@ -16,8 +16,9 @@ _HEAD = """# The agent's machine
 Generated from `common/epoch/agent.py` by `make rewrite`; do not edit.
 
 A Pod that starts reads its JobSet's `S` (synced epoch) and `D` (deprecated epoch), announces `e = S + 1` from a view
-that is fresh, and then moves along this table with every view. The verdicts are asked in this order, the first that
-holds wins:
+that is fresh, and then moves along this table with every view. Where a JobSet is divided into scopes
+([ADR 27](adr/0027-partial-restart.md)), `S` and `D` are those of the Pod's scope. The verdicts are asked in this order,
+the first that holds wins:
 
 | verdict | holds when |
 |---|---|

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli.lint import lint
+from cli.lint_catalogue import RULES
+from cli.manifests import read_stream
 from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
 from common.kube.resources import JOBSETS, SERVICES, Resource
 from controller.jobset import parse_jobset
 from controller.problems import problems_of
 from simulator.cluster.virtual_time import run
+from tests.cli.injecting import injected
 from tests.controller.crew import Crew
 from tests.controller.rig import Rig
 from tests.deploy.admission import policies
@@ -58,3 +62,18 @@ def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
 
     assert documents(name)
     run(scenario())
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_lint_has_nothing_to_say(name: str, tmp_path: Path) -> None:
+    """No error, as it is or once the agent is injected as its comment says; one example is about a warning."""
+    text = (FOLDER / name).read_text()
+    if f"inplace inject -f examples/{name} | kubectl" in text:
+        text = injected(text, tmp_path)
+    file = tmp_path / name
+    file.write_text(text)
+    reports = lint(read_stream(str(file)))
+    assert reports
+    findings = [finding for report in reports for finding in report.findings]
+    assert [str(finding) for finding in findings if RULES[finding.rule].severity == "error"] == []
+    assert {finding.rule for finding in findings} <= ({"startup-order"} if name == "in-place-in-order.yaml" else set())

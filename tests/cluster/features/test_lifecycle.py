@@ -68,9 +68,11 @@ async def test_a_jobset_that_is_deleted_is_left_alone(stage: Stage, propagation:
     await stage.has_jobs("train-workers-0")
     await stage.client.patch(JOBSETS, stage.namespace, "train", {"metadata": {"finalizers": ["example.com/hold"]}})
     await stage.client.delete(JOBSETS, stage.namespace, "train", propagation=propagation)
-    await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
-    other = Stage(stage.client, stage.namespace, "other")  # what is made for it is made after the deletion was seen
-    await other.start(jobset("other", strategy=None))
+    for number, name in enumerate(("first", "second")):  # what is made for them is made after the deletion was seen
+        other = Stage(stage.client, stage.namespace, name)
+        await other.start(jobset(name, strategy=None))
+        if number == 0:
+            await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
     assert await stage.jobs() == {}
     await stage.client.patch(JOBSETS, stage.namespace, "train", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):

@@ -1,0 +1,38 @@
+"""
+Let an embedded API server judge a JobSet by our definition and policies, for whoever has no cluster at hand.
+
+It is the simulator's, with deploy/crd and deploy/admission in it: types, names, references, misspelt fields, CEL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from cli.finding import Finding
+from cli.lint_admission import refusals_of_jobset
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from simulator.apiserver import ApiServer, InMemoryTransport
+from simulator.cluster.manifests import custom_resource_definitions, read_manifests
+
+_POLICIES: Final = Path(__file__).parents[1] / "deploy" / "admission" / "jobsets.yaml"
+
+
+def judge(jobsets: Sequence[KubeObject]) -> list[list[Finding]]:
+    """Return why our API would refuse each JobSet; nothing is stored anywhere."""
+    return asyncio.run(_judge(jobsets))
+
+
+async def _judge(jobsets: Iterable[KubeObject]) -> list[list[Finding]]:
+    server = ApiServer(clock=LoopClock(), rng=Random(0))
+    server.load([*custom_resource_definitions(), *read_manifests(_POLICIES)])
+    client = KubeClient(InMemoryTransport(server), user_agent="inplace-lint", field_manager="inplace-lint")
+    found = []
+    for jobset in jobsets:
+        placed = jobset | {"metadata": (jobset.get("metadata") or {}) | {"namespace": "default"}}
+        found.append(await refusals_of_jobset(client, placed, "default"))
+    return found

@@ -1,0 +1,79 @@
+"""Partial restart on a real kube-apiserver: its printing of scopes in a Table, its rules for them, and real agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common import wire
+from common.kube.errors import Invalid
+from common.kube.resources import JOBSETS
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.group import RESTART_EXIT_CODE, Group, PlayedPod, running_controller, running_group
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def of(group: Group, replicated_job: str) -> list[PlayedPod]:
+    """Return the Pods of one replicatedJob."""
+    return [pod for name, pod in group.pods.items() if f"-{replicated_job}-" in name]
+
+
+def lifted(group: Group, **epochs: int) -> bool:
+    """Say whether every barrier of each replicatedJob lifted at its epoch last."""
+    return all(
+        len(of(group, name)) == 2 and all(pod.lifts[-1:] == [epoch] for pod in of(group, name))
+        for name, epoch in epochs.items()
+    )
+
+
+async def scopes(group: Group) -> dict[str, tuple[int, int]]:
+    """Return (S, D) by scope."""
+    entries = (await group.jobset())["status"][wire.SCOPED_EPOCHS]
+    return {entry["name"]: (entry[wire.SYNCED_EPOCH], entry[wire.DEPRECATED_EPOCH]) for entry in entries}
+
+
+async def test_a_killed_agent_restarts_its_scope_and_no_other(
+    full_control_plane: ControlPlane, full_namespace: str
+) -> None:
+    """Agents read their scope's epochs from the Table: one scope is at epoch 2, the other never left epoch 1."""
+    plane, namespace = full_control_plane, full_namespace
+    async with running_group(plane, namespace, pods=2, divided=True) as group, running_controller(plane, namespace):
+        await group.until(lambda: lifted(group, workers=1, others=1), "every barrier lifted at epoch 1")
+        first, second = of(group, "workers")
+        first.kill()
+        await group.until(lambda: lifted(group, workers=2, others=1), "the workers' barriers lifted at epoch 2")
+        assert await scopes(group) == {"others": (1, 0), "workers": (2, 1)}
+        assert second.exits == [RESTART_EXIT_CODE]
+        assert [pod.exits for pod in of(group, "others")] == [[], []]
+
+        of(group, "others")[0].kill()
+        await group.until(lambda: lifted(group, workers=2, others=2), "the others' barriers lifted at epoch 2")
+        assert [pod.lifts for pod in group.pods.values()] == [[1, 2]] * 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {wire.RESTART_SCOPE_FIELD: "Group"},
+        {wire.RESTART_SCOPE_FIELD: None},
+        {wire.SCOPED_EPOCHS: None},
+        {wire.SCOPED_EPOCHS: [{"name": "workers", wire.SYNCED_EPOCH: 9}]},
+        {wire.SCOPED_EPOCHS: [{"name": "workers", wire.SYNCED_EPOCH: 0}, {"name": "others", wire.SYNCED_EPOCH: 1}]},
+        {wire.SCOPED_EPOCHS: [{"name": "workers", wire.SYNCED_EPOCH: 1, wire.DEPRECATED_EPOCH: 2}, {"name": "others"}]},
+    ],
+)
+async def test_the_server_refuses_to_take_a_scope_back(
+    full_control_plane: ControlPlane, full_namespace: str, change: dict[str, Any]
+) -> None:
+    """Neither the division nor an entry may go or change, and no epoch of an entry goes back or passes its S."""
+    async with running_group(full_control_plane, full_namespace, pods=1, divided=True) as group:
+        begun = {
+            wire.RESTART_SCOPE_FIELD: "ReplicatedJob",
+            wire.SCOPED_EPOCHS: [{"name": "others"}, {"name": "workers", wire.SYNCED_EPOCH: 1}],
+        }
+        path = (JOBSETS, full_namespace, "train")
+        await group.client.patch(*path, {"status": begun}, subresource="status")
+        with pytest.raises(Invalid, match="scope"):
+            await group.client.patch(*path, {"status": change}, subresource="status")
