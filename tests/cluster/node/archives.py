@@ -19,13 +19,16 @@ _WORKER_TAG = f"localhost/{WORKER_IMAGE}"
 _HERE = Path(__file__).parent
 _SOURCES = (
     "Containerfile",
-    "requirements.lock",
     ".containerignore",
+    "LICENSE",
+    "requirements.lock",
     "agent",
+    "cli/__init__.py",
+    "cli/agent_pyz.py",
     "common",
     "controller",
-    "images/lock.py",
     "examples",
+    "images/lock.py",
 )
 _LOCAL_SOURCES = ("pause", "worker")
 

@@ -10,6 +10,7 @@ Inside: loopback is up, TMPDIR is the capsule's folder, and CAPSULE_CGROUP names
 Usage: python -m tests.cluster.node.capsule COMMAND [ARGUMENT ...]
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -18,16 +19,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from images.build_once import MissingComponent
+from images.build_once import MissingComponent, cache_dir
 from tests.cluster.node import cgroups, host
 from tests.cluster.node.traces import Traces
 
 VARIABLE = "CAPSULE_CGROUP"
-FOLDER = "inplace-capsule-"
-"""Folders and cgroups are named after the outer process, so that a later run can tell whose they were."""
+OWNERS = f"inplace-{Path('/proc/self/ns/pid').stat().st_ino}-"
+"""Folders and cgroups are named after the outer process, and after the PID namespace that its number belongs to (a
+capsule may hold another), so that a later run can tell whose they were."""
 
 GONE_S_MAX = 10.0
 """From the end of the first process to that of the last: the kernel needs milliseconds, a busy disk some seconds."""
@@ -55,10 +57,29 @@ def run(command: Sequence[str]) -> int:
         MissingComponent: this machine cannot run nodes.
     """
     host.check()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with nullcontext() if inside() else _alone():
+        return _run_alone(command)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait for any other run on this machine: what one does, the other would take for what is left behind."""
+    lock = cache_dir() / "capsule.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("capsule: waiting for another run on nodes to end", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run_alone(command: Sequence[str]) -> int:
     _sweep()
     before = Traces.seen()
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with _cgroups() as path, tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as scratch:
+    with _cgroups() as path, tempfile.TemporaryDirectory(prefix=f"{OWNERS}{os.getpid()}-") as scratch:
         code = _run(command, path, Path(scratch))
     left = Traces.seen().beyond(before)
     for line in left:
@@ -98,18 +119,18 @@ def _first(scratch: Path, command: Sequence[str]) -> int:
 
 def _sweep() -> None:
     """Remove what capsules left whose outer process was killed outright; everything else of theirs died with it."""
-    for path in cgroups.names("/inplace-*"):
+    for path in cgroups.names(f"/{OWNERS}*"):
         if not Path("/proc", path.rpartition("-")[2]).exists():
             cgroups.remove(path)
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        if not Path("/proc", folder.name.removeprefix(FOLDER).partition("-")[0]).exists():
+    for folder in Path(tempfile.gettempdir()).glob(f"{OWNERS}*"):
+        if not Path("/proc", folder.name.removeprefix(OWNERS).partition("-")[0]).exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def _cgroups() -> Iterator[str]:
     """Make a cgroup in every hierarchy; end what is left in it and remove it and all below."""
-    path = f"/inplace-{os.getpid()}"
+    path = f"/{OWNERS}{os.getpid()}"
     cgroups.make(path)
     try:
         yield path

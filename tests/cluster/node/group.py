@@ -131,11 +131,10 @@ class Group:
         (node,) = (node for node in self.cluster.nodes if node.name == pod["spec"]["nodeName"])
         return node
 
-    async def delete(self, pod: KubeObject, *, grace_period_s: int | None = None) -> None:
+    async def delete(self, pod: KubeObject) -> None:
         """Delete a Pod as a user would: it is lost on purpose."""
         self.expect_lost([pod])
-        name = pod["metadata"]["name"]
-        await self.cluster.client.delete(PODS, self.namespace, name, grace_period_s=grace_period_s)
+        await self.cluster.client.delete(PODS, self.namespace, pod["metadata"]["name"])
 
     def expect_lost(self, pods: Iterable[KubeObject]) -> None:
         """Say that these Pods go for a reason of the test's own."""

@@ -41,6 +41,7 @@ class Node:
         self._kubelet_command = tuple(kubelet)
         self._folder = folder
         self._holder = Component(f"{self.name}-holder", self._isolated(), folder)
+        self._components = [self._holder]
         self._containerd: Component
         self._kubelet: Component
 
@@ -79,7 +80,7 @@ class Node:
     async def power_off(self) -> None:
         """End everything on the node at once, without a word to anybody."""
         cgroups.kill(self.cgroup)
-        for component in (self._kubelet, self._containerd, self._holder):
+        for component in self._components:
             await component.stop(kill=True)
 
     def processes(self, container_id: str) -> list[int]:
@@ -112,7 +113,9 @@ class Node:
 
     def _component(self, name: str, command: Sequence[str]) -> Component:
         words = (*cgroups.joining(f"{self.cgroup}/system"), *self._inside(*command))
-        return Component(f"{self.name}-{name}", words, self._folder)
+        component = Component(f"{self.name}-{name}", words, self._folder)
+        self._components.append(component)
+        return component
 
     def _write_settings(self, plane: ControlPlane) -> None:
         files = {
@@ -142,7 +145,9 @@ class Node:
         """Give the runtime the images; they are never pulled."""
         for image in images:
             words = self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image))
-            subprocess.run(words, check=True, capture_output=True)
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise self._containerd.failure(f"expected it to import {image}, saw {done.stderr.strip()}")
 
     def _containerd_flags(self) -> tuple[str, ...]:
         return (f"--config={self._folder}/containerd.toml",)

@@ -12,7 +12,7 @@ import pytest
 
 from images.build_once import MissingComponent
 from tests.cluster.node import cgroups, host
-from tests.cluster.node.capsule import FOLDER, LEAK
+from tests.cluster.node.capsule import LEAK, OWNERS
 from tests.cluster.node.traces import Traces
 
 CAPSULE = (sys.executable, "-m", "tests.cluster.node.capsule")
@@ -53,14 +53,14 @@ def test_one_that_is_killed_takes_everything_along(number: int) -> None:
     with subprocess.Popen((*CAPSULE, "sh", "-ec", f"{MESS}\nsleep 1000"), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        ours = f"/inplace-{process.pid}"
+        ours = f"/{OWNERS}{process.pid}"
         assert list(cgroups.members(ours))
         process.send_signal(number)
         process.stdout.read()  # ends when the last process that holds it does
     if number == signal.SIGKILL:
         subprocess.run((*CAPSULE, "true"), check=True)
     assert ours not in cgroups.names("/inplace-*")
-    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{FOLDER}{process.pid}-*"))
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{OWNERS}{process.pid}-*"))
 
 
 def test_what_is_left_behind_is_named() -> None:
