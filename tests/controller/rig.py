@@ -35,6 +35,21 @@ def refusal(code: int, reason: str) -> Response:
     return Response(code, {"content-type": "application/json"}, msgspec.json.encode(status))
 
 
+class LateTransport(InMemoryTransport):
+    """The server does at once what is asked, and its answer takes a while: a watch may be faster."""
+
+    def __init__(self, rig: Rig) -> None:
+        super().__init__(rig.server, user=USER)
+        self._rig = rig
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Send a request."""
+        response = await super().request(request, timeout_s=timeout_s)
+        if (late_s := self._rig.answer_latency_s(request)) > 0:
+            await self._rig.clock.sleep(late_s)
+        return response
+
+
 class Rig:
     """An API server, an administrator, and controllers."""
 
@@ -42,7 +57,8 @@ class Rig:
         self.clock = LoopClock(1_700_000_000.0)
         self.requests: list[Request] = []  # of the controllers
         self.fault: Callable[[Request], Response | None] = lambda _: None
-        self.latency_s: Callable[[Request], float] = lambda _: 0.0  # of the controllers' requests
+        self.latency_s: Callable[[Request], float] = lambda _: 0.0  # of the controllers' requests, BEFORE they are done
+        self.answer_latency_s: Callable[[Request], float] = lambda _: 0.0  # AFTER they are done
         self.server = ApiServer(
             clock=self.clock,
             rng=Random(1),
@@ -57,7 +73,7 @@ class Rig:
         number = len(self.controllers)
         defaults = {"lease_namespace": "default", "identity": f"controller-{number}"}
         controller = Controller(
-            InMemoryTransport(self.server, user=USER),
+            LateTransport(self),
             clock=self.clock,
             rng=Random(number),
             config=ControllerConfig(**(defaults | config)),

@@ -58,6 +58,25 @@ def test_a_group_starts_restarts_in_place_and_completes() -> None:
     run(scenario())
 
 
+def test_a_restart_is_told_also_when_the_watch_beats_the_answer() -> None:
+    """The watch shows a status write before its answer comes: the Events and metrics of the restart are there."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.answer_latency_s = lambda request: 0.05 if request.path.split("?")[0].endswith("/status") else 0.0
+        controller = rig.controller(leader_elect=False)
+        async with rig.running(controller):
+            crew = await rig.started(jobset())
+            await crew.announce_all(2)
+            await rig.settle()
+            assert await crew.epochs() == (2, 1)
+            assert len(await rig.events("GroupRestartStarted")) == 1
+            assert len(await rig.events("GroupRestartFinished")) == 1
+            assert b'outcome="finished"' in controller.metrics.text()
+
+    run(scenario())
+
+
 def test_a_restart_of_many_costs_two_status_writes() -> None:
     """400 announcements that arrive together are decided at once: one write deprecates, one syncs."""
 
