@@ -82,7 +82,7 @@ class Group:
 
         Divided, it has its replicatedJob twice, workers and others, and each restarts by itself.
         """
-        account = "inplace-train"
+        account = "inplace-agent"
         self._agent_kubeconfig = await self._plane.service_account_kubeconfig(self.namespace, account)
         for document in _manifest(self.namespace, pods, restarts_max, divided):
             await self.client.create(_RESOURCES[document["kind"]], self.namespace, document)
