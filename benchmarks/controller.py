@@ -24,7 +24,7 @@ from benchmarks.controller_burst import measure_burst, measure_service
 from benchmarks.controller_lab import open_lab
 from benchmarks.controller_pods import PlayedGroup
 from benchmarks.controller_report import table
-from benchmarks.controller_restart import form, restart, watching
+from benchmarks.controller_restart import cost_of_announcements, form, restart, watching
 
 SIZES = (200, 1_000, 5_000)
 ROUNDS = 3
@@ -43,9 +43,11 @@ async def measure_size(pods: int, rounds: int) -> dict[str, Any]:
         async with watching(lab.client, "train") as watch:
             await form(group, watch)
             taken = [await restart(group, watch, process) for _ in range(rounds)]
+            announced_cpu_s = [await cost_of_announcements(group, watch, process) for _ in range(rounds)]
         return {
             "pods": pods,
             "cpu_s": round(median(one.cpu_s for one in taken), 2),
+            "cpu_announcements_s": round(median(announced_cpu_s), 2),
             "deprecate_ms": round(median(one.deprecate_s for one in taken) * 1e3, 1),
             "deprecate_ms_max": round(max(one.deprecate_s for one in taken) * 1e3, 1),
             "sync_ms": round(median(one.sync_s for one in taken) * 1e3, 1),

@@ -109,6 +109,14 @@ async def restart(group: PlayedGroup, watch: StatusWatch, process: ControllerPro
     return replace(timing, cpu_s=process.cpu_s() - began_cpu_s)
 
 
+async def cost_of_announcements(group: PlayedGroup, watch: StatusWatch, process: ControllerProcess) -> float:
+    """Return the CPU seconds of a restart in which no kubelet and no Job controller writes: the protocol's own cost."""
+    began_cpu_s = process.cpu_s()
+    await announce_all(group, watch, kubelets=False)
+    await asyncio.sleep(TAIL_S)
+    return process.cpu_s() - began_cpu_s
+
+
 async def announce_all(group: PlayedGroup, watch: StatusWatch, *, kubelets: bool) -> Restart:
     """Announce the next epoch, one Pod first and one last, and time the two status writes.
 

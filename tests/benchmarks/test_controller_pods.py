@@ -17,6 +17,7 @@ from controller.pods import worker_of
 
 ROW: dict[str, Any] = {
     "cpu_s": 1.0,
+    "cpu_announcements_s": 0.4,
     "deprecate_ms": 20.0,
     "deprecate_ms_max": 30.0,
     "sync_ms": 40.0,
