@@ -116,10 +116,10 @@ async def watch_lines(
         while (chunk := await _next(chunks, clock, inactivity_s)) is not None:
             head, newline, tail = chunk.rpartition(b"\n")
             if newline:
-                lines = bytes(rest + head).split(b"\n")
+                lines = (bytes(rest + head) if rest else head).split(b"\n")
                 rest.clear()
                 for line in lines:
-                    if line.strip():
+                    if line and not line.isspace():
                         yield line
             rest += tail
             if len(rest) > LINE_BYTES_MAX:
