@@ -18,4 +18,4 @@ JOBSET_ROW: Final = (  # from a row of a table that has these two labels
 
 def runbook_url(alert: str) -> str:
     """Return the page that docs/runbooks/ALERT.md becomes."""
-    return f"{DOCS_URL}/runbooks/{alert}/"
+    return f"{DOCS_URL}/runbooks/{alert}.html"

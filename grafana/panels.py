@@ -222,5 +222,5 @@ LINKS: Final[list[Json]] = [
         "keepTime": True,
         "asDropdown": False,
     },
-    {"title": "What answers what", "type": "link", "url": f"{DOCS_URL}/observability/", "targetBlank": True},
+    {"title": "What answers what", "type": "link", "url": f"{DOCS_URL}/observability.html", "targetBlank": True},
 ]
