@@ -7,8 +7,10 @@ import re
 import pytest
 
 from agent.metrics import AgentMetrics, render
+from common.epoch.ledger import Standing
 from common.phases import Phase
-from controller.metrics import GroupCount, LiveCollector, Metrics
+from controller.causes import Failure
+from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics
 from grafana.build import DASHBOARDS, FOLDER, text_of
 from grafana.panels import Json
 
@@ -18,10 +20,15 @@ _WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|control
 def controller_metrics() -> Metrics:
     """Return a controller's metrics with a sample of each."""
     metrics = Metrics()
-    count = GroupCount("ns", "train", "", 8, 8, 0, 1, 0, 3)
+    failure = Failure("train-w-0-0-abcde", "node-1", "worker", 1, "Error")
+    whole = JobSetCount("ns", "train", 3, 2, 1.0, failure)
+    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
-    metrics.restarts.labels("ns", "train", "finished").inc()
+    metrics.restarts.labels("ns", "train", "finished", "worker_exit").inc()
+    metrics.restart_seconds.labels("worker_exit").observe(1)
+    for counter in (metrics.lost_pod_seconds, metrics.deadlines, metrics.barrier_recreations):
+        counter.labels("ns", "train").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
     metrics.pod_phase_seconds.labels("view").observe(0.1)
     metrics.requests.labels("200", "GET", "server").inc()
