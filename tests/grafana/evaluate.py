@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -55,6 +54,14 @@ class Answer:
         """Return a line of the table."""
         state = self.fault or ("ok" if self.series else f"empty: {self.excuse}")
         return f"{self.where:<62.62}  {self.what:<24.24}  {self.series:>6}  {self.shown:>12}  {state}"
+
+
+def program() -> str:
+    """Return where Prometheus is, or end and say how to get it."""
+    found = shutil.which("prometheus")
+    if found is None:
+        sys.exit(GET)
+    return found
 
 
 async def ask(played: Played, panel: Panel, query: Query) -> list[Any]:
@@ -110,11 +117,9 @@ async def rules(played: Played) -> AsyncIterator[Answer]:
         )
 
 
-async def evaluate(program: str, *, with_api_server: bool) -> list[Answer]:
+async def evaluate(path: str, *, with_api_server: bool) -> list[Answer]:
     """Play the scene and return every answer."""
-    async with scene(
-        program, lambda text: print(f"- {text}", file=sys.stderr), with_api_server=with_api_server
-    ) as played:
+    async with scene(path, lambda text: print(f"- {text}", file=sys.stderr), with_api_server=with_api_server) as played:
         answers = [answer async for answer in panels(played)]
         answers += [answer async for answer in rules(played)]
         down = [target for target in await played.prometheus.targets() if target["health"] == "down"]
@@ -127,11 +132,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Evaluate every panel and rule on a real Prometheus.")
     parser.add_argument("--without-api-server", action="store_true", help="no kube-apiserver; its panels stay empty")
     options = parser.parse_args()
-    program = shutil.which("prometheus")
-    if program is None:
-        print(f"dashboards-test: {GET}", file=sys.stderr)
-        return 1 if os.environ.get("CI") == "true" else 2
-    answers = asyncio.run(evaluate(program, with_api_server=not options.without_api_server))
+    answers = asyncio.run(evaluate(program(), with_api_server=not options.without_api_server))
     print(f"{'board: panel, or rule':<62}  {'query':<24}  {'series':>6}  {'last':>12}  verdict")
     for answer in answers:
         print(answer.line())
