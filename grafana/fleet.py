@@ -74,7 +74,7 @@ def _counts() -> tuple[Panel, ...]:
             "Share of the Pods' time, in the range of the board, that group restarts left to training.",
             "percentunit",
             "InplaceRestartStorm",
-            (Query(f"1 - {lost_share(RANGE)}", "effective"),),
+            (Query(f"1 - {lost_share()}", "effective"),),
         ),
         shared.lost_pod_hours(),
         shared.money(),
