@@ -7,6 +7,13 @@ from typing import Final
 from grafana.panels import Json, Panel, Query, variable
 from grafana.promql import BY_JOBSET, CLUSTER, JOBSET, RANGE, RATE, counted, lost_seconds, mean, ours, quantile
 
+_STATES: Final = {
+    "running": "#73bf69",
+    "waiting": "#f2cc0c",
+    "restarting": "#5794f2",
+    "missing": "#f2495c",
+    "expected": "#8e8e9c",
+}
 PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
 _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
@@ -105,6 +112,7 @@ def pods_by_state() -> Panel:
             Query(f"sum by (state) (inplace_pods{{{JOBSET}}})", "{{state}}"),
             Query(f"sum(inplace_pods_expected{{{JOBSET}}})", "expected"),
         ),
+        colours=_STATES,
     )
 
 

@@ -88,8 +88,8 @@ async def scene(program: str, say: Callable[[str], None], *, with_api_server: bo
         running = await stack.enter_async_context(prometheus(program, folder, config))
         start_s = time.time()
         await _play(cluster, folder / "agents.json", say)
-        no_excuse = frozenset({AGENTS, *((SERVER, PRIORITY) if with_api_server else ())})
-        yield Played(running, start_s, time.time(), no_excuse)
+        no_excuse = {AGENTS, SERVER, PRIORITY} if with_api_server else {AGENTS}
+        yield Played(running, start_s, time.time(), frozenset(no_excuse))
 
 
 async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
