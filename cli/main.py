@@ -126,8 +126,8 @@ def inject(
         bool, typer.Option("--agent-in-image", help="The worker's image holds inplace-agent: copy nothing into it.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Sidecar: the worker waits inside its container too (kubernetes #141155).")
-    ] = False,
+        bool, typer.Option(help="Sidecar: the worker waits inside its container too (kubernetes #141155).")
+    ] = True,
     worker: Annotated[
         list[str] | None, typer.Option("--worker", help="The worker's container, where there are several.")
     ] = None,

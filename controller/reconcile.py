@@ -17,13 +17,15 @@ from common.kube.errors import Conflict, NotFound
 from common.kube.informer import Informer, Log
 from common.kube.resources import JOBSETS
 from controller import conditions
+from controller.causes import Cause
 from controller.draft import Plan
-from controller.events import EventRecorder, time_text
+from controller.events import EventRecorder, micro_time, time_text
 from controller.execute import Executor
 from controller.group import Group, Key
 from controller.groups import Groups
 from controller.jobset import JobSet
 from controller.kinds import PersistentVolumeClaim, Pod, Service
+from controller.last_restart import UNSEEN
 from controller.metrics import Metrics
 from controller.nodes import Nodes
 from controller.observed import Observed
@@ -76,6 +78,7 @@ class Reconciler:
         planned = plan(await self._observe(group))
         jobset = group.jobset
         self.groups.expect(group, planned.expected, planned.left)
+        group.note_causes(planned.causes, self.clock.monotonic_s())
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
         held_s = await self._write_status(group, planned)
@@ -107,6 +110,8 @@ class Reconciler:
             decisions=group.decisions(),
             pods=pods,
             domains=domains,
+            causes=group.causes(),
+            now_micro=micro_time(self.clock),
         )
 
     def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:
@@ -135,6 +140,7 @@ class Reconciler:
             name: counted.due_since_s if counted.due_since_s is not None else now_s
             for name, counted in group.ledgers.items()
         }
+        causes = group.causes()  # BEFORE the write: a watch that is faster than the answer ends them
         patch: dict[str, Any] = {
             "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
             "status": planned.status,
@@ -148,12 +154,18 @@ class Reconciler:
         except NotFound:
             return None  # deleted meanwhile; its own event cleans up
         self._dirty_since_s.pop(jobset.uid, None)
-        self._tell(group, jobset, planned, due_since_s, written)
+        self._tell(group, jobset, planned, due_since_s, causes, written)
         self.jobsets.absorb(written)
         return None
 
     def _tell(
-        self, group: Group, jobset: JobSet, planned: Plan, due_since_s: Mapping[str, float], written: KubeObject
+        self,
+        group: Group,
+        jobset: JobSet,
+        planned: Plan,
+        due_since_s: Mapping[str, float],
+        causes: Mapping[str, Cause],
+        written: KubeObject,
     ) -> None:
         """Emit the Events and count what the written status means.
 
@@ -168,8 +180,10 @@ class Reconciler:
             if after is None or (before.synced, before.deprecated) == (after.synced, after.deprecated):
                 continue
             named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": name} if name else {})
-            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated)
-            self.timer.status_written(group, before, after, due_s, self.clock.monotonic_s())
+            cause = causes.get(name, UNSEEN)
+            why = {"cause": str(cause)} if before.synced > 0 else {}
+            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated, **why)
+            self.timer.status_written(group, before, after, due_s, cause, self.clock.monotonic_s())
         match status.get("terminalState"):
             case conditions.COMPLETED:
                 self.metrics.completed.labels(jobset.name, jobset.namespace).inc()

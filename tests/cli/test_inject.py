@@ -24,7 +24,8 @@ from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
 PLAIN = example("plain.yaml")
 OPTIONS: list[Mapping[str, Any]] = [
     {},
-    {"wait": True},
+    {"wait": False},
+    {"agent_in_image": True},
     {"mode": "supervisor"},
     {"mode": "supervisor", "agent_in_image": True},
     {"port": 9000, "exit_code": 7, "account": "inplace-agent-b", "agent_image": "registry.example/agent@sha256:0"},
@@ -38,7 +39,7 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
 
 def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
     """Container by container and field by field, but for the names and a stricter securityContext."""
-    made, by_hand = injected(PLAIN, tmp_path), example("train.yaml")
+    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True), example("train.yaml")
     ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
     (agent,), (model,) = ours["initContainers"], theirs["initContainers"]
     assert agent.pop("securityContext")["runAsNonRoot"] is True
@@ -46,7 +47,7 @@ def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
     del model["name"], model["volumeMounts"]
     assert by_name(agent.pop("env")) == by_name(model.pop("env"))
     assert agent == model
-    for key in ("restartPolicy", "restartPolicyRules"):
+    for key in ("command", "restartPolicy", "restartPolicyRules"):
         assert ours["containers"][0][key] == theirs["containers"][0][key]
     assert jobset_of(made)["spec"]["failurePolicy"] == jobset_of(by_hand)["spec"]["failurePolicy"]
     specs = [jobset_of(text)["spec"]["replicatedJobs"][0]["template"]["spec"] for text in (made, by_hand)]
@@ -74,7 +75,7 @@ def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: M
     made = iter(injected(PLAIN, tmp_path, **options).splitlines())
     lost = [line for line in PLAIN.splitlines() if line not in made]
     assert lost[:1] in ([], ["              command: [python3, -m, examples.train]"])
-    if not options.get("wait") and options.get("mode") != "supervisor":
+    if not options.get("wait", True):
         assert lost == []
 
 
@@ -196,7 +197,7 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         (
             "              command: [python3, -m, examples.train]\n",
             "",
-            {"wait": True},
+            {},
             f"{WORKER}.command: found nothing",
         ),
         ("name: POD_IP", "name: POD_NAME", {}, ""),

@@ -248,7 +248,11 @@ BROKEN: list[tuple[Break, str, str]] = [
     (env("JOBSET_NAME"), "agent-env", f'{AGENT}.env[name="JOBSET_NAME"]'),
     (env("NAMESPACE"), "", ""),  # the mounted token's is taken
     (env("BARRIER_PORT", value="99999"), "agent-env", f'{AGENT}.env[name="BARRIER_PORT"]'),
-    (env("BARRIER_PORT", value="9000"), "startup-probe-target", f"{AGENT}.startupProbe.httpGet.port"),
+    (
+        both(env("BARRIER_PORT", value="9000"), env("BARRIER_PORT", of=worker, value="9000")),
+        "startup-probe-target",
+        f"{AGENT}.startupProbe.httpGet.port",
+    ),
     (
         env("RESTART_POD_IN_PLACE_EXIT_CODE", value="0"),
         "agent-env",
@@ -268,7 +272,11 @@ BROKEN: list[tuple[Break, str, str]] = [
         "agent-env-source",
         f'{AGENT}.env[name="PREVIOUS_EPOCH"]',
     ),
-    (env("BARRIER_ADDRESS", value="127.0.0.1"), "agent-env-source", f'{AGENT}.env[name="BARRIER_ADDRESS"]'),
+    (
+        both(env("BARRIER_ADDRESS", value="127.0.0.1"), env("BARRIER_ADDRESS", of=worker, value="127.0.0.1")),
+        "agent-env-source",
+        f'{AGENT}.env[name="BARRIER_ADDRESS"]',
+    ),
     (env("BARRIER_ADDRESS"), "", ""),
     (env("POD_UID"), "agent-env-recommended", f'{AGENT}.env[name="POD_UID"]'),
     (env("JOBSET_UID"), "agent-env-recommended", f'{AGENT}.env[name="JOBSET_UID"]'),
@@ -300,7 +308,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(worker, restartPolicyRules=rules((ALL, "NotIn", [7]))), "worker-success", f"{WORKER}.restartPolicyRules"),
     (put(worker, restartPolicyRules=rules((ALL, "NotIn", [0, 3]))), "", ""),
     (put(worker, lifecycle={"preStop": {"exec": {"command": ["x"]}}}), "pre-stop", f"{WORKER}.lifecycle.preStop"),
-    (put(worker, command=["inplace-agent", "wait", "--", "x"]), "worker-wait", f'{WORKER}.env[name="BARRIER_ADDRESS"]'),
+    (env("BARRIER_ADDRESS", of=worker), "worker-wait", f'{WORKER}.env[name="BARRIER_ADDRESS"]'),
 ]
 
 
@@ -412,6 +420,7 @@ def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
     """Swapping the image works: its variables, path and port are taken as they are; what we add is recommended."""
     documents = list(parse(example("train.yaml")))
     pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
+    worker(documents[-1])["command"] = ["python3", "-m", "examples.train"]
     found = [rule for rule, _ in findings(documents, tmp_path)]
     assert {RULES[rule].severity for rule in found} == {"warning"}
     assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience"}
@@ -426,7 +435,7 @@ def test_an_example_is_clean(name: str) -> None:
     assert found == KNOWN.get(name, set())
 
 
-@pytest.mark.parametrize("options", [{}, {"wait": True}, {"mode": "supervisor"}, {"port": 9000, "wait": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"wait": False}, {"mode": "supervisor"}, {"port": 9000}], ids=str)
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
 def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
     """Show 6 of issue 6; images without a tag are the examples' own."""

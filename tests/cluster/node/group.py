@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -13,7 +13,7 @@ from common.kube.resources import JOBSETS, PODS, Resource
 from tests.cluster.group import ROLE_BINDINGS, ROLES
 from tests.cluster.node import manifests
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.evidence import lives, violations
+from tests.cluster.node.evidence import lives, running, violations
 from tests.cluster.node.history import History
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
@@ -30,6 +30,12 @@ RESOURCES: Final = {
     "ServiceAccount": SERVICE_ACCOUNTS,
 }
 
+Change = Callable[[KubeObject], object]
+
+
+def _as_it_is(jobset: KubeObject) -> None:
+    """Change nothing."""
+
 
 class Group:
     """One JobSet in a namespace of its own."""
@@ -37,19 +43,31 @@ class Group:
     def __init__(self, cluster: Cluster, namespace: str, *, pods: int, restarts_max: int) -> None:
         self.cluster = cluster
         self.namespace = namespace
-        self.slots = pods
+        self.sizes = {1: pods}
         self.evidence = cluster.folder / "evidence" / namespace
         self.history = History(cluster.plane.kubeconfig, namespace)
         self._restarts_max = restarts_max
         self._lost: set[str] = set()
 
-    async def apply(self, mode: str) -> None:
-        """Create everything the example has."""
+    @property
+    def slots(self) -> int:
+        """Return the group's size as it was asked for last."""
+        return self.sizes[max(self.sizes)]
+
+    @property
+    def epoch(self) -> int:
+        """Return S as seen last."""
+        return self.epochs()[0]
+
+    async def apply(self, mode: str, change: Change = _as_it_is) -> None:
+        """Create everything the example has, after a test's own change of the JobSet."""
         self.evidence.mkdir(parents=True)
         self.evidence.chmod(0o777)
         for document in manifests.documents(
             mode, self.namespace, pods=self.slots, restarts_max=self._restarts_max, evidence=self.evidence
         ):
+            if document["kind"] == "JobSet":
+                change(document)
             await self.cluster.client.create(RESOURCES[document["kind"]], self.namespace, document)
 
     async def resize(self, pods: int) -> None:
@@ -58,14 +76,14 @@ class Group:
         changes = [
             {"op": "replace", "path": f"{path}/{name}", "value": pods} for name in ("parallelism", "completions")
         ]
+        self.sizes[self.epoch + 1] = pods
         await self.cluster.client.patch(JOBSETS, self.namespace, manifests.JOBSET, changes, kind=JSON_PATCH)
-        self.slots = pods
 
     async def until_runs(self, epoch: int) -> None:
         """Return when every slot has a worker of the epoch."""
 
         def holds() -> bool:
-            return len({life.slot for life in lives(self.evidence) if life.epoch == epoch}) == self.slots
+            return len(running(self.evidence, epoch)) == self.slots
 
         await until(holds, f"{self.slots} workers of epoch {epoch}", timeout_s=SETTLED_S_MAX, also=self.state)
 
@@ -104,7 +122,7 @@ class Group:
         path.with_suffix(".begun").chmod(0o666)
         path.with_suffix(".begun").rename(path)
 
-    async def kill(self, slot: int, container: str) -> float:
+    async def kill(self, slot: int, container: str, *, process: int = -1) -> float:
         """Send SIGKILL to the last process of a container (under a supervisor the worker) and return when, monotonic.
 
         Kubelet reports a container some time after it runs, and only then it can be told which one is the Pod's.
@@ -115,7 +133,7 @@ class Group:
             timeout_s=SETTLED_S_MAX,
             also=self.state,
         )
-        victim = self._processes(self.pods()[slot], container)[-1]
+        victim = self._processes(self.pods()[slot], container)[process]
         killed_s = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         return killed_s
@@ -143,7 +161,7 @@ class Group:
     def broken(self) -> list[str]:
         """Return what the evidence says against S1 to S6; an empty list is what a test wants."""
         return violations(
-            self.evidence, self.history, slots=self.slots, restarts_max=self._restarts_max, lost=self._lost
+            self.evidence, self.history, slots=self.sizes, restarts_max=self._restarts_max, lost=self._lost
         )
 
     def state(self) -> str:
@@ -169,12 +187,14 @@ class Group:
 
 
 @asynccontextmanager
-async def running_group(cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10) -> AsyncIterator[Group]:
+async def running_group(
+    cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10, change: Change = _as_it_is
+) -> AsyncIterator[Group]:
     """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
     async with group.history.recording():
         try:
-            await group.apply(mode)
+            await group.apply(mode, change)
             yield group
         finally:
             await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
