@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from grafana import svg
@@ -18,7 +19,7 @@ from grafana.series import Series, with_unit
 COLUMN: Final = 56  # pixels of one of Grafana's 24 columns
 UNIT: Final = 30  # pixels of one unit of height
 _LEGENDS_MAX: Final = 5  # lines below a time series; Grafana lets one scroll
-_LINE: Final = 14
+_LINE: Final = 14  # pixels between two of them
 Answers = Mapping[str, Sequence[list[Series]]]  # by the panel's title: one list of series per query
 
 
@@ -154,11 +155,12 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, floa
     axes = _Axes(plot, span, max(*tops, limit, 0.0) * 1.05 or 1.0)
     drawn = _grid(axes, panel.unit)
     for index, (each, under) in enumerate(layers):
-        colour = svg.COLOURS[index % len(svg.COLOURS)]
-        above = [axes.at(at, value + base) for (at, value), (_, base) in zip(each.points, under, strict=True)]
-        if panel.stacked:
-            drawn.append(svg.area([*above, *(axes.at(at, base) for at, base in reversed(under))], colour))
-        drawn.append(svg.line(above, colour))
+        colour = _series_colour(panel, each, index)
+        for stretch in _unbroken(each, under):
+            above = [axes.at(at, value + base) for at, value, base in stretch]
+            if panel.stacked:
+                drawn.append(svg.area([*above, *(axes.at(at, base) for at, _, base in reversed(stretch))], colour))
+            drawn.append(svg.line(above, colour))
     if limit:
         drawn.append(svg.line([axes.at(span[0], limit), axes.at(span[1], limit)], svg.RED, dashed=True))
     y = box.y + box.height - legends * _LINE + 8
@@ -166,9 +168,24 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, floa
         words = f"{each.legend}  {with_unit(each.last, panel.unit)}"
         if index == legends - 1 and len(series) > legends:
             words += f"   and {len(series) - legends} more"
-        drawn.append(svg.rect(box.x, y + index * _LINE - 8, 10, 3, svg.COLOURS[index % len(svg.COLOURS)]))
+        drawn.append(svg.rect(box.x, y + index * _LINE - 8, 10, 3, _series_colour(panel, each, index)))
         drawn.append(svg.text(box.x + 16, y + index * _LINE - 3, svg.fitting(words, box.width - 16, 10), size=10))
     return drawn
+
+
+def _series_colour(panel: Panel, series: Series, index: int) -> str:
+    return panel.colours.get(series.legend, svg.COLOURS[index % len(svg.COLOURS)])
+
+
+def _unbroken(each: Series, under: Sequence[tuple[float, float]]) -> list[list[tuple[float, float, float]]]:
+    """Return (time, value, what lies below) in stretches; where there was no answer, Grafana draws no line either."""
+    step_s = min((later[0] - at[0] for at, later in pairwise(each.points)), default=1.0)
+    stretches: list[list[tuple[float, float, float]]] = []
+    for (at, value), (_, base) in zip(each.points, under, strict=True):
+        if not stretches or at - stretches[-1][-1][0] > 1.5 * step_s:
+            stretches.append([])
+        stretches[-1].append((at, value, base))
+    return stretches
 
 
 def _stacked(series: list[Series]) -> list[tuple[Series, tuple[tuple[float, float], ...]]]:

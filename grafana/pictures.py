@@ -1,7 +1,7 @@
 """
 Draw every board with the data of the demo into docs/images: `python -m grafana.pictures`.
 
-There is no Grafana here: drawn are the answers of a real Prometheus (tests/grafana/scene.py) to the panels' own queries.
+No Grafana is needed: these are the answers of a real Prometheus (tests/grafana/scene.py) to the panels' own queries.
 """
 
 from __future__ import annotations

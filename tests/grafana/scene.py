@@ -1,9 +1,9 @@
 """
 What the dashboards are tried on: a demo with failures that a real Prometheus scrapes.
 
-The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod, JobSet wide waits
-for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a small herd that lists,
-patches and watches, for the panels about the API server.
+The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod,
+JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a
+small herd that lists, patches and watches, for the panels about the API server.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ async def scene(program: str, say: Callable[[str], None], *, with_api_server: bo
         running = await stack.enter_async_context(prometheus(program, folder, config))
         start_s = time.time()
         await _play(cluster, folder / "agents.json", say)
-        no_excuse = frozenset({AGENTS, *((SERVER, PRIORITY) if with_api_server else ())})
-        yield Played(running, start_s, time.time(), no_excuse)
+        no_excuse = {AGENTS, SERVER, PRIORITY} if with_api_server else {AGENTS}
+        yield Played(running, start_s, time.time(), frozenset(no_excuse))
 
 
 async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
@@ -104,7 +104,7 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
 
 
 async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
-    manifest = read_demo_manifest(None, PODS_OF_TRAIN, failures=4, mode="sidecar")
+    manifest = read_demo_manifest(None, PODS_OF_TRAIN, failures=len(_FAILURES), mode="sidecar")
     await cluster.apply(manifest.documents)
     say(f"JobSet train starts with {PODS_OF_TRAIN} Pods")
     await _trains(cluster, 1)
@@ -124,7 +124,11 @@ async def _trains(cluster: Cluster, epoch: int) -> None:
     def holds() -> bool:
         return bool((cluster.jobset("train").get("status") or {}).get("syncedEpoch", 0) >= epoch)
 
-    await cluster.until(holds, timeout_s=STEP_S_MAX)
+    try:
+        await cluster.until(holds, timeout_s=STEP_S_MAX)
+    except TimeoutError:
+        status = cluster.jobset("train").get("status")
+        raise RuntimeError(f"expected train at epoch {epoch} within {STEP_S_MAX:g} s, saw {status}") from None
 
 
 def _train_pods(cluster: Cluster) -> list[str]:
