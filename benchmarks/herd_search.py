@@ -43,7 +43,6 @@ class Scenario:
 
 
 CLUSTERS: Final = (
-    ("lab-herd", 1_000),
     ("small", 500),
     ("small", 1_000),
     ("single32", 1_000),
@@ -53,8 +52,9 @@ CLUSTERS: Final = (
     ("slow-kubelets", 1_000),
     ("far", 1_000),
 )
-SCENARIOS: Final = tuple(
-    Scenario(profile, pods, mode) for profile, pods in CLUSTERS for mode in ("sidecar", "supervisor")
+SCENARIOS: Final = (
+    Scenario("lab-herd", 1_000, "sidecar"),  # what benchmarks.herd measures: two cores for 1,000 starts
+    *(Scenario(profile, pods, mode) for profile, pods in CLUSTERS for mode in ("sidecar", "supervisor")),
 )
 
 
