@@ -147,6 +147,7 @@ class Cluster:
             await kubelet.register(pods=self._pods_per_node)
         started = asyncio.Event()
         self._main = asyncio.create_task(self._run(started), name="cluster")
+        self._main.add_done_callback(lambda _: self._changed.set())  # so that `until` sees the failure
         waiting = asyncio.create_task(started.wait())
         await asyncio.wait([self._main, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -286,12 +287,7 @@ class Cluster:
         async with self.clock.timeout(timeout_s):
             while not holds():
                 self._changed.clear()
-                changed = asyncio.ensure_future(self._changed.wait())
-                try:
-                    waiting = {changed} if self._main is None else {changed, self._main}
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    changed.cancel()
+                await self._changed.wait()
                 if self._main is not None and self._main.done():
                     await self._main
                     raise RuntimeError("the cluster stopped while somebody waited for it")
