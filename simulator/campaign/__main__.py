@@ -12,10 +12,12 @@ from simulator.campaign.catalogue import CATALOGUE, Fault
 from simulator.campaign.report import describe, replay_command, table
 from simulator.campaign.run import Outcome, run_seed
 from simulator.campaign.shrink import shrink
-from simulator.campaign.soak import FAILURES_MAX, Tally, soak
+from simulator.campaign.sieve import SITUATIONS, plans, run_plan
+from simulator.campaign.soak import FAILURES_MAX, Tally, in_processes, soak
 
 SEEDS_DEFAULT = 500
 PROGRESS_EVERY_S = 30.0
+EVERY_MAX = 1_000_000  # more plans than any situation has: the first one only
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +62,27 @@ def _explain(failure: Outcome) -> None:
     print(f"replay: {replay_command(failure, kept)}")
 
 
+def _sieve(options: argparse.Namespace) -> int:
+    """Perturb situations at every point; print each that fails."""
+    failures = 0
+    for name in [options.situation] if options.situation else SITUATIONS:
+        chosen = list(plans(name))[options.start :: options.every]
+        if options.trace:
+            _print(run_plan(chosen[0], keeps=True).lines)
+        broken = [
+            (plan, outcome) for plan, outcome in in_processes(run_plan, chosen, options.processes) if outcome.violation
+        ]
+        print(f"{name}: {len(chosen)} plans, {len(broken)} violations", flush=True)
+        for plan, outcome in broken[:FAILURES_MAX]:
+            number = list(plans(name)).index(plan)
+            print(f"  {plan}\n  {outcome.violation}")
+            print(
+                f"  replay: python -m simulator.campaign sieve --situation {name!r} --start {number} --every {EVERY_MAX} --trace"
+            )
+        failures += len(broken)
+    return 1 if failures else 0
+
+
 def _faults(_: argparse.Namespace) -> int:
     """Print the catalogue."""
     for fault in CATALOGUE.values():
@@ -86,6 +109,13 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--first", type=_number, default=0, metavar="N", help="the first of them (default: 0)")
     many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     many.set_defaults(do=_soak)
+    sieve = verbs.add_parser("sieve", help="perturb situations at every write and delivery", allow_abbrev=False)
+    sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
+    sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")
+    sieve.add_argument("--every", type=_count, default=1, metavar="N", help="every n-th plan only (default: all)")
+    sieve.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    sieve.add_argument("--trace", action="store_true", help="print every event of the first plan")
+    sieve.set_defaults(do=_sieve)
     verbs.add_parser("faults", help="print the catalogue", allow_abbrev=False).set_defaults(do=_faults)
     return parser
 

@@ -87,6 +87,7 @@ class Judge(WorkerWatcher):
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
         self._pods: dict[str, KubeObject] = {}
+        self._ended: set[str] = set()  # uids of Pods that ended, or were told to
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
         """Judge a start."""
@@ -189,25 +190,20 @@ class Judge(WorkerWatcher):
     def _observe_pod(self, event: Event, by: str) -> None:
         obj, meta = event.obj, event.obj["metadata"]
         uid = meta["uid"]
-        before = self._pods.get(uid)
+        ended = event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")
+        if ended and uid not in self._ended:
+            self._ended.add(uid)
+            self.histories[_jobset_of(obj)].causes += 1
         if event.type == "DELETED":
             self._pods.pop(uid, None)
         else:
             self._pods[uid] = obj
-        if (event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")) and (
-            before is not None and "deletionTimestamp" not in before["metadata"] and _phase(before) == "Running"
-        ):
-            self._cause_in(obj)
         if by.startswith("agent/"):
             epoch = int((meta.get("annotations") or {}).get(wire.EPOCH, 0))
             if epoch != self._epochs.get(uid, 0):
                 self._epochs[uid] = epoch
                 history, slot = self.histories[_jobset_of(obj)], slot_of(obj)
                 history.announced[slot] = max(epoch, history.announced.get(slot, 0))
-
-    def _cause_in(self, pod: KubeObject) -> None:
-        history = self.histories[_jobset_of(pod)]
-        history.causes += 1
 
     def _slot_count(self, jobset: KubeObject) -> int:
         return sum(1 for _ in slots_of(jobset))

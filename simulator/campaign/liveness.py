@@ -54,6 +54,7 @@ async def restart_cheaply(world: World) -> None:
     Raises:
         ViolationError: some agent asked for more than it may.
     """
+    await world.clock.sleep(max(0.0, world.thawed_s - world.now_s))
     silent = any(stream.ending is Ending.SILENT for stream in world.network.streams)
     if _terminal(world) or silent or not is_together(world):
         return

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -104,8 +104,25 @@ def run_seed(
     return run_scenario(seed, scenario, strikes, keeps=keeps)
 
 
-def run_scenario(seed: int, scenario: Scenario, strikes: tuple[Strike, ...], *, keeps: bool = False) -> Outcome:
-    """Run one scenario with a schedule of faults."""
+def run_scenario(
+    seed: int,
+    scenario: Scenario,
+    strikes: tuple[Strike, ...],
+    *,
+    until_s: float = FAULTS_TO_S,
+    prepare: Callable[[World], None] = lambda _: None,
+    keeps: bool = False,
+) -> Outcome:
+    """Run one scenario with a schedule of faults.
+
+    Args:
+        seed: decides everything else.
+        scenario: the group and its surroundings.
+        strikes: in the order of their times.
+        until_s: when all faults end.
+        prepare: sees the world before it starts.
+        keeps: keep the trace's lines.
+    """
     trace = Trace(keeps=keeps)
     shuffle = Random(f"{seed}/order") if scenario.shuffles else None
     world: World | None = None
@@ -119,9 +136,10 @@ def run_scenario(seed: int, scenario: Scenario, strikes: tuple[Strike, ...], *, 
     async def main() -> float:
         nonlocal world
         world = World(str(seed), scenario, trace)
+        prepare(world)
         try:
             async with asyncio.TaskGroup() as group:
-                await _course(world, group, strikes)
+                await _course(world, group, strikes, until_s)
         except* _OverError:
             pass
         return world.now_s
@@ -148,14 +166,14 @@ class _OverError(Exception):
     """The run is over: everything that still runs is cancelled."""
 
 
-async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Strike]) -> None:
+async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Strike], until_s: float) -> None:
     """Let faults strike, end them, and see that all comes to a good end."""
     await world.run(group)
     watch = group.create_task(_stop_at_violation(world), name="judge")
     for strike in strikes:
         await world.clock.sleep(max(0.0, strike.at_s - world.now_s))
         group.create_task(_strike(world, strike), name=str(strike))
-    await world.clock.sleep(max(0.0, FAULTS_TO_S - world.now_s))
+    await world.clock.sleep(max(0.0, until_s - world.now_s))
     await world.calm()
     await liveness.converge(world)
     await liveness.restart_cheaply(world)

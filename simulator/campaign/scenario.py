@@ -98,7 +98,8 @@ class Scenario:
 def draw_scenario(rng: Random) -> Scenario:
     """Return the scenario of a seed."""
     jobs = rng.choice((1, 1, 2, 3, 4))
-    per_job = rng.randint(2 if jobs == 1 else 1, PODS_MAX // jobs)
+    least, most = 2 if jobs == 1 else 1, PODS_MAX // jobs
+    per_job = min(rng.randint(least, most), rng.randint(least, most))  # small ones cost less and find as much
     servers = rng.choice((1, 2, 3))
     return Scenario(
         jobs=jobs,

@@ -11,7 +11,9 @@ import pytest
 from simulator.campaign.run import run_seed
 
 SEEDS = range(3)
-CODE = f"from simulator.campaign.run import run_seed\nfor s in {SEEDS!r}: o = run_seed(s); print(o.hash, o.events, o.at_s)"
+CODE = (
+    f"from simulator.campaign.run import run_seed\nfor s in {SEEDS!r}: o = run_seed(s); print(o.hash, o.events, o.at_s)"
+)
 
 
 def hashes(hash_seed: str) -> str:
