@@ -56,6 +56,8 @@ class Scenario:
         controllers: processes that take part in the leader election.
         timings: how long things take.
         shuffles: ready tasks run in another order than they became ready.
+        pods_per_node: a node's room.
+        completes: at the end, workers end with success and the JobSet completes.
     """
 
     jobs: int = 1
@@ -67,6 +69,8 @@ class Scenario:
     controllers: int = 1
     timings: Timings = SHORT
     shuffles: bool = False
+    pods_per_node: int = 3
+    completes: bool = True
 
     @property
     def pods(self) -> int:

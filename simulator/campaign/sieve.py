@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Literal
 
 from common.kube.http import Request
 from simulator.campaign.catalogue import CATALOGUE
@@ -34,9 +33,7 @@ UNTIL_S = 12.0
 AWAY_S = 1.5  # how long a client that missed something stays away: a restart takes about as long
 STALE_S = 4.0  # by how much the other API server trails: by more than an agent's restart takes
 FAULT = "sieve"
-WHO = ("controller-", "agent/")
-
-Who = Literal["controller-", "agent/"]
+WHO = ("controller-", "agent/")  # beginnings of clients' names
 
 
 class Pattern(Enum):
@@ -58,14 +55,14 @@ class Plan:
         since_s: for stale states: when the other server stops to see.
     """
 
-    scenario: str
+    situation: str
     pattern: Pattern
-    who: Who
+    who: str
     number: int
     since_s: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.scenario}: {self.who.strip('-/')} {self.pattern.value} (number {self.number})"
+        return f"{self.situation}: {self.who.strip('-/')} {self.pattern.value} (number {self.number})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +216,11 @@ def plans(name: str) -> Iterator[Plan]:
 
 def run_plan(plan: Plan, *, keeps: bool = False) -> Outcome:
     """Carry out one plan."""
-    return SITUATIONS[plan.scenario].run(keeps=keeps, prepare=Disturbance(plan))
+    return SITUATIONS[plan.situation].run(keeps=keeps, prepare=Disturbance(plan))
 
 
-def _whose(client: str) -> Who | None:
-    return next((who for who in WHO if client.startswith(who)), None)  # type: ignore[return-value]  # of WHO
+def _whose(client: str) -> str | None:
+    return next((who for who in WHO if client.startswith(who)), None)
 
 
 def _counts(world: World, request: Request) -> bool:

@@ -36,7 +36,6 @@ from simulator.cluster.manifests import custom_resource_definitions
 from simulator.cluster.nodes import HOST_IP
 from simulator.cluster.scheduler import Scheduler
 
-PODS_PER_NODE = 3
 SPARE_NODES = 1
 CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back
 _JUDGED = frozenset(("jobsets", "jobs", "pods", "leases"))
@@ -117,6 +116,7 @@ class World:
         self.jobs = JobController(self.client("job-controller"), clock=self.clock, rng=rng("jobs"), timings=timings)
         self.at_calm: list[Callable[[], Coroutine[Any, Any, None] | None]] = []
         self.is_calm = False
+        self.restart_s: float | None = None  # what the restart took that nothing disturbed
         self.group: asyncio.TaskGroup
 
     # What is in it.
@@ -164,7 +164,7 @@ class World:
         self.servers[0].load(
             [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}],
         )
-        nodes = -(-self.scenario.pods // PODS_PER_NODE) + SPARE_NODES
+        nodes = -(-self.scenario.pods // self.scenario.pods_per_node) + SPARE_NODES
         for number in range(nodes):
             await self.add_node(f"node-{number}")
         for server in self.servers:
@@ -211,7 +211,7 @@ class World:
             tell=lambda _: None,
         )
         if self.servers[0].store.get(("", "nodes"), "", name) is None:
-            await kubelet.register(pods=PODS_PER_NODE + 1)
+            await kubelet.register(pods=self.scenario.pods_per_node + 1)
         process = Process(f"kubelet/{name}")
         self.kubelets[name], self.kubelet_processes[name] = kubelet, process
         self.group.create_task(self._attend(process, kubelet.run()), name=name)
