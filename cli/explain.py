@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 from cli.cluster_events import Event, read_events
 from cli.connection import Connection, Target, connected
 from cli.explanation import Explanation, Facts, event_subject, explain
-from cli.group_read import read_group
+from cli.group_read import WHOLE_MAX, read_group
 from cli.group_state import GroupState, Phase, group_state
 from cli.moments import clock_text
+from cli.pod_facts import POD_CODEC, PodFact
 from cli.screen import Output, console, print_data, run_command
 from cli.straggler import Straggler, Why
 from common.kube.errors import ApiError, NotFound
 from common.kube.http import TransportError
-from common.kube.resources import NODES
+from common.kube.resources import NODES, PODS
 
 WAITING: Final = (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED)
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
+DETAILS_MAX: Final = 10  # Pods of a large group that are read whole
 PODS_SHOWN: Final = 10
 
 
@@ -42,6 +45,9 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     """Read what an explanation is made of; only the JobSet and its Pods must be readable."""
     raw, pods = await read_group(connection, name)
     state = group_state(raw, pods)
+    if len(pods) > WHOLE_MAX and state.phase in WAITING:
+        pods = await _with_details(connection, state, pods)
+        state = group_state(raw, pods)
     events, problem = await read_events(connection, "JobSet", name)
     unread = [problem] if problem else []
     more: dict[str, list[Event]] = {}
@@ -105,6 +111,15 @@ def _print(explanation: Explanation) -> None:
     screen = console()
     for text, style in explanation_lines(explanation):
         screen.print(Text(text, style), soft_wrap=not screen.is_terminal)
+
+
+async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:
+    """Read the first of those who are waited for whole: of a large group only their outlines are known."""
+    whole: dict[str, PodFact] = {}
+    for late in [one.pod for one in state.stragglers if one.pod is not None][:DETAILS_MAX]:
+        with suppress(NotFound):  # gone meanwhile
+            whole[late] = POD_CODEC.convert(await connection.client.get(PODS, connection.namespace, late))
+    return [whole.get(pod.name, pod) for pod in pods]
 
 
 def _samples(state: GroupState) -> list[Straggler]:

@@ -202,9 +202,16 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         return next((one for one in self.status.conditions or () if one.type == kind), None)
 
 
-class PodList(msgspec.Struct, frozen=True):
-    """A whole list, decoded in one go."""
+class ListMeta(msgspec.Struct, frozen=True, rename={"go_on": "continue"}):
+    """Metadata of a list."""
 
+    go_on: str = ""
+
+
+class PodList(msgspec.Struct, frozen=True):
+    """A page of a list, decoded in one go."""
+
+    metadata: ListMeta = ListMeta()
     items: list[PodFact] | None = None
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -103,10 +102,10 @@ def _late(late: list[Straggler]) -> RenderableType:
     lines: list[RenderableType] = []
     if len(late) > NAMES_SHOWN:
         reasons = Counter(one.why.value for one in late)
-        lines += [Text(f"{count:,} {why}") for why, count in reasons.most_common()]
-        lines.append(Text(f"the first {NAMES_SHOWN} of them:"))
-    lines += [Text(f"{one.name}  {one.reason}", overflow="fold") for one in late[:NAMES_SHOWN]]
-    return Padding(Group(*lines), (0, 0, 0, 2))
+        lines += [Text(f"  {count:,} {why}") for why, count in reasons.most_common()]
+        lines.append(Text(f"  the first {NAMES_SHOWN} of them:"))
+    lines += [Text(f"  {one.name}  {one.reason}", overflow="fold") for one in late[:NAMES_SHOWN]]
+    return Group(*lines)
 
 
 def _history(state: GroupState, now_s: float) -> Iterator[str]:

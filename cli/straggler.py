@@ -75,6 +75,8 @@ def straggler_of(slot: str, pod: PodFact | None, deprecated: int) -> Straggler:
 
 
 def _why(pod: PodFact, deprecated: int) -> tuple[Why, str]:
+    if pod.status.phase is None and not pod.is_leaving:  # its metadata alone were read
+        return _of_agent(pod, deprecated)
     return _of_placement(pod) or _of_pod(pod) or _of_containers(pod) or _of_agent(pod, deprecated)
 
 
