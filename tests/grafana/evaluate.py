@@ -66,7 +66,7 @@ def program() -> str:
 
 async def ask(played: Played, panel: Panel, query: Query) -> list[Any]:
     """Return the series of one query, as Grafana would ask for them at the end of the scene."""
-    expr = concrete(query.expr, rate_s=RATE_S, range_s=played.range_s)
+    expr = concrete(query.expr, rate_s=RATE_S, range_s=played.range_s, jobset=played.jobset)
     if panel.kind in ("stat", "table", "bargauge"):
         return await played.prometheus.instant(expr, played.end_s)
     step_s = max(1.0, played.range_s / POINTS)

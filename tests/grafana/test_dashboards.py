@@ -12,7 +12,7 @@ import yaml
 from agent.metrics import AgentMetrics, render
 from common.epoch.ledger import Standing
 from common.phases import Phase
-from controller.causes import Failure
+from controller.causes import Failure, Trigger
 from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics
 from grafana.build import BOARDS, FOLDER, RULES, files, path_of
 from grafana.concrete import concrete
@@ -62,6 +62,17 @@ def exposed_names() -> set[str]:
     agent.observe(Phase.VIEW, 0.1)
     text = (controller_metrics().text() + render(agent)[1]).decode()
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def test_closed_sets_are_exposed_from_the_start() -> None:
+    """The first restart by each trigger, and the first of each phase, is an increase to Prometheus: there was a 0."""
+    fresh = Metrics().text().decode()
+    for trigger in Trigger:
+        assert f'inplace_group_restart_duration_seconds_count{{trigger="{trigger.value}"}} 0.0' in fresh
+    phases = {phase.value for phase in Phase}
+    assert set(re.findall(r'inplace_pod_restart_phase_duration_seconds_count{phase="(\w+)"} 0.0', fresh)) == phases
+    found = set(re.findall(r'inplace_group_restart_phase_duration_seconds_count{phase="(\w+)"} 0.0', fresh))
+    assert found == {"detect", "deprecate", "announce", "sync", "lift"}
 
 
 def rules() -> list[dict[str, str]]:
