@@ -123,7 +123,8 @@ def test_a_panel_explains_itself(panel: Panel) -> None:
 
 @boards
 def test_places_do_not_overlap(board: Board) -> None:
-    """Ids are unique, and no cell of the grid belongs to two panels or lies outside of it."""
+    """Ids and titles are unique, and no cell of the grid belongs to two panels or lies outside of it."""
+    assert len({panel.title for panel in board.panels}) == len(board.panels)
     panels = json.loads(path_of(board).read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     cells = [
