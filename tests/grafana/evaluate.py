@@ -84,10 +84,11 @@ async def panels(played: Played) -> AsyncIterator[Answer]:
     for board in (build() for build in BOARDS):
         for panel in board.panels:
             for query in panel.queries:
-                yield await _panel(played, f"{board.uid}: {panel.title}", panel, query)
+                yield await verdict_on(played, f"{board.uid}: {panel.title}", panel, query)
 
 
-async def _panel(played: Played, where: str, panel: Panel, query: Query) -> Answer:
+async def verdict_on(played: Played, where: str, panel: Panel, query: Query) -> Answer:
+    """Ask one query, and judge the answer."""
     try:
         found = [numbers(series) for series in await ask(played, panel, query)]
     except PrometheusError as error:
