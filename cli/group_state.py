@@ -15,14 +15,14 @@ from itertools import islice
 
 from cli.pod_facts import PodFact
 from cli.straggler import Straggler, straggler_of
+from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape, Slot
 from common.kube.client import KubeObject
+from controller.conditions import BARRIER_WAITING
 from controller.jobset import JobSet, parse_jobset
 from controller.scopes import Scope
 
-BARRIER_WAITING = "BarrierWaiting"
-LAST_GROUP_RESTART = "lastGroupRestart"
 STRAGGLERS_MAX = 10_000  # every slot of the largest group; the views cut at what fits
 
 
@@ -231,7 +231,7 @@ def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
 
 def _last_restart(status: Mapping[str, object]) -> Restart | None:
     """Read status.lastGroupRestart; None where no controller of ours wrote it."""
-    seen = status.get(LAST_GROUP_RESTART)
+    seen = status.get(wire.LAST_GROUP_RESTART)
     if not isinstance(seen, dict) or not isinstance(seen.get("epoch"), int):
         return None
     failure = seen.get("firstFailure")

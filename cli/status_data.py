@@ -12,6 +12,8 @@ TRIGGERS = {
     "job_failed": "a Job failed",
     "manual": "asked for by hand",
     "resize": "another size",
+    "resume": "it was resumed",
+    "join": "a Pod joined",
     "unknown": "cause unknown",
 }
 
