@@ -8,7 +8,7 @@ PODS   ?= 1000
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs sim bench demo agent-pyz image sbom check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test sim bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ test-node: node  ## run real kubelets and containers: whole group restarts, judg
 
 docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
 	$(BIN)/mkdocs build -q
+
+dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
+	$(BIN)/python -m tests.grafana.evaluate
 
 sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
 	$(BIN)/inplace demo --runtime model --pods $(PODS) --failures 2

@@ -1,8 +1,8 @@
 """
 Leave the agent, as one file, where the worker's container finds it: on an emptyDir that both mount.
 
-`inplace-agent wait` runs from there in a worker's image that knows nothing of us. An init container could bring the file
-too, but init containers run again at every restart of the Pod, before everything else.
+`inplace-agent wait` runs from there in a worker's image that knows nothing of us. An init container could bring the
+file too, but init containers run again at every restart of the Pod, before everything else.
 """
 
 from __future__ import annotations

@@ -15,13 +15,12 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Final
 
 from agent.arguments import WaitOptions, find_program
 from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
 from agent.environment import Environment
-from agent.exit_code import ExitCode
-from agent.worker import NOT_EXECUTABLE, NOT_FOUND
+from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
+from common.typed import Any, Final
 
 POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
 ANSWER_S_MAX: Final = 1.0  # of one question, beyond the time for which the agent may hold its answer

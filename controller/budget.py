@@ -24,7 +24,9 @@ from controller.jobset import JobSet
 from controller.scopes import Scope, write_scope
 
 
-def exempt_next_epoch(draft: Draft, scopes: Iterable[Scope], trigger: Trigger, failure: Failure | None = None) -> None:
+def exempt_next_epoch(
+    draft: Draft, scopes: Iterable[Scope], trigger: Trigger, failure: Failure | None = None, request: str = ""
+) -> None:
     """Note that the group restart to come is not counted as one (it is counted elsewhere, or not at all), and why."""
     if not draft.jobset.is_in_place:
         return
@@ -36,7 +38,7 @@ def exempt_next_epoch(draft: Draft, scopes: Iterable[Scope], trigger: Trigger, f
             wire.LAST_EXEMPT_EPOCH: scope.synced + 1 if is_restart else scope.last_exempt,
         }
         write_scope(draft.status, scope, fields)
-        draft.blame(scope, trigger, failure)
+        draft.blame(scope, trigger, failure, request)
 
 
 def exempt_unless_restarting(draft: Draft, replicated_job: str, trigger: Trigger) -> None:

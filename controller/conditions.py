@@ -104,6 +104,11 @@ def in_place_restarting(cause: Cause, epoch: int, scope: str) -> Condition:
     return Condition(IN_PLACE_RESTARTING, True, cause.trigger.reason, f"{which} is over: {cause}")
 
 
+def barrier_waiting(message: str) -> Condition:
+    """Return BarrierWaiting: who is there, and for whom they wait."""
+    return Condition(BARRIER_WAITING, True, "PodsMissing", message[:MESSAGE_CHARS_MAX], warning=True)
+
+
 NONE_LEFT_FAILED: Final = Condition(LEFT_FAILED, False, "NoJobLeftFailed", "no job is left failed any more")
 
 

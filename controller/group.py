@@ -57,12 +57,14 @@ class Group:
         expected: the replicatedJobs that the barriers wait for; None while no pass has said so: then all of them,
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
+        told_s: when conditions were last written.
     """
 
     jobset: JobSet
     ledgers: dict[str, ScopeLedger] = field(default_factory=dict)
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
+    told_s: float | None = None
 
     @property
     def key(self) -> Key:

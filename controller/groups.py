@@ -162,6 +162,10 @@ class Groups:
         """Return the Pods that a Job controls."""
         return tuple(self._pods_of.get(job.metadata.uid, {}).values())
 
+    def pod_of(self, job: Job, uid: str) -> Pod | None:
+        """Return one Pod that a Job controls."""
+        return self._pods_of.get(job.metadata.uid, {}).get(uid)
+
     def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
         """Queue the JobSets that use an object by its name."""
         for uid in self._users.of(used) if used is not None else ():

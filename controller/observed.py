@@ -9,6 +9,7 @@ from enum import Enum
 from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
+from controller.barrier import Barrier
 from controller.causes import Cause
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod
@@ -28,6 +29,7 @@ class Observed:
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.
         decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
         causes: by scope, the first sign of its restart, where there is one.
+        barriers: by scope, the barriers that wait.
         now_micro: as `now`, with microseconds.
     """
 
@@ -40,6 +42,7 @@ class Observed:
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
     causes: Mapping[str, Cause] = field(default_factory=dict)
+    barriers: Mapping[str, Barrier] = field(default_factory=dict)
     now_micro: str = ""
 
 

@@ -32,6 +32,7 @@ from controller.observed import Observed
 from controller.placement import leaders_to_follow
 from controller.plan import plan
 from controller.restarts import RestartTimer
+from controller.roll_call import call_roll
 from controller.topology import exclusive_key
 
 
@@ -81,10 +82,19 @@ class Reconciler:
         group.note_causes(planned.causes, self.clock.monotonic_s())
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
+        self._count_overdue(group, planned)
         held_s = await self._write_status(group, planned)
         await self.executor.perform(jobset, planned.actions)
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
+
+    def _count_overdue(self, group: Group, planned: Plan) -> None:
+        """Count the deadlines that barriers missed; the next one counts from now."""
+        names = (group.jobset.namespace, group.jobset.name)
+        for scope, jobs in planned.overdue.items():
+            self.metrics.deadlines.labels(*names).inc()
+            self.metrics.barrier_recreations.labels(*names).inc(jobs)
+            group.ledgers[scope].deadline_from_s = self.clock.monotonic_s()
 
     async def _observe(self, group: Group) -> Observed:
         jobset = group.jobset
@@ -111,6 +121,7 @@ class Reconciler:
             pods=pods,
             domains=domains,
             causes=group.causes(),
+            barriers=call_roll(self.groups, group, self.clock.monotonic_s()),
             now_micro=micro_time(self.clock),
         )
 
@@ -154,6 +165,8 @@ class Reconciler:
         except NotFound:
             return None  # deleted meanwhile; its own event cleans up
         self._dirty_since_s.pop(jobset.uid, None)
+        if "conditions" in planned.status:
+            group.told_s = self.clock.monotonic_s()
         self._tell(group, jobset, planned, due_since_s, causes, written)
         self.jobsets.absorb(written)
         return None

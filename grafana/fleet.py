@@ -17,7 +17,7 @@ def fleet() -> Board:
         (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
         (
             Row("Is everything training?", _counts(), height=4),
-            Row("Every JobSet; a row leads to its board", (_table(),), height=10),
+            Row("Every JobSet; a row leads to its board", (_table(),), height=7),
             Row("What is waited for", (shared.pods_by_state(), _waits())),
             Row("Who failed, and why", (shared.first_failures(), _nodes(), shared.restarts_by_trigger())),
             Row("How long restarts take", (shared.duration_quantiles(), shared.duration_heatmap())),
@@ -74,7 +74,7 @@ def _counts() -> tuple[Panel, ...]:
             "Share of the Pods' time, in the range of the board, that group restarts left to training.",
             "percentunit",
             "InplaceRestartStorm",
-            (Query(f"1 - {lost_share(RANGE)}", "effective"),),
+            (Query(f"1 - {lost_share()}", "effective"),),
         ),
         shared.lost_pod_hours(),
         shared.money(),

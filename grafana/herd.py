@@ -10,8 +10,10 @@ from grafana.promql import CLUSTER, RATE, mean, quantile
 
 POD_PHASES: Final = "inplace_pod_restart_phase_duration_seconds"
 _LEVEL: Final = f'{CLUSTER},priority_level="inplace-agents"'  # deploy/apf
-_AGENTS: Final = "agents are scraped only where a PodMonitor of yours says so (docs/agent.md)"
-_SERVER: Final = "needs the API server's own metrics in this Prometheus"
+AGENTS: Final = "agents are scraped only where a PodMonitor of yours says so (docs/agent.md)"
+SERVER: Final = "needs the API server's own metrics in this Prometheus"
+
+PRIORITY: Final = f"{SERVER}, and deploy/apf"
 
 
 def herd() -> Board:
@@ -76,7 +78,7 @@ def _agent_requests() -> Panel:
         "short",
         "InplaceApiThrottled",
         (Query(f"sum by (verb, outcome) (inplace_agent_requests_total{{{CLUSTER}}})", "{{verb}} {{outcome}}"),),
-        empty=_AGENTS,
+        empty=AGENTS,
     )
 
 
@@ -90,9 +92,9 @@ def _agent_retries() -> Panel:
         (
             Query(f"sum(inplace_agent_throttled_total{{{CLUSTER}}})", "429"),
             Query(f"sum(inplace_agent_throttled_wait_seconds_total{{{CLUSTER}}})", "waited (s)"),
-            Query(f"sum(inplace_agent_retries_total{{{CLUSTER}}})", "tried again"),
+            Query(f"sum(inplace_agent_retries_total{{{CLUSTER}}})", "tried again", empty="nothing was tried again"),
         ),
-        empty=_AGENTS,
+        empty=AGENTS,
     )
 
 
@@ -104,7 +106,7 @@ def _watch_endings() -> Panel:
         "short",
         "InplaceWatchStale",
         (Query(f"sum by (cause) (inplace_agent_watch_endings_total{{{CLUSTER}}})", "{{cause}}"),),
-        empty=f"no agent's watch has ended, or {_AGENTS}",
+        empty=f"no agent's watch has ended, or {AGENTS}",
     )
 
 
@@ -120,7 +122,7 @@ def _server_requests() -> Panel:
             Query(f'sum by (code) ({rate}resource="pods",verb="PATCH"}}[{RATE}]))', "PATCH pods {{code}}"),
             Query(f'sum by (verb, code) ({rate}resource="jobsets"}}[{RATE}]))', "{{verb}} jobsets {{code}}"),
         ),
-        empty=_SERVER,
+        empty=SERVER,
     )
 
 
@@ -138,7 +140,7 @@ def _server_latency() -> Panel:
                 quantile(0.99, name, by="verb", only=f'{CLUSTER},resource="jobsets",verb!="WATCH"'), "{{verb}} jobsets"
             ),
         ),
-        empty=_SERVER,
+        empty=SERVER,
     )
 
 
@@ -151,7 +153,7 @@ def _watchers() -> Panel:
         "short",
         "InplaceWatchStale",
         (Query(f"sum(apiserver_longrunning_requests{{{only}}})", "watches"),),
-        empty=_SERVER,
+        empty=SERVER,
     )
 
 
@@ -167,7 +169,7 @@ def _queue() -> Panel:
             Query(f"sum(apiserver_flowcontrol_current_executing_seats{{{_LEVEL}}})", "seats"),
             Query(f"sum(apiserver_flowcontrol_current_limit_seats{{{_LEVEL}}})", "limit"),
         ),
-        empty=f"{_SERVER}, and deploy/apf",
+        empty=PRIORITY,
     )
 
 
@@ -183,7 +185,7 @@ def _queue_wait() -> Panel:
             Query(quantile(0.5, name, only=_LEVEL), "p50"),
             Query(quantile(0.99, name, only=_LEVEL), "p99"),
         ),
-        empty=f"{_SERVER}, and deploy/apf",
+        empty=PRIORITY,
     )
 
 
@@ -201,8 +203,7 @@ def _rejected() -> Panel:
 
 
 def _watch_bytes() -> Panel:
-    # Events of one watch; each status write is sent to every watcher.
-    only = f'{CLUSTER},kind="JobSet"'
+    only = f'{CLUSTER},group="jobset.x-k8s.io"'  # the group, for the other label has changed its name
     return Panel(
         "timeseries",
         "Bytes to watchers of JobSets",
@@ -210,7 +211,7 @@ def _watch_bytes() -> Panel:
         "Bps",
         "InplaceApiThrottled",
         (Query(f"sum(rate(apiserver_watch_events_sizes_sum{{{only}}}[{RATE}]))", "bytes"),),
-        empty=_SERVER,
+        empty=SERVER,
     )
 
 

@@ -67,7 +67,7 @@ def _answers() -> tuple[Panel, ...]:
             "How long a restart kept a Pod from training, on average over Pods and restarts of the range.",
             "s",
             "InplaceRestartSlow",
-            (Query(f"{lost_share(RANGE)} * {between}", "to recover"),),
+            (Query(f"{lost_share()} * {between}", "to recover"),),
             empty=shared.QUIET,
         ),
         Panel(
@@ -76,7 +76,7 @@ def _answers() -> tuple[Panel, ...]:
             "Share of the Pods' time, in the range of the board, that group restarts left to training.",
             "percentunit",
             "InplaceRestartStorm",
-            (Query(f"1 - {lost_share(RANGE)}", "effective"),),
+            (Query(f"1 - {lost_share()}", "effective"),),
         ),
         shared.lost_pod_hours(),
         shared.money(),

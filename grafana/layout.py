@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from grafana.panels import DATASOURCE_VARIABLE, LINKS, Board, Json, Row
@@ -36,9 +37,10 @@ def _lay_out(rows: tuple[Row, ...]) -> list[Json]:
     for row in rows:
         title = {"x": 0, "y": y, "w": _WIDTH, "h": 1}
         placed.append({"id": len(placed) + 1, "type": "row", "title": row.title, "collapsed": False, "gridPos": title})
-        width, y = _WIDTH // len(row.panels), y + 1
-        for x, panel in enumerate(row.panels):
-            position = {"x": x * width, "y": y, "w": width, "h": row.height}
+        y += 1
+        edges = [_WIDTH * i // len(row.panels) for i in range(len(row.panels) + 1)]
+        for panel, (left, right) in zip(row.panels, pairwise(edges), strict=True):
+            position = {"x": left, "y": y, "w": right - left, "h": row.height}
             placed.append({"id": len(placed) + 1, "gridPos": position} | panel.render())
         y += row.height
     return placed

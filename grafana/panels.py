@@ -7,6 +7,7 @@ subset we need fits on one screen. Written for Grafana 10 to 13 (schemaVersion 3
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -44,7 +45,7 @@ class Panel:
         limit: where the line is drawn that should not be crossed.
         stacked: the series are parts of a whole.
         link: of a table: where a row leads, see `links`.
-        extra: more of Grafana's fieldConfig.defaults.
+        colours: of series, by the name that the legend gives them; the others get whatever comes next.
     """
 
     kind: Kind
@@ -57,7 +58,7 @@ class Panel:
     limit: float | None = None
     stacked: bool = False
     link: str = ""
-    extra: Json = field(default_factory=dict)
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     def may_be_empty(self, query: Query) -> str:
         """Return why a query may return nothing, "" when it may not."""
@@ -73,7 +74,7 @@ class Panel:
             "datasource": DATASOURCE,
             "links": links,
             "targets": [self._target(query, index) for index, query in enumerate(self.queries)],
-            "fieldConfig": {"defaults": self._defaults(), "overrides": []},
+            "fieldConfig": {"defaults": self._defaults(), "overrides": self._overrides()},
             "options": self._options(),
         }
         if self.kind == "table":
@@ -94,7 +95,7 @@ class Panel:
         }
 
     def _defaults(self) -> Json:
-        defaults: Json = {"unit": self.unit, "noValue": self.empty or NO_DATA, **self.extra}
+        defaults: Json = {"unit": self.unit, "noValue": self.empty or NO_DATA}
         if self.limit is not None:
             steps = [{"color": "green", "value": None}, {"color": "red", "value": self.limit}]
             defaults["thresholds"] = {"mode": "absolute", "steps": steps}
@@ -107,6 +108,15 @@ class Panel:
         if self.link:
             defaults["links"] = [{"title": "Open", "url": self.link}]
         return defaults
+
+    def _overrides(self) -> list[Json]:
+        return [
+            {
+                "matcher": {"id": "byName", "options": name},
+                "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+            }
+            for name, colour in self.colours.items()
+        ]
 
     def _options(self) -> Json:
         match self.kind:

@@ -49,12 +49,24 @@ def restarts(window: str, *, only: str = JOBSET) -> str:
     return f"clamp_min({last} - clamp_min({first}, 1), 0)"
 
 
-def lost_share(window: str, *, by: str = "", only: str = JOBSET) -> str:
-    """Return which share of their time the Pods did not train, from 0 to 1.
+def counted(counter: str, window: str) -> str:
+    """Return by how much a counter of a JobSet, given with its labels, grew in a window.
+
+    Such a series appears with the first thing that is counted, which increase() cannot see; so what was not there when
+    the window began has grown by all that it says.
+    """
+    return f"((increase({counter}[{window}]) and {counter} offset {window}) or {counter})"
+
+
+def lost_seconds(window: str, *, only: str = JOBSET) -> str:
+    """Return how many Pod-seconds group restarts took from training in a window."""
+    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{only}}}', window)})"
+
+
+def lost_share(*, only: str = JOBSET) -> str:
+    """Return which share of the Pods' time in the range of the board they did not train, from 0 to 1.
 
     The maximum over processes: a controller that lost the Lease within the window left series that say the same.
     """
-    group = f" by ({by})" if by else ""
-    lost = f"sum{group} (rate(inplace_lost_pod_seconds_total{{{only}}}[{window}]))"
-    pods = f"sum{group} (max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{only}}}[{window}])))"
-    return f"clamp_max({lost} / ({pods} > 0), 1)"
+    pods = f"sum(max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{only}}}[{RANGE}])))"
+    return f"clamp_max({lost_seconds(RANGE, only=only)} / {RANGE_S} / ({pods} > 0), 1)"

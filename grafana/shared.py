@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.panels import Json, Panel, Query, variable
-from grafana.promql import BY_JOBSET, CLUSTER, JOBSET, RANGE, RATE, mean, ours, quantile
+from grafana.promql import BY_JOBSET, CLUSTER, JOBSET, RANGE, RATE, counted, lost_seconds, mean, ours, quantile
 
+_STATES: Final = {
+    "running": "#73bf69",
+    "waiting": "#f2cc0c",
+    "restarting": "#5794f2",
+    "missing": "#f2495c",
+    "expected": "#8e8e9c",
+}
 PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
+_FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
+_EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
 QUIET: Final = "no group restart in this range"
 CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
 JOBSETS: Final[tuple[Json, ...]] = (
@@ -71,16 +80,16 @@ def restarts_by_trigger() -> Panel:
         "timeseries",
         "Restarts per hour, by trigger",
         "worker_exit: a worker ended. pod_lost: a Pod or its node went. job_failed: its Job was recreated. manual: "
-        "somebody asked. resize: the group's size changed. exceeded: maxRestarts was used up and the JobSet failed.",
+        "somebody asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
         "short",
         "InplaceRestartStorm",
         (
             Query(
-                f'sum by (trigger) (increase(inplace_group_restarts_total{{{JOBSET},outcome="finished"}}[1h]))',
+                f"sum by (trigger) {counted(_FINISHED, '1h')}",
                 "{{trigger}}",
             ),
             Query(
-                f'sum(increase(inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}[1h])) > 0',
+                f"sum {counted(_EXCEEDED, '1h')} > 0",
                 "exceeded",
                 empty="nothing failed for good",
             ),
@@ -103,6 +112,7 @@ def pods_by_state() -> Panel:
             Query(f"sum by (state) (inplace_pods{{{JOBSET}}})", "{{state}}"),
             Query(f"sum(inplace_pods_expected{{{JOBSET}}})", "expected"),
         ),
+        colours=_STATES,
     )
 
 
@@ -152,7 +162,7 @@ def lost_pod_hours(*, title: str = "Lost Pod-hours") -> Panel:
         "Time in which Pods of a JobSet did not train because its group restarted, added up over its Pods.",
         "h",
         "InplaceRestartStorm",
-        (Query(f"sum(increase(inplace_lost_pod_seconds_total{{{JOBSET}}}[{RANGE}])) / 3600", "lost"),),
+        (Query(f"{lost_seconds(RANGE)} / 3600", "lost"),),
     )
 
 
@@ -164,7 +174,7 @@ def money() -> Panel:
         "Lost Pod-hours times the price of a Pod's hour, which the field at the top takes.",
         "currencyUSD",
         "InplaceRestartStorm",
-        (Query(f"sum(increase(inplace_lost_pod_seconds_total{{{JOBSET}}}[{RANGE}])) / 3600 * $price", "cost"),),
+        (Query(f"{lost_seconds(RANGE)} / 3600 * $price", "cost"),),
     )
 
 

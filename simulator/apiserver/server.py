@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -106,6 +107,30 @@ class ApiServer:
         """Collect garbage and move lagging caches until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._garbage.run(), name="garbage-collector")
+            await self.run_caches()
+
+    def replica(self, options: ApiServerOptions, rng: Random) -> ApiServer:
+        """Return another server of the same storage: it has watch caches (and their lag) and counters of its own.
+
+        `run_caches` is then what it has to run: garbage is collected once, by the first server.
+        """
+        other = copy(self)
+        other._separate(options, rng)  # noqa: SLF001 - one of our own
+        return other
+
+    def _separate(self, options: ApiServerOptions, rng: Random) -> None:
+        """Share nothing with the server that this is a copy of but the storage and its rules."""
+        self.options = options
+        self.requests = RequestCounter()
+        self._initial_namespaces_are_due = False  # the first server makes them
+        self._reads = Reads(self.store, self.clock, rng, options)
+        self._fairness = PriorityAndFairness(options.priority_levels, self.clock, rng)
+        self._lagging = asyncio.Queue()
+        self._reads.on_cache = self._lagging.put_nowait
+
+    async def run_caches(self) -> None:
+        """Move lagging caches until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
             while True:
                 cache = await self._lagging.get()
                 if self.options.watch_cache_lag_s is not None:

@@ -25,6 +25,7 @@ from types import CodeType
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
+Drive = Callable[[Coroutine[Any, Any, Any], Context | None], Coroutine[Any, Any, Any]]
 
 INSTANT_ROUNDS_MAX = 100
 """Rounds of callbacks that take no time. After that each takes TICK_S, because code that waits for "the rest of a
@@ -76,6 +77,9 @@ class VirtualTimeLoop(BaseEventLoop):
     Args:
         shuffle: permutes the ready callbacks of each round with this source of randomness, to try other
             schedules; None keeps the order in which they became ready.
+
+    Attributes:
+        drive: sees the coroutine of each new task and its context, and returns what runs in its place.
     """
 
     _clock_resolution: float  # of BaseEventLoop: timers this close to now are due
@@ -89,6 +93,7 @@ class VirtualTimeLoop(BaseEventLoop):
         self._rounds = 0
         self._shuffle = shuffle
         self._numbers = itertools.count(1)
+        self.drive: Drive | None = None
         self._selector = _VirtualSelector(self)
         self.set_task_factory(self._make_task)
 
@@ -103,7 +108,8 @@ class VirtualTimeLoop(BaseEventLoop):
             DeadlockError: nothing is ready and no timer is set.
         """
         if timeout_s is None:
-            raise DeadlockError(_describe(asyncio.all_tasks(self), self._now_s))
+            found = describe_tasks(asyncio.all_tasks(self), self._now_s)
+            raise DeadlockError(f"deadlock: no timer is set and nothing is ready; {found}")
         if timeout_s > TICK_S:
             self._now_s = max(self._now_s, self._scheduled[0].when())
             self._rounds = 0
@@ -132,6 +138,8 @@ class VirtualTimeLoop(BaseEventLoop):
         coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
         context: Context | None = None,
     ) -> asyncio.Future[T]:
+        if self.drive is not None:
+            coro = self.drive(coro, context)  # type: ignore[arg-type]  # a task is made of a coroutine
         return OrderedTask(coro, number=next(self._numbers), loop=loop, context=context)  # type: ignore[arg-type]
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -167,12 +175,12 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def _describe(tasks: set[asyncio.Task[Any]], now_s: float) -> str:
+def describe_tasks(tasks: set[asyncio.Task[Any]], now_s: float) -> str:
     """Say which tasks wait, grouped by place, oldest first."""
     places: dict[str, list[str]] = {}
     for task in sorted(tasks, key=hash):
         places.setdefault(_place(task), []).append(task.get_name())
-    lines = [f"deadlock at {now_s:g} s: {len(tasks)} tasks wait, no timer is set and nothing is ready"]
+    lines = [f"{len(tasks)} tasks wait at {now_s:g} s"]
     for place, names in itertools.islice(places.items(), _WAITERS_SHOWN_MAX):
         others = f" and {len(names) - 1} others" if len(names) > 1 else ""
         lines.append(f"  {names[0]}{others}: {place}")

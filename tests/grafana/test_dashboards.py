@@ -144,3 +144,11 @@ def test_boards_lead_to_each_other(board: Board) -> None:
     assert {tag for link in drawn["links"] for tag in link.get("tags", [])} <= set(drawn["tags"])
     named = set(re.findall(r'"/d/([\w-]+)', path_of(board).read_text()))
     assert named <= {each.uid for each in ALL_BOARDS}
+
+
+@pytest.mark.parametrize("kind", ["podmonitor", "servicemonitor"])
+def test_a_monitor_keeps_the_labels_that_boards_ask_for(kind: str) -> None:
+    """Without honorLabels the Operator's namespace, the controller's, would displace the JobSet's."""
+    monitor = yaml.safe_load((ROOT / "deploy" / "overlays" / kind / f"{kind}.yaml").read_text())
+    endpoints = monitor["spec"].get("podMetricsEndpoints") or monitor["spec"]["endpoints"]
+    assert [endpoint.get("honorLabels") for endpoint in endpoints] == [True]

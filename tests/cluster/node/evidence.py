@@ -35,7 +35,7 @@ def lives(folder: Path) -> list[Life]:
     return sorted(found, key=lambda life: life.born_s)
 
 
-def running(folder: Path, epoch: int) -> set[str]:
+def ran(folder: Path, epoch: int) -> set[str]:
     """Return the slots that ever ran an epoch; the records' names are enough, which a wait looks at often."""
     return {path.name.partition(".")[0] for path in folder.glob(f"*.{epoch}.*.life")}
 

@@ -3,8 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from common import wire
@@ -13,7 +14,7 @@ from common.kube.resources import JOBSETS, PODS, Resource
 from tests.cluster.group import ROLE_BINDINGS, ROLES
 from tests.cluster.node import manifests
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.evidence import lives, running, violations
+from tests.cluster.node.evidence import lives, ran, violations
 from tests.cluster.node.history import History
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
@@ -59,15 +60,9 @@ class Group:
         """Return S as seen last."""
         return self.epochs()[0]
 
-    async def apply(self, mode: str, change: Change = _as_it_is) -> None:
-        """Create everything the example has, after a test's own change of the JobSet."""
-        self.evidence.mkdir(parents=True)
-        self.evidence.chmod(0o777)
-        for document in manifests.documents(
-            mode, self.namespace, pods=self.slots, restarts_max=self._restarts_max, evidence=self.evidence
-        ):
-            if document["kind"] == "JobSet":
-                change(document)
+    async def apply(self, documents: Iterable[KubeObject]) -> None:
+        """Create what a manifest has."""
+        for document in documents:
             await self.cluster.client.create(RESOURCES[document["kind"]], self.namespace, document)
 
     async def resize(self, pods: int) -> None:
@@ -83,7 +78,7 @@ class Group:
         """Return when every slot has a worker of the epoch."""
 
         def holds() -> bool:
-            return len(running(self.evidence, epoch)) == self.slots
+            return len(ran(self.evidence, epoch)) == self.slots
 
         await until(holds, f"{self.slots} workers of epoch {epoch}", timeout_s=SETTLED_S_MAX, also=self.state)
 
@@ -180,9 +175,16 @@ class Group:
         ]
         return "\n".join([f"S, D = {self.epochs()}", *pods, *map(str, lives(self.evidence)), *self._logs()])
 
+    def printed(self, container: str) -> str:
+        """Return what a container printed in all Pods, as far as kubelet keeps it."""
+        return "\n".join(path.read_text() for path in self._log_files(container))
+
+    def _log_files(self, container: str) -> list[Path]:
+        return sorted(self.cluster.folder.glob(f"node-*/own/var/log/pods/{self.namespace}_*/{container}/*.log"))
+
     def _logs(self) -> list[str]:
-        folders = self.cluster.folder.glob(f"node-*/own/var/log/pods/{self.namespace}_*/*/*.log")
-        tails = [f"--- {path}\n" + "\n".join(path.read_text().splitlines()[-8:]) for path in sorted(folders)]
+        files = self._log_files("*")
+        tails = [f"--- {path}\n" + "\n".join(path.read_text().splitlines()[-8:]) for path in files]
         return [*tails, *(node.logs() for node in self.cluster.nodes)]
 
 
@@ -190,13 +192,27 @@ class Group:
 async def running_group(
     cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10, change: Change = _as_it_is
 ) -> AsyncIterator[Group]:
-    """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
+    """Run a group of workers that keep records, after a test's own change of the JobSet."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
+    group.evidence.mkdir(parents=True)
+    group.evidence.chmod(0o777)
+    documents = manifests.documents(
+        mode, group.namespace, pods=pods, restarts_max=restarts_max, evidence=group.evidence
+    )
+    change(documents[-1])
+    async with running(group, documents):
+        yield group
+
+
+@asynccontextmanager
+async def running(group: Group, documents: Sequence[KubeObject]) -> AsyncIterator[None]:
+    """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
+    cluster, jobset = group.cluster, documents[-1]["metadata"]["name"]
     async with group.history.recording():
         try:
-            await group.apply(mode, change)
-            yield group
+            await group.apply(documents)
+            yield
         finally:
-            await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
+            await cluster.client.delete(JOBSETS, group.namespace, jobset, propagation="Foreground")
             await until(group.is_gone, "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
             await cluster.client.delete(NAMESPACES, None, group.namespace)

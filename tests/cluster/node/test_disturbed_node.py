@@ -44,7 +44,7 @@ async def test_kubelet_restarts_while_the_group_waits_at_the_barrier(group: Grou
     await group.kill(0, "worker")
     await until_announced(group, epoch, by=1)
     await node.stop_kubelet(kill=True)
-    node.start_kubelet()
+    await node.start_kubelet()
     await until_settled(group, epoch, before)
 
 

@@ -56,18 +56,6 @@ async def test_twenty_restarts_in_a_row(group: Group) -> None:
     assert group.broken() == []
 
 
-async def test_workers_that_end_with_zero_complete_the_jobset(cluster: Cluster, mode: str) -> None:
-    """Exit code 0 of every worker is success: no restart, and the JobSet is Completed."""
-    async with running_group(cluster, mode) as group:
-        await group.until_runs(1)
-        for pod in group.pods():
-            group.order(pod, "exit 0")
-        await group.until_ended("Completed")
-
-        assert group.epochs() == (1, 0)
-        assert group.broken() == []
-
-
 async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster) -> None:
     """SIGKILL to a sidecar agent is any other failure: the Pod's containers, and then the group's, start again."""
     async with running_group(cluster, "sidecar") as group:

@@ -1,8 +1,9 @@
 """A worker that keeps a record of its own life, and dies as it is told.
 
-Imports nothing of this project: the record is evidence against it. One file for each process, EVIDENCE/SLOT.EPOCH.TIME.life,
-holds one JSON object, written anew at every beat; so it tells of the last moment at which the process surely ran, also
-when SIGKILL ended it. Times are CLOCK_MONOTONIC, which all containers of a machine share.
+Imports nothing of this project: the record is evidence against it. One file for each process,
+EVIDENCE/SLOT.EPOCH.TIME.life, holds one JSON object, written anew at every beat; so it tells of the last moment at
+which the process surely ran, also when SIGKILL ended it. Times are CLOCK_MONOTONIC, which all containers of a machine
+share.
 
 What it imports is part of what a restart takes, so it does without pathlib.
 

@@ -1,0 +1,117 @@
+"""`python -m simulator.campaign`: run seeds, and say what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from simulator.campaign.catalogue import CATALOGUE, Fault
+from simulator.campaign.report import describe, replay_command, table
+from simulator.campaign.run import Outcome, run_seed
+from simulator.campaign.shrink import shrink
+from simulator.campaign.soak import FAILURES_MAX, Tally, soak
+
+SEEDS_DEFAULT = 500
+PROGRESS_EVERY_S = 30.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for; return 1 when a property broke."""
+    options = _parser().parse_args(arguments)
+    status: int = options.do(options)
+    return status
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run one seed and print what happened."""
+    outcome = run_seed(options.seed, only=options.only, faults=options.faults, keeps=options.trace)
+    _print(outcome.lines)
+    _print(describe(outcome))
+    return 1 if outcome.violation is not None else 0
+
+
+def _soak(options: argparse.Namespace) -> int:
+    """Run many seeds; print the faults that struck, and each failure as short as it gets."""
+    began_s = said_s = time.monotonic()
+    tally = Tally()
+    for tally in soak(range(options.first, options.first + options.seeds), options.processes):
+        if time.monotonic() - said_s > PROGRESS_EVERY_S:
+            said_s = time.monotonic()
+            print(f"{tally.seeds} seeds, {len(tally.failures)} failures, {said_s - began_s:.0f} s", file=sys.stderr)
+    _print(table(tally.fired))
+    silent = [name for name in CATALOGUE if not tally.fired[name]]
+    print(
+        f"{tally.seeds} seeds, {tally.events} events, {tally.virtual_s / 3600:.1f} virtual hours in "
+        f"{time.monotonic() - began_s:.0f} s; {len(CATALOGUE)} faults, {sum(tally.fired.values())} times, "
+        f"{len(silent)} never{': ' + ', '.join(silent) if silent else ''}; {len(tally.failures)} violations"
+    )
+    for failure in tally.failures[:FAILURES_MAX]:
+        _explain(failure)
+    return 1 if tally.failures or (silent and options.seeds >= SEEDS_DEFAULT) else 0
+
+
+def _explain(failure: Outcome) -> None:
+    kept, least = shrink(failure)
+    print(f"\nseed {failure.seed} fails; {len(kept)} of its {len(failure.strikes)} faults are needed:")
+    _print(describe(least))
+    print(f"replay: {replay_command(failure, kept)}")
+
+
+def _faults(_: argparse.Namespace) -> int:
+    """Print the catalogue."""
+    for fault in CATALOGUE.values():
+        print(f"{fault.name:28} {fault.place.value:20} {fault.what}")
+    return 0
+
+
+def _print(lines: Sequence[str] | Iterator[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m simulator.campaign", description=__doc__, allow_abbrev=False)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    one = verbs.add_parser("run", help="run one seed", allow_abbrev=False)
+    one.add_argument("--seed", type=_number, required=True, metavar="N")
+    one.add_argument("--only", type=_numbers, metavar="N,N", help="strikes to keep, by number, or none (default: all)")
+    one.add_argument("--faults", type=_chosen, metavar="NAME,NAME", help="draw the schedule from these (default: all)")
+    one.add_argument("--trace", action="store_true", help="print every event")
+    one.set_defaults(do=_run)
+    many = verbs.add_parser("soak", help="run many seeds", allow_abbrev=False)
+    many.add_argument("--seeds", type=_count, default=SEEDS_DEFAULT, metavar="N", help="how many (default: 500)")
+    many.add_argument("--first", type=_number, default=0, metavar="N", help="the first of them (default: 0)")
+    many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    many.set_defaults(do=_soak)
+    verbs.add_parser("faults", help="print the catalogue", allow_abbrev=False).set_defaults(do=_faults)
+    return parser
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, saw {text!r}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, saw {text!r}")
+    return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    return [] if text == "none" else [_number(part) for part in text.split(",")]
+
+
+def _chosen(text: str) -> list[Fault]:
+    unknown = [name for name in text.split(",") if name not in CATALOGUE]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"expected names of {', '.join(CATALOGUE)}; saw {', '.join(unknown)}")
+    return [CATALOGUE[name] for name in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

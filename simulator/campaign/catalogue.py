@@ -1,0 +1,8 @@
+"""Every fault, by name."""
+
+from simulator.campaign import faults_api, faults_nodes, faults_programs, faults_users
+from simulator.campaign.fault import CATALOGUE, Fault, Place
+
+__all__ = ["CATALOGUE", "MODULES", "Fault", "Place"]
+
+MODULES = (faults_api, faults_programs, faults_nodes, faults_users)

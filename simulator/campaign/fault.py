@@ -1,0 +1,79 @@
+"""What a fault is, and the list that they enter."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from common.kube.http import Request
+from simulator.campaign.world import World
+
+Blow = Callable[[World, Random, str], Awaitable[None]]
+
+
+class Place(Enum):
+    """Where a fault strikes."""
+
+    API = "API server"
+    NETWORK = "network"
+    CONTROLLER = "controller"
+    AGENT = "agent"
+    NODE = "kubelet, Pod, node"
+    USER = "user"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way in which something goes wrong.
+
+    Args:
+        strike: makes it happen; counts with `World.note_fault` (or through a network rule) that it had an effect.
+        what: for a reader of the table.
+    """
+
+    name: str
+    place: Place
+    what: str
+    strike: Blow
+
+
+CATALOGUE: dict[str, Fault] = {}
+
+
+def fault(name: str, place: Place, what: str) -> Callable[[Blow], Blow]:
+    """Enter a function into the catalogue."""
+
+    def enter(strike: Blow) -> Blow:
+        assert name not in CATALOGUE, f"two faults are called {name}"
+        CATALOGUE[name] = Fault(name, place, what, strike)
+        return strike
+
+    return enter
+
+
+def is_program(client: str) -> bool:
+    """Say whether a client is an agent or a controller."""
+    return client.startswith(("agent/", "controller-"))
+
+
+def is_write(request: Request) -> bool:
+    """Say whether a request changes something."""
+    return request.method != "GET"
+
+
+def one_of(world: World, rng: Random, *kinds: str) -> Callable[[str], bool]:
+    """Return who is struck: all of a kind, or one of it."""
+    kind = rng.choice(kinds or ("agent", "controller"))
+    names = [f"agent/{p['metadata']['name']}" for p in world.pods] if kind == "agent" else sorted(world.controllers)
+    if not names or rng.random() < 0.4:
+        return lambda client: client.startswith(kind)
+    chosen = rng.choice(names)
+    return lambda client: client == chosen
+
+
+def is_lease(request: Request) -> bool:
+    """Say whether a request is about the controllers' Lease."""
+    return "/leases/" in request.path

@@ -1,0 +1,247 @@
+"""Faults of API servers and of the network in front of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from common.kube.http import Request
+from simulator.campaign.fault import Place, fault, is_program, is_write, one_of
+from simulator.campaign.network import Effect, Ending, OpenStream, Rule, refusal
+from simulator.campaign.world import World
+
+API, NETWORK = Place.API, Place.NETWORK
+
+
+def _watches(stream: OpenStream) -> bool:
+    return is_program(stream.client)
+
+
+@fault("api-500", API, "answers 500 to a share of all requests for some seconds")
+async def _api_500(world: World, rng: Random, name: str) -> None:
+    _storm(world, rng, name, refusal(500, "InternalError"))
+
+
+@fault("api-503", API, "answers 503 with Retry-After for some seconds")
+async def _api_503(world: World, rng: Random, name: str) -> None:
+    _storm(world, rng, name, refusal(503, "ServiceUnavailable", retry_after_s=rng.randint(1, 3)))
+
+
+@fault("api-429", API, "answers 429 with Retry-After to a share of all requests for some seconds")
+async def _api_429(world: World, rng: Random, name: str) -> None:
+    _storm(world, rng, name, refusal(429, "TooManyRequests", retry_after_s=rng.randint(1, 3)))
+
+
+@fault("api-504", API, "answers 504 to lists and watches: its cache is behind")
+async def _api_504(world: World, rng: Random, name: str) -> None:
+    late = refusal(504, "Timeout", retry_after_s=1)
+    until_s = world.now_s + rng.uniform(0.5, 6.0)
+    reads = lambda request: request.method == "GET"  # noqa: E731
+    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, is_program, reads, 20, answer=late))
+
+
+def _storm(world: World, rng: Random, name: str, answer: object) -> None:
+    share = rng.choice((0.3, 0.7, 1.0))
+    until_s = world.now_s + rng.uniform(0.5, 6.0)
+    clients = one_of(world, rng)
+    struck = lambda client: clients(client) and rng.random() < share  # noqa: E731
+    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, struck, answer=answer))  # type: ignore[arg-type]
+
+
+@fault("api-410-storm", API, "forgets its history and ends every watch with 410")
+async def _gone(world: World, rng: Random, name: str) -> None:
+    world.servers[0].compact()
+    for _ in range(rng.randint(1, 4)):
+        if world.network.end_streams(Ending.GONE, _watches):
+            world.note_fault(name, "every watch")
+        await world.clock.sleep(rng.uniform(0.1, 2.0))
+
+
+@fault("api-compaction", API, "forgets its history while a watch is being opened again")
+async def _compaction(world: World, rng: Random, name: str) -> None:
+    ended = world.network.end_streams(Ending.BROKEN, _watches)
+    await world.clock.sleep(rng.uniform(0.0, 0.2))
+    world.servers[0].compact()
+    if ended:
+        world.note_fault(name, f"{ended} watches resume from what is forgotten")
+
+
+@fault("api-slow", API, "takes up to eight seconds before it does what is asked")
+async def _slow(world: World, rng: Random, name: str) -> None:
+    until_s = world.now_s + rng.uniform(1.0, 8.0)
+    world.network.rules.append(Rule(name, Effect.SLOW, until_s, one_of(world, rng), amount=rng.uniform(0.2, 8.0)))
+
+
+@fault("api-slow-answer", API, "does what is asked and answers up to eight seconds later: watches are faster")
+async def _slow_answer(world: World, rng: Random, name: str) -> None:
+    until_s = world.now_s + rng.uniform(1.0, 8.0)
+    amount = rng.uniform(0.2, 8.0)
+    world.network.rules.append(Rule(name, Effect.SLOW_REPLY, until_s, one_of(world, rng), is_write, amount=amount))
+
+
+@fault("api-restart", API, "one API server restarts: refuses connections, breaks its watches")
+async def _restart(world: World, rng: Random, name: str) -> None:
+    server = rng.randrange(len(world.servers))
+    until_s = world.now_s + rng.uniform(0.5, 8.0)
+    world.network.rules.append(Rule(name, Effect.REFUSE, until_s, is_program, server=server))
+    how = rng.choice((Ending.BROKEN, Ending.CLEAN))
+    if world.network.end_streams(how, lambda stream: stream.server == server):
+        world.note_fault(name, f"server {server}")
+
+
+@fault("api-lost-reply", API, "does a write, and the answer gets lost with the connection")
+async def _lost_reply(world: World, rng: Random, name: str) -> None:
+    rule = Rule(name, Effect.LOSE_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 3))
+    world.network.rules.append(rule)
+
+
+@fault("api-timeout-before-commit", API, "a write is not done, and nobody says so")
+async def _timeout_before(world: World, rng: Random, name: str) -> None:
+    rule = Rule(name, Effect.LOSE, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2))
+    world.network.rules.append(rule)
+
+
+@fault("api-timeout-after-commit", API, "a write is done, and no answer comes")
+async def _timeout_after(world: World, rng: Random, name: str) -> None:
+    rule = Rule(name, Effect.HANG_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2))
+    world.network.rules.append(rule)
+
+
+@fault("api-stale-cache", API, "the watch cache of one API server stands still for some seconds")
+async def _stale_cache(world: World, rng: Random, name: str) -> None:
+    server = rng.randrange(len(world.servers))
+    world.frozen_until_s[server] = world.now_s + rng.uniform(1.0, 10.0)
+    world.note_fault(name, f"server {server} until {world.frozen_until_s[server]:.3f} s")
+
+
+@fault("api-time-travel", API, "programs move to an API server whose cache stands still: they see the past")
+async def _time_travel(world: World, rng: Random, name: str) -> None:
+    server = rng.randrange(len(world.servers))
+    world.frozen_until_s[server] = world.now_s + rng.uniform(2.0, 10.0)
+    await world.clock.sleep(rng.uniform(0.2, 2.0))
+    clients = one_of(world, rng)
+    ended = world.network.end_streams(rng.choice((Ending.BROKEN, Ending.CLEAN)), lambda s: clients(s.client))
+    for pod in world.pods:
+        if clients(client := f"agent/{pod['metadata']['name']}"):
+            world.network.routes[client] = server
+    for client in world.controllers:
+        if clients(client):
+            world.network.routes[client] = server
+    world.note_fault(name, f"{ended} watches go to server {server}")
+
+
+@fault("token-expired", API, "answers 401 for a while")
+async def _token(world: World, rng: Random, name: str) -> None:
+    until_s = world.now_s + rng.uniform(0.5, 6.0)
+    answer = refusal(401, "Unauthorized")
+    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, one_of(world, rng), answer=answer))
+
+
+@fault("rights-missing", API, "answers 403 for a while")
+async def _rights(world: World, rng: Random, name: str) -> None:
+    until_s = world.now_s + rng.uniform(0.5, 6.0)
+    answer = refusal(403, "Forbidden")
+    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, one_of(world, rng), answer=answer))
+
+
+@fault("event-duplicated", NETWORK, "a watch delivers the same twice")
+async def _duplicated(world: World, rng: Random, name: str) -> None:
+    _deliveries(world, rng, name, Effect.DUPLICATE, 6)
+
+
+@fault("event-delayed", NETWORK, "a watch delivers up to five seconds late")
+async def _delayed(world: World, rng: Random, name: str) -> None:
+    _deliveries(world, rng, name, Effect.DELAY, 3, rng.uniform(0.1, 5.0))
+
+
+@fault("chunk-split", NETWORK, "a line of a watch comes in two pieces")
+async def _split(world: World, rng: Random, name: str) -> None:
+    _deliveries(world, rng, name, Effect.SPLIT, 6)
+
+
+@fault("chunk-truncated", NETWORK, "a watch breaks inside a line")
+async def _truncated(world: World, rng: Random, name: str) -> None:
+    _deliveries(world, rng, name, Effect.CUT_SHORT, 2)
+
+
+@fault("bookmark-missing", NETWORK, "no bookmark comes")
+async def _no_bookmark(world: World, rng: Random, name: str) -> None:
+    bookmarks = lambda request: "allowWatchBookmarks" in request.path  # noqa: E731
+    rule = Rule(name, Effect.NO_BOOKMARK, world.now_s + 40.0, is_program, bookmarks, rng.randint(20, 60))
+    world.network.rules.append(rule)
+
+
+def _deliveries(world: World, rng: Random, name: str, effect: Effect, most: int, amount: float = 0.0) -> None:
+    until_s = world.now_s + 20.0
+    rule = Rule(name, effect, until_s, one_of(world, rng), left=rng.randint(1, most), amount=amount)
+    world.network.rules.append(rule)
+
+
+@fault("watch-closed", NETWORK, "watches end in good order, as at the server's timeout")
+async def _closed(world: World, rng: Random, name: str) -> None:
+    _end(world, rng, name, Ending.CLEAN)
+
+
+@fault("watch-reset", NETWORK, "watches break")
+async def _reset(world: World, rng: Random, name: str) -> None:
+    _end(world, rng, name, Ending.BROKEN)
+
+
+@fault("half-open", NETWORK, "watches stay open and nothing comes any more")
+async def _half_open(world: World, rng: Random, name: str) -> None:
+    _end(world, rng, name, Ending.SILENT)
+
+
+def _end(world: World, rng: Random, name: str, how: Ending) -> None:
+    clients = one_of(world, rng)
+    if ended := world.network.end_streams(how, lambda stream: clients(stream.client)):
+        world.note_fault(name, f"{ended} watches")
+
+
+@fault("partition-agent", NETWORK, "agents cannot reach any API server, and are not told")
+async def _partition_agent(world: World, rng: Random, name: str) -> None:
+    await _partition(world, rng, name, "agent")
+
+
+@fault("partition-controller", NETWORK, "controllers cannot reach any API server, and are not told")
+async def _partition_controller(world: World, rng: Random, name: str) -> None:
+    await _partition(world, rng, name, "controller")
+
+
+async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
+    clients = one_of(world, rng, kind)
+    world.network.rules.append(Rule(name, Effect.LOSE, world.now_s + rng.uniform(1.0, 20.0), clients))
+    if ended := world.network.end_streams(Ending.SILENT, lambda stream: clients(stream.client)):
+        world.note_fault(name, f"{ended} watches")
+
+
+@fault("partition-server", NETWORK, "one API server of several is cut off from agents and controllers")
+async def _partition_server(world: World, rng: Random, name: str) -> None:
+    server = rng.randrange(len(world.servers))
+    until_s = world.now_s + rng.uniform(1.0, 10.0)
+    world.network.rules.append(Rule(name, Effect.LOSE, until_s, is_program, server=server))
+    world.network.end_streams(Ending.SILENT, lambda stream: stream.server == server and is_program(stream.client))
+
+
+@fault("partition-kubelet", NETWORK, "a kubelet cannot write its Pods' status; its Pods run on")
+async def _partition_kubelet(world: World, rng: Random, name: str) -> None:
+    client = f"kubelet/{rng.choice(sorted(world.kubelets))}"
+    until_s = world.now_s + rng.uniform(1.0, 10.0)
+    world.network.rules.append(Rule(name, Effect.REFUSE, until_s, lambda who: who == client))
+
+
+@fault("connection-refused", NETWORK, "connections are refused for a while")
+async def _refused(world: World, rng: Random, name: str) -> None:
+    until_s = world.now_s + rng.uniform(0.2, 5.0)
+    world.network.rules.append(Rule(name, Effect.REFUSE, until_s, one_of(world, rng)))
+
+
+@fault("conflict", API, "somebody else's write makes the controller's next status write a conflict")
+async def _conflict(world: World, rng: Random, name: str) -> None:
+    conflict = refusal(409, "Conflict")
+    controllers = one_of(world, rng, "controller")
+    until_s = world.now_s + 15.0
+    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, controllers, _is_status, 4, answer=conflict))
+
+
+def _is_status(request: Request) -> bool:
+    return request.path.split("?")[0].endswith("/status")

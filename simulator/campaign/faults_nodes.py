@@ -1,0 +1,175 @@
+"""Faults of workers, Pods, kubelets and nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from common.kube.client import MERGE_PATCH, KubeObject
+from common.kube.errors import ApiError
+from common.kube.resources import NODES, PODS
+from simulator.campaign.containers import Training
+from simulator.campaign.fault import Place, fault
+from simulator.campaign.scenario import NAMESPACE
+from simulator.campaign.world import World
+from simulator.cluster.node_loss import give_up
+
+NODE = Place.NODE
+FINALIZER = "campaign.inplace.dev/stuck"
+
+
+@fault("worker-exit", NODE, "a worker fails with an exit code of its own")
+async def _worker_exit(world: World, rng: Random, name: str) -> None:
+    _end(world, name, _one_worker(world, rng), rng.choice((1, 2, 77, 255)))
+
+
+@fault("worker-oom", NODE, "a worker is killed by the kernel (137)")
+async def _worker_oom(world: World, rng: Random, name: str) -> None:
+    _end(world, name, _one_worker(world, rng), 137)
+
+
+@fault("workers-die-together", NODE, "several workers fail within a tenth of a second, as peers of a dead one do")
+async def _workers_die(world: World, rng: Random, name: str) -> None:
+    workers = list(world.machine.workers.values())
+    for training in rng.sample(workers, rng.randint(0, len(workers))):
+        _end(world, name, training, 1)
+        await world.clock.sleep(rng.uniform(0.0, 0.1))
+
+
+def _one_worker(world: World, rng: Random) -> Training | None:
+    workers = list(world.machine.workers.values())
+    return rng.choice(workers) if workers else None
+
+
+def _end(world: World, name: str, training: Training | None, code: int) -> None:
+    if training is not None and not training.ended.done():
+        world.note_fault(name, f"{training.pod['metadata']['name']} with {code}")
+        world.judge.note_cause()
+        training.end(code)
+
+
+@fault("pod-evicted", NODE, "a Pod is evicted; a Job makes another")
+async def _evicted(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is not None:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
+        path = PODS.path(NAMESPACE, pod["metadata"]["name"], subresource="eviction")
+        await _ask(world, name, pod, world.client("user").raw("POST", path, body=body))
+
+
+@fault("pod-deleted", NODE, "somebody deletes a Pod")
+async def _deleted(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is not None:
+        await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
+
+
+@fault("pod-force-deleted", NODE, "somebody deletes a Pod without grace: its object is gone before its containers")
+async def _force_deleted(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is not None:
+        deletion = world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_s=0)
+        await _ask(world, name, pod, deletion)
+
+
+@fault("pod-stuck-terminating", NODE, "a deleted Pod's object stays for seconds: a finalizer holds it")
+async def _stuck(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is None:
+        return
+    meta = pod["metadata"]
+    if not await _hold(world, meta["name"], [FINALIZER]):
+        return
+
+    async def let_go() -> None:
+        await _hold(world, meta["name"], None)
+
+    world.at_calm.append(let_go)
+    await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, meta["name"]))
+    await world.clock.sleep(rng.uniform(1.0, 10.0))
+    await let_go()
+
+
+async def _hold(world: World, pod: str, finalizers: list[str] | None) -> bool:
+    try:
+        body = {"metadata": {"finalizers": finalizers}}
+        await world.client("user").patch(PODS, NAMESPACE, pod, body, kind=MERGE_PATCH)
+    except ApiError:
+        return False  # it is gone
+    return True
+
+
+async def _ask(world: World, name: str, pod: KubeObject, request: object) -> None:
+    try:
+        await request  # type: ignore[misc]  # one of the client's coroutines
+    except ApiError:
+        return  # it is gone
+    world.judge.note_cause()
+    world.note_fault(name, pod["metadata"]["name"])
+
+
+def _one_pod(world: World, rng: Random) -> KubeObject | None:
+    return rng.choice(world.pods) if world.pods else None
+
+
+@fault("node-death", NODE, "a node dies with all its containers and comes back empty when all is over")
+async def _node_death(world: World, rng: Random, name: str) -> None:
+    await _die(world, rng, name, 1e9)
+
+
+@fault("node-death-and-return", NODE, "a node dies, its Pods are given up, and it returns")
+async def _node_return(world: World, rng: Random, name: str) -> None:
+    await _die(world, rng, name, rng.uniform(0.5, 12.0))
+
+
+async def _die(world: World, rng: Random, name: str, for_s: float) -> None:
+    if not world.kubelets:
+        return
+    node = rng.choice(sorted(world.kubelets))
+    world.note_fault(name, node)
+    world.remove_node(node)
+    giving_up = give_up(world.client("node-lifecycle"), world.clock, node, world.scenario.timings.node_lost_s)
+    given_up = world.group.create_task(giving_up)
+    calm = asyncio.Event()
+    world.at_calm.append(calm.set)
+    try:
+        async with world.clock.timeout(for_s):
+            await calm.wait()
+    except TimeoutError:
+        pass
+    await given_up  # a kubelet does not come back to Pods that it lost: here they are always given up first
+    await world.add_node(node)
+    await world.client("user").patch(NODES, None, node, {"spec": {"taints": None}}, kind=MERGE_PATCH)
+
+
+@fault("kubelet-pause", NODE, "a kubelet stands still for seconds; its containers run on")
+async def _kubelet_pause(world: World, rng: Random, name: str) -> None:
+    if not world.kubelet_processes:
+        return
+    node = rng.choice(sorted(world.kubelet_processes))
+    process = world.kubelet_processes[node]
+    world.note_fault(name, node)
+    process.pause()
+    world.at_calm.append(process.resume)
+    await world.clock.sleep(rng.uniform(0.5, 8.0))
+    process.resume()
+
+
+@fault("term-ignored", NODE, "the containers of a Pod ignore SIGTERM")
+async def _term_ignored(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is not None:
+        world.machine.deaf.add(pod["metadata"]["uid"])
+        world.note_fault(name, pod["metadata"]["name"])
+
+
+@fault("probe-lies", NODE, "kubelet takes a startup probe for passed before it ran (kubernetes #141155)")
+async def _probe_lies(world: World, rng: Random, name: str) -> None:
+    if world.scenario.mode != "wait":
+        return  # `inplace-agent wait` in the worker's command is what makes this harmless
+    for pod in rng.sample(world.pods, rng.randint(0, len(world.pods))):
+        uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        world.machine.lying[uid] = lambda pod_name=pod_name: world.note_fault(name, pod_name)  # type: ignore[misc]
+
+
+@fault("disk-full", NODE, "no Pod can keep its epoch on its disk any more")
+async def _disk_full(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
+    world.machine.full_disks = True
+    for disk in world.machine.disks.values():
+        disk.full = True
+    world.note_fault(name, "all")

@@ -1,0 +1,212 @@
+"""Faults of the controllers' and agents' processes, and of their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from common.kube.client import MERGE_PATCH
+from common.kube.errors import ApiError
+from common.kube.http import Request
+from common.kube.resources import LEASES
+from simulator.campaign.fault import Place, fault, is_lease, is_write
+from simulator.campaign.process import Process, current_process
+from simulator.campaign.world import World
+from simulator.cluster.access import CONTROLLER_NAMESPACE
+
+CONTROLLER, AGENT, TIME = Place.CONTROLLER, Place.AGENT, Place.TIME
+AWAITS_AHEAD_MAX = 120  # a pass over a JobSet, or an agent's way to its announcement, waits some dozens of times
+LEASE = "inplace-controller"
+
+
+@fault("controller-crash", CONTROLLER, "a controller is killed; another process takes its place")
+async def _controller_crash(world: World, rng: Random, name: str) -> None:
+    _kill(world, name, _one(rng, world.controllers))
+
+
+@fault("controller-crash-at-await", CONTROLLER, "a controller dies at one of its next waits, whichever that is")
+async def _controller_crash_at_await(world: World, rng: Random, name: str) -> None:
+    _crash_soon(world, rng, name, _one(rng, world.controllers))
+
+
+@fault("controller-crash-before-write", CONTROLLER, "a controller dies before its next write reaches the server")
+async def _controller_crash_before(world: World, rng: Random, name: str) -> None:
+    _crash_at_write(world, rng, name, "controller", "before")
+
+
+@fault("controller-crash-after-write", CONTROLLER, "a controller dies when its next write is done, unanswered")
+async def _controller_crash_after(world: World, rng: Random, name: str) -> None:
+    _crash_at_write(world, rng, name, "controller", "after")
+
+
+@fault("controllers-crash", CONTROLLER, "all controllers are killed at once")
+async def _controllers_crash(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
+    for process in list(world.controllers.values()):
+        _kill(world, name, process)
+
+
+@fault("controller-pause", CONTROLLER, "a controller stands still for up to eight seconds")
+async def _controller_pause(world: World, rng: Random, name: str) -> None:
+    await _pause(world, name, _one(rng, world.controllers), rng.uniform(0.1, 8.0))
+
+
+@fault("two-leaders", CONTROLLER, "the leader stands still until another one leads, and then goes on")
+async def _two_leaders(world: World, rng: Random, name: str) -> None:
+    lease = world.servers[0].store.get(("coordination.k8s.io", "leases"), CONTROLLER_NAMESPACE, LEASE) or {}
+    holder = (lease.get("spec") or {}).get("holderIdentity", "")
+    leader = next((process for process in world.controllers.values() if process.name == holder), None)
+    await _pause(world, name, leader, rng.uniform(16.0, 30.0))
+
+
+@fault("lease-stolen", CONTROLLER, "somebody else's name is written into the Lease")
+async def _lease_stolen(world: World, rng: Random, name: str) -> None:
+    spec = {"holderIdentity": "thief", "leaseDurationSeconds": rng.randint(1, 5)}
+    await _touch_lease(world, name, spec)
+
+
+@fault("lease-deleted", CONTROLLER, "the Lease is deleted while it is held")
+async def _lease_deleted(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
+    try:
+        await world.client("user").delete(LEASES, CONTROLLER_NAMESPACE, LEASE)
+    except ApiError:
+        return  # there is none yet
+    world.note_fault(name, LEASE)
+
+
+@fault("lease-lost-mid-write", CONTROLLER, "the Lease becomes another's while a write of the leader's is under way")
+async def _lease_lost(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
+    done = False
+
+    def steal(client: str, request: Request, when: str) -> None:
+        nonlocal done
+        if not done and when == "before" and client.startswith("controller") and not is_lease(request):
+            done = True
+            world.go(_touch_lease(world, name, {"holderIdentity": "thief", "leaseDurationSeconds": 2}), name)
+
+    _on_write(world, steal)
+
+
+async def _touch_lease(world: World, name: str, spec: dict[str, object]) -> None:
+    try:
+        await world.client("user").patch(LEASES, CONTROLLER_NAMESPACE, LEASE, {"spec": spec}, kind=MERGE_PATCH)
+    except ApiError:
+        return  # there is none yet
+    world.note_fault(name, f"{spec}")
+
+
+@fault("agent-crash", AGENT, "an agent is killed; kubelet starts all containers of its Pod again")
+async def _agent_crash(world: World, rng: Random, name: str) -> None:
+    _kill(world, name, _one_agent(world, rng))
+
+
+@fault("agents-crash", AGENT, "all agents are killed at once")
+async def _agents_crash(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
+    for container in list(world.machine.agents.values()):
+        _kill(world, name, container.process)
+
+
+@fault("agent-crash-at-await", AGENT, "an agent dies at one of its next waits, whichever that is")
+async def _agent_crash_at_await(world: World, rng: Random, name: str) -> None:
+    _crash_soon(world, rng, name, _one_agent(world, rng))
+
+
+@fault("agent-crash-at-start", AGENT, "the next agent of a Pod dies at one of its first waits")
+async def _agent_crash_at_start(world: World, rng: Random, name: str) -> None:
+    if world.pods:
+        client = f"agent/{rng.choice(world.pods)['metadata']['name']}"
+        world.machine.crash_at[client] = rng.randint(1, 30)
+        world.note_fault(name, client)
+
+
+@fault("agent-crash-before-patch", AGENT, "an agent dies before its announcement reaches the server")
+async def _agent_crash_before(world: World, rng: Random, name: str) -> None:
+    _crash_at_write(world, rng, name, "agent/", "before")
+
+
+@fault("agent-crash-after-patch", AGENT, "an agent dies when its announcement is done, unanswered")
+async def _agent_crash_after(world: World, rng: Random, name: str) -> None:
+    _crash_at_write(world, rng, name, "agent/", "after")
+
+
+@fault("agent-pause", AGENT, "an agent stands still for up to eight seconds")
+async def _agent_pause(world: World, rng: Random, name: str) -> None:
+    await _pause(world, name, _one_agent(world, rng), rng.uniform(0.1, 8.0))
+
+
+@fault("clock-forward", TIME, "a controller's wall clock jumps an hour ahead")
+async def _clock_forward(world: World, rng: Random, name: str) -> None:
+    _jump(world, rng, name, 3600.0)
+
+
+@fault("clock-back", TIME, "a controller's wall clock jumps an hour back")
+async def _clock_back(world: World, rng: Random, name: str) -> None:
+    _jump(world, rng, name, -3600.0)
+
+
+@fault("clock-drift", TIME, "a controller's monotonic clock runs fast or slow by a twentieth")
+async def _clock_drift(world: World, rng: Random, name: str) -> None:
+    clock = rng.choice(world.controller_clocks)
+    clock.drift(rng.choice((0.95, 1.05)))
+    world.note_fault(name, f"rate {clock.rate}")
+
+
+def _jump(world: World, rng: Random, name: str, by_s: float) -> None:
+    rng.choice(world.controller_clocks).skew_s += by_s
+    world.note_fault(name, f"{by_s:+g} s")
+
+
+def _one(rng: Random, processes: dict[str, Process]) -> Process | None:
+    return processes[rng.choice(sorted(processes))] if processes else None
+
+
+def _one_agent(world: World, rng: Random) -> Process | None:
+    containers = list(world.machine.agents.values())
+    return rng.choice(containers).process if containers else None
+
+
+def _kill(world: World, name: str, process: Process | None) -> None:
+    if process is not None and process.alive:
+        world.note_fault(name, process.name)
+        process.kill()
+
+
+def _crash_soon(world: World, rng: Random, name: str, process: Process | None) -> None:
+    if process is not None:
+        process.crash_at = process.awaits + rng.randint(1, AWAITS_AHEAD_MAX)
+        world.note_fault(name, f"{process.name} at await {process.crash_at}")
+
+
+def _crash_at_write(world: World, rng: Random, name: str, clients: str, when: str) -> None:
+    """Kill whoever of `clients` does one of the next writes, before or after it."""
+    left = rng.randint(1, 4)
+
+    def crash(client: str, request: Request, moment: str) -> None:
+        nonlocal left
+        if client.startswith(clients) and moment == when and is_write(request) and not is_lease(request):
+            left -= 1
+            if left == 0:
+                _kill(world, name, current_process())
+
+    _on_write(world, crash)
+
+
+def _on_write(world: World, see: Callable[[str, Request, str], None]) -> None:
+    """Let one more observer see every write."""
+    before = world.network.on_write
+
+    def both(client: str, request: Request, moment: str) -> None:
+        before(client, request, moment)
+        if not world.is_calm:
+            see(client, request, moment)
+
+    world.network.on_write = both
+
+
+async def _pause(world: World, name: str, process: Process | None, for_s: float) -> None:
+    if process is None or not process.alive:
+        return
+    world.note_fault(name, f"{process.name} for {for_s:.3f} s")
+    process.pause()
+    world.at_calm.append(process.resume)
+    await world.clock.sleep(for_s)
+    process.resume()

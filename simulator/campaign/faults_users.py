@@ -1,0 +1,135 @@
+"""What users do at the wrong moment."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+from common import wire
+from common.kube.client import MERGE_PATCH, KubeObject
+from common.kube.errors import ApiError
+from common.kube.resources import JOBS, JOBSETS, PODS
+from simulator.campaign.fault import Place, fault
+from simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
+from simulator.campaign.world import World
+
+USER = Place.USER
+
+
+@fault("jobset-recreated", USER, "the JobSet is deleted and created again under the same name")
+async def _recreated(world: World, rng: Random, name: str) -> None:
+    if not world.jobset:
+        return
+    policy = rng.choice(("Background", "Foreground"))
+    uid = world.jobset["metadata"]["uid"]
+    try:
+        await world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy)
+    except ApiError:
+        return
+    while world.jobset.get("metadata", {}).get("uid") == uid:
+        await world.clock.sleep(0.1)
+    await world.clock.sleep(rng.choice((0.0, rng.uniform(0.0, 2.0))))
+    try:
+        await world.submit()
+    except ApiError:
+        return  # somebody else did
+    world.note_fault(name, policy)
+
+
+@fault("resize", USER, "the group is made larger or smaller while it runs or restarts")
+async def _resize(world: World, rng: Random, name: str) -> None:
+    if not world.jobset:
+        return
+    replicated = _replicated(world)
+    job = replicated[0]["template"]["spec"]
+    jobs = int(replicated[0].get("replicas", 1))
+    job["parallelism"] = job["completions"] = rng.randint(1, max(1, PODS_MAX // jobs))
+    await _change(world, name, {"replicatedJobs": replicated}, f"to {job['parallelism']} per Job")
+
+
+@fault("suspend", USER, "the JobSet is suspended and resumed while it runs or restarts")
+async def _suspend(world: World, rng: Random, name: str) -> None:
+    if not world.jobset:
+        return
+
+    async def resume() -> None:
+        await _change(world, "", {"suspend": False}, "resumed")
+
+    world.at_calm.append(resume)
+    await _change(world, name, {"suspend": True}, "suspended")
+    await world.clock.sleep(rng.uniform(0.0, 8.0))
+    await resume()
+
+
+@fault("budget-edited", USER, "maxRestarts is changed while the group runs")
+async def _budget(world: World, rng: Random, name: str) -> None:
+    if world.jobset:
+        policy = {"maxRestarts": world.jobset["spec"]["failurePolicy"]["maxRestarts"] + rng.randint(0, 2)}
+        await _change(world, name, {"failurePolicy": policy}, f"{policy}")
+
+
+async def _change(world: World, name: str, spec: dict[str, Any], what: str) -> None:
+    try:
+        await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": spec}, kind=MERGE_PATCH)
+    except ApiError:
+        return  # it is gone, or may not be changed now
+    if name:
+        world.note_fault(name, what)
+
+
+def _replicated(world: World) -> list[Any]:
+    replicated: list[Any] = deepcopy(world.jobset["spec"]["replicatedJobs"])
+    return replicated
+
+
+@fault("annotation-tampered", USER, "a Pod's epoch is overwritten by hand: another epoch, or nonsense")
+async def _tampered(world: World, rng: Random, name: str) -> None:
+    synced, _ = wire.epochs_of_status(world.jobset.get("status") or {})
+    text = rng.choice((str(synced + rng.randint(2, 50)), str(max(1, synced - 1)), "0", "-1", "many", "99999999999"))
+    await _annotate(world, rng, name, {wire.EPOCH: text})
+
+
+@fault("annotation-removed", USER, "a Pod's epoch is removed by hand")
+async def _removed(world: World, rng: Random, name: str) -> None:
+    await _annotate(world, rng, name, {wire.EPOCH: None, wire.ATTEMPT: None})
+
+
+async def _annotate(world: World, rng: Random, name: str, annotations: dict[str, str | None]) -> None:
+    running = [pod for pod in world.pods if (pod["metadata"].get("annotations") or {}).get(wire.EPOCH)]
+    if not running:
+        return
+    pod: KubeObject = rng.choice(running)
+    world.judge.note_cause(2)
+    body = {"metadata": {"annotations": annotations}}
+    try:
+        await world.client("user").patch(PODS, NAMESPACE, pod["metadata"]["name"], body, kind=MERGE_PATCH)
+    except ApiError:
+        return  # it is gone
+    world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
+
+
+@fault("jobset-labelled", USER, "the JobSet is edited again and again, so that status writes conflict")
+async def _labelled(world: World, rng: Random, name: str) -> None:
+    for number in range(rng.randint(1, 12)):
+        body = {"metadata": {"labels": {"edited": str(number)}}}
+        try:
+            await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH)
+        except ApiError:
+            return  # it is gone
+        world.note_fault(name, str(number))
+        await world.clock.sleep(rng.uniform(0.0, 0.05))
+
+
+@fault("job-deleted", USER, "somebody deletes a Job of the JobSet")
+async def _job_deleted(world: World, rng: Random, name: str) -> None:
+    jobs = [key for key in world.servers[0].store.collection(("batch", "jobs")).objects if key[0] == NAMESPACE]
+    if not jobs:
+        return
+    job = rng.choice(jobs)[1]
+    try:
+        await world.client("user").delete(JOBS, NAMESPACE, job, propagation="Background")
+    except ApiError:
+        return  # it is gone
+    world.judge.note_cause(PODS_MAX)
+    world.note_fault(name, job)

@@ -1,0 +1,247 @@
+"""
+The safety properties, judged after every event from the world itself: the store and the workers that run.
+
+Nothing here asks agent or controller anything. What a worker's epoch is, follows from what its agent's process wrote
+last (a sidecar's) or from what the worker was told (a supervisor's).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from common import wire
+from common.kube.client import KubeObject
+from simulator.apiserver.store import Event
+from simulator.campaign.containers import WorkerWatcher
+from simulator.campaign.process import current_process
+from simulator.campaign.trace import Trace
+
+S1 = "S1 workers of two epochs run at once"
+S2 = "S2 a slot's worker started twice in one epoch"
+S3 = "S3 a worker started, or S was written, before all slots had announced the epoch"
+S4 = "S4 S or D went back, or D passed S"
+S5 = "S5 an in-place restart deleted what was healthy"
+S6 = "S6 more counted restarts than maxRestarts"
+S7 = "S7 a group restart without a cause"
+SAFETY = (S1, S2, S3, S4, S5, S6, S7)
+
+Slot = tuple[str, str]  # Job's name and completion index
+
+
+class ViolationError(Exception):
+    """A property does not hold.
+
+    Attributes:
+        rule: which one.
+    """
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule
+
+
+@dataclass(slots=True)
+class History:
+    """What became of one JobSet (one uid; a namesake that is created later is another).
+
+    Attributes:
+        announced: slot -> the greatest epoch that an agent ever wrote on a Pod of it.
+        started: (slot, epoch) of every worker.
+        causes: what may end an epoch: deaths, and what users do. Counted by who did it.
+        free: epochs that users' doings and recreations may take without using up maxRestarts.
+    """
+
+    synced: int = 0
+    deprecated: int = 0
+    announced: dict[Slot, int] = field(default_factory=dict)
+    started: set[tuple[Slot, int]] = field(default_factory=set)
+    causes: int = 0
+    free: int = 0
+
+
+@dataclass(slots=True)
+class Running:
+    """A worker that runs."""
+
+    jobset: str
+    slot: Slot
+    pod: str
+    epoch: int
+
+
+class Judge(WorkerWatcher):
+    """Sees every write and every worker, and remembers the first violation.
+
+    Args:
+        trace: takes the same.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.violation: ViolationError | None = None
+        self.histories: dict[str, History] = defaultdict(History)
+        self.running: dict[str, Running] = {}  # by Pod's uid
+        self._epochs: dict[str, int] = {}  # by Pod's uid, as its agent wrote it
+        self._jobsets: dict[str, KubeObject] = {}  # by uid
+        self._jobs: dict[str, KubeObject] = {}  # by uid
+        self._pods: dict[str, KubeObject] = {}
+
+    def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
+        """Judge a start."""
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        jobset, slot = _jobset_of(pod), slot_of(pod)
+        epoch = self._epochs.get(uid, 0) if epoch is None else epoch
+        history = self.histories[jobset]
+        self.trace.add("worker", f"{name} starts in epoch {epoch}")
+        for other in self.running.values():
+            if other.jobset == jobset and other.epoch != epoch:
+                self._break(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
+        if (slot, epoch) in history.started:
+            self._break(S2, f"{name} starts again in epoch {epoch}")
+        if epoch > history.synced or epoch == 0:
+            self._break(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
+        history.started.add((slot, epoch))
+        self.running[uid] = Running(jobset, slot, name, epoch)
+
+    def worker_stopped(self, pod: KubeObject) -> None:
+        """Take note of an end."""
+        self.trace.add("worker", f"{pod['metadata']['name']} ends")
+        self.running.pop(pod["metadata"]["uid"], None)
+
+    def note_cause(self, count: int = 1, *, free: bool = False) -> None:
+        """Take note that something happened which may end an epoch of any JobSet; free: it costs no restart."""
+        for history in self.histories.values():
+            history.causes += count
+            history.free += count if free else 0
+
+    def observe(self, plural: str, event: Event) -> None:
+        """Judge a write; this runs inside it."""
+        process = current_process()
+        by = process.name if process is not None else "-"
+        obj, meta = event.obj, event.obj["metadata"]
+        self.trace.add("write", f"{event.type} {plural}/{meta['name']} rv {event.revision} by {by}")
+        match plural:
+            case "jobsets":
+                self._observe_jobset(event.type, obj)
+            case "jobs":
+                self._observe_job(event, by)
+            case "pods":
+                self._observe_pod(event, by)
+
+    def _observe_jobset(self, event_type: str, obj: KubeObject) -> None:
+        uid = obj["metadata"]["uid"]
+        before = self._jobsets.get(uid)
+        self._jobsets[uid] = obj
+        history = self.histories[uid]
+        if event_type == "DELETED":
+            return
+        if before is not None and before["spec"] != obj["spec"]:
+            self.note_cause(2 * self._slot_count(before) + self._slot_count(obj), free=True)  # a resize, a suspend, ...
+        synced, deprecated = wire.epochs_of_status(obj.get("status") or {})
+        if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
+            was = f"S={history.synced} D={history.deprecated}"
+            self._break(S4, f"{was} became S={synced} D={deprecated}")
+        if synced > history.synced:
+            self._judge_sync(obj, history, synced)
+        history.synced, history.deprecated = max(synced, history.synced), max(deprecated, history.deprecated)
+
+    def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
+        absent = [slot for slot in slots_of(jobset) if history.announced.get(slot, 0) < synced]
+        if absent:
+            self._break(S3, f"S became {synced} although {absent} had announced less")
+        restarts, allowed = synced - 1 - history.free, jobset["spec"]["failurePolicy"]["maxRestarts"]
+        if restarts > allowed:
+            self._break(S6, f"S became {synced}: at least {restarts} counted restarts, maxRestarts is {allowed}")
+        if synced - 1 > history.causes:
+            self._break(S7, f"S became {synced} after {history.causes} causes")
+
+    def _observe_job(self, event: Event, by: str) -> None:
+        obj, uid = event.obj, event.obj["metadata"]["uid"]
+        going = event.type == "DELETED" or "deletionTimestamp" in obj["metadata"]
+        if going and uid in self._jobs and by.startswith("controller"):
+            self._judge_deletion(self._jobs[uid])
+        if event.type == "DELETED":
+            self._jobs.pop(uid, None)
+        elif not going or uid in self._jobs:
+            self._jobs[uid] = obj
+
+    def _judge_deletion(self, job: KubeObject) -> None:
+        """Judge a Job's deletion by a controller: something of it must have ended, or nobody want it any more."""
+        if "deletionTimestamp" in job["metadata"]:
+            return
+        owner = next((o for o in job["metadata"].get("ownerReferences") or () if o["kind"] == wire.KIND), None)
+        jobset = self._jobsets.get(owner["uid"]) if owner else None
+        if jobset is None or "deletionTimestamp" in jobset["metadata"]:
+            return
+        status = jobset.get("status") or {}
+        name = job["metadata"]["name"]
+        wanted = {slot[0] for slot in slots_of(jobset)}
+        if jobset["spec"].get("suspend") or status.get("terminalState") or name not in wanted:
+            return
+        uid = job["metadata"]["uid"]
+        ended = [p for p in self._pods.values() if _controller_of(p) == uid and _phase(p) in ("Succeeded", "Failed")]
+        if not ended and not (job.get("status") or {}).get("conditions"):
+            self._break(S5, f"Job {name} was deleted although nothing of it had ended")
+        self.histories[jobset["metadata"]["uid"]].free += 1
+
+    def _observe_pod(self, event: Event, by: str) -> None:
+        obj, meta = event.obj, event.obj["metadata"]
+        uid = meta["uid"]
+        before = self._pods.get(uid)
+        if event.type == "DELETED":
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = obj
+        if (event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")) and (
+            before is not None and "deletionTimestamp" not in before["metadata"] and _phase(before) == "Running"
+        ):
+            self._cause_in(obj)
+        if by.startswith("agent/"):
+            epoch = int((meta.get("annotations") or {}).get(wire.EPOCH, 0))
+            if epoch != self._epochs.get(uid, 0):
+                self._epochs[uid] = epoch
+                history, slot = self.histories[_jobset_of(obj)], slot_of(obj)
+                history.announced[slot] = max(epoch, history.announced.get(slot, 0))
+
+    def _cause_in(self, pod: KubeObject) -> None:
+        history = self.histories[_jobset_of(pod)]
+        history.causes += 1
+
+    def _slot_count(self, jobset: KubeObject) -> int:
+        return sum(1 for _ in slots_of(jobset))
+
+    def _break(self, rule: str, what: str) -> None:
+        self.trace.add("BROKEN", f"{rule}: {what}")
+        if self.violation is None:
+            self.violation = ViolationError(rule, what)
+
+
+def slot_of(pod: KubeObject) -> Slot:
+    """Return the slot that a Pod stands in."""
+    meta = pod["metadata"]
+    owner = next((o["name"] for o in meta.get("ownerReferences") or () if o.get("controller")), "")
+    return owner, str((meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, ""))
+
+
+def slots_of(jobset: KubeObject) -> Iterator[Slot]:
+    """Yield the slots that a JobSet's spec asks for."""
+    for replicated in jobset["spec"]["replicatedJobs"]:
+        for job in range(int(replicated.get("replicas", 1))):
+            name = f"{jobset['metadata']['name']}-{replicated['name']}-{job}"
+            for index in range(int(replicated["template"]["spec"]["parallelism"])):
+                yield name, str(index)
+
+
+def _jobset_of(pod: KubeObject) -> str:
+    meta = pod["metadata"]
+    return str((meta.get("annotations") or {}).get(wire.JOBSET_UID) or (meta.get("labels") or {}).get(wire.JOBSET_UID))
+
+
+def _controller_of(pod: KubeObject) -> str:
+    return next((str(o["uid"]) for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), "")
+
+
+def _phase(pod: KubeObject) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))

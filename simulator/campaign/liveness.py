@@ -1,0 +1,123 @@
+"""What must come true once faults stop: L1 the group comes together, L2 a restart is cheap, L3 the JobSet ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from common import wire
+from simulator.campaign.judge import ViolationError, slot_of, slots_of
+from simulator.campaign.network import Ending
+from simulator.campaign.world import World
+from simulator.cluster.virtual_time import describe_tasks
+
+L1 = "L1 the group did not come together after the last fault"
+L2 = "L2 a restart without faults cost a Pod more than one watch and one patch"
+L3 = "L3 the JobSet did not reach a terminal state"
+S8 = "S8 the JobSet failed with restarts left"
+
+# A half-open watch is noticed after 150 s (common.kube.watch.INACTIVITY_S); then come a backoff of at most 30 s, a list
+# that may hang once more for 60 s, and a restart.
+TOGETHER_S = 400.0
+COMPLETE_S = 400.0
+LOOK_S = 0.25
+
+
+async def converge(world: World) -> None:
+    """Wait until every slot's worker runs in the same, synced epoch, or the JobSet ended as it may.
+
+    Raises:
+        ViolationError: it does not within TOGETHER_S.
+    """
+    await _until(world, lambda: is_together(world) or bool(_terminal(world)), TOGETHER_S, L1)
+    if _terminal(world) == "Failed":
+        _judge_failure(world)
+
+
+async def complete(world: World) -> None:
+    """Let every worker end with success and wait for the JobSet's end.
+
+    Raises:
+        ViolationError: it does not come within COMPLETE_S.
+    """
+    world.machine.completes = True
+    for training in list(world.machine.workers.values()):
+        training.end(0)
+    await _until(world, lambda: bool(_terminal(world)), COMPLETE_S, L3)
+    if _terminal(world) == "Failed":
+        _judge_failure(world)
+
+
+async def restart_cheaply(world: World) -> None:
+    """Let one more worker die, undisturbed, and count what the group's return costs.
+
+    Raises:
+        ViolationError: some agent asked for more than it may.
+    """
+    silent = any(stream.ending is Ending.SILENT for stream in world.network.streams)
+    if _terminal(world) or silent or not is_together(world):
+        return
+    before = dict(world.network.requests)
+    epoch = _epochs(world)[0]
+    victim = next(iter(world.machine.workers.values()))
+    world.judge.note_cause()
+    victim.end(1)
+    back = lambda: (is_together(world) and _epochs(world)[0] > epoch) or bool(_terminal(world))  # noqa: E731
+    await _until(world, back, TOGETHER_S, L1)
+    if _terminal(world):
+        return
+    for (client, method), count in world.network.requests.items():
+        cost = count - before.get((client, method), 0)
+        if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:
+            raise ViolationError(L2, f"{client} sent {cost} of {method}")
+
+
+def is_together(world: World) -> bool:
+    """Say whether all slots run in the synced epoch."""
+    jobset = world.jobset
+    if not jobset:
+        return False
+    synced, deprecated = _epochs(world)
+    if synced <= deprecated:
+        return False
+    wanted = set(slots_of(jobset))
+    runs = [slot_of(t.pod) for t in world.machine.workers.values() if t.pod["metadata"]["uid"] in world.judge.running]
+    running = [r for r in world.judge.running.values() if r.jobset == jobset["metadata"]["uid"]]
+    return len(runs) == len(wanted) and {r.slot for r in running} == wanted and all(r.epoch == synced for r in running)
+
+
+def _epochs(world: World) -> tuple[int, int]:
+    return wire.epochs_of_status(world.jobset.get("status") or {})
+
+
+def _terminal(world: World) -> str:
+    return str((world.jobset.get("status") or {}).get("terminalState") or "")
+
+
+def _judge_failure(world: World) -> None:
+    """Refuse a failure that the budget does not explain."""
+    history = world.judge.histories[world.jobset["metadata"]["uid"]]
+    allowed = world.jobset["spec"]["failurePolicy"]["maxRestarts"]
+    if history.causes <= allowed:
+        raise ViolationError(S8, f"{history.causes} causes, maxRestarts is {allowed}: {world.jobset.get('status')}")
+
+
+async def _until(world: World, holds: Callable[[], bool], within_s: float, rule: str) -> None:
+    end_s = world.now_s + within_s
+    while not holds():
+        if world.now_s >= end_s:
+            raise ViolationError(rule, f"not within {within_s:g} s; {_why(world)}")
+        await world.clock.sleep(LOOK_S)
+
+
+def _why(world: World) -> str:
+    """Say where everybody stands, and which task waits for what."""
+    running = ", ".join(f"{r.pod} in {r.epoch}" for r in world.judge.running.values())
+    pods = ", ".join(
+        f"{p['metadata']['name']} {(p.get('status') or {}).get('phase')} "
+        f"epoch {(p['metadata'].get('annotations') or {}).get(wire.EPOCH)}"
+        for p in world.pods
+    )
+    status = world.jobset.get("status")
+    tasks = describe_tasks(asyncio.all_tasks(), world.now_s)
+    return f"status {status}; Pods: {pods}; running: {running}\n{tasks}"

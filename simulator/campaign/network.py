@@ -1,0 +1,381 @@
+"""
+The network between programs and API servers, and all that goes wrong on it.
+
+A `Rule` says which requests or streams of whom are disturbed, how, how often and until when; rules without effect any
+more cost nothing. Requests take time both ways, so a watch may be faster than an answer. A request whose sender is
+gone before it arrived is done or not, by chance: nobody knows, which is the point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from zlib import crc32
+
+import msgspec
+
+from common.kube.clock import Clock
+from common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from simulator.apiserver import ApiServer, StreamingResponse
+from simulator.apiserver.memory import WholeStream
+from simulator.campaign.process import current_process
+from simulator.campaign.trace import Trace
+from simulator.cluster.timings import Latency
+
+NEVER_S = 1e9
+
+
+class Effect(Enum):
+    """What a rule does to what it catches."""
+
+    REFUSE = "refuse"  # the connection is refused: certainly nothing was done
+    ANSWER = "answer"  # an answer of the server's instead of the deed
+    LOSE = "lose"  # the request gets lost: nothing was done, nobody says so, until the client's own deadline
+    LOSE_REPLY = "lose reply"  # done, and the connection breaks
+    HANG_REPLY = "hang reply"  # done, and nobody says so, until the client's own deadline
+    SLOW = "slow"  # `amount` seconds before it is done
+    SLOW_REPLY = "slow reply"  # `amount` seconds after it is done
+    DUPLICATE = "duplicate"  # a delivery comes twice
+    DELAY = "delay"  # a delivery comes `amount` seconds later
+    SPLIT = "split"  # a delivery comes in two pieces, cut anywhere
+    CUT_SHORT = "cut short"  # half a delivery, then the connection breaks
+    NO_BOOKMARK = "no bookmark"  # deliveries that are nothing but bookmarks do not come
+
+
+ON_REQUESTS = frozenset(
+    (Effect.REFUSE, Effect.ANSWER, Effect.LOSE, Effect.LOSE_REPLY, Effect.HANG_REPLY, Effect.SLOW, Effect.SLOW_REPLY)
+)
+
+
+class Ending(Enum):
+    """How an open stream is made to end."""
+
+    CLEAN = "clean"  # as at the server's timeout
+    BROKEN = "broken"  # a reset
+    SILENT = "silent"  # half-open: nothing comes any more, and nobody says so
+    GONE = "gone"  # 410 in the stream: its history was compacted
+
+
+@dataclass(eq=False, slots=True)
+class Rule:
+    """One disturbance.
+
+    Args:
+        fault: whose counter goes up each time.
+        clients: whom it concerns.
+        requests: which requests of theirs; for deliveries: of the watch's request.
+        left: how often it still acts.
+        amount: seconds, where the effect has any.
+        answer: for ANSWER.
+        server: the number of the one API server it concerns; None is all.
+    """
+
+    fault: str
+    effect: Effect
+    until_s: float
+    clients: Callable[[str], bool] = lambda _: True
+    requests: Callable[[Request], bool] = lambda _: True
+    left: int = 1_000_000
+    amount: float = 0.0
+    answer: Response | None = None
+    server: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class OpenStream:
+    """A watch that somebody holds."""
+
+    client: str
+    request: Request
+    server: int
+    reader: asyncio.Task[object] | None = None  # while it waits for the next delivery
+    ending: Ending | None = None
+
+    def end(self, ending: Ending) -> None:
+        """End it now, or at the next delivery when nobody waits."""
+        if self.ending is None:
+            self.ending = ending
+            if self.reader is not None:
+                self.reader.cancel()
+
+
+@dataclass(eq=False)
+class Network:
+    """All connections of one run.
+
+    Args:
+        latency: one way of a request.
+        fired: takes the name of a fault each time it acts.
+        on_write: asked before a write is done and after; the seam for crash points.
+        on_delivery: told before each delivery of a watch; the seam for what was not seen in time.
+    """
+
+    servers: list[ApiServer]
+    clock: Clock
+    rng: Random
+    latency: Latency
+    trace: Trace
+    fired: Callable[[str], None]
+    on_write: Callable[[str, Request, str], None] = lambda *_: None
+    on_delivery: Callable[[OpenStream, bytes], None] = lambda *_: None
+    rules: list[Rule] = field(default_factory=list)
+    streams: list[OpenStream] = field(default_factory=list)
+    routes: dict[str, int] = field(default_factory=dict)
+    requests: dict[tuple[str, str], int] = field(default_factory=dict)  # by (client, method); a watch is a WATCH
+
+    def transport(self, client: str, user: str) -> NetworkTransport:
+        """Return a client's connections."""
+        return NetworkTransport(self, client, user)
+
+    def route(self, client: str) -> int:
+        """Return the API server that a client is connected to."""
+        if client not in self.routes:
+            self.routes[client] = self.rng.randrange(len(self.servers))
+        return self.routes[client]
+
+    def reconnect(self, client: str) -> None:
+        """Let the load balancer choose again."""
+        self.routes.pop(client, None)
+
+    def calm(self) -> None:
+        """End all disturbances."""
+        self.rules.clear()
+
+    def end_streams(self, ending: Ending, wanted: Callable[[OpenStream], bool]) -> int:
+        """End the streams that are wanted; return how many there were."""
+        found = [stream for stream in self.streams if stream.ending is None and wanted(stream)]
+        for stream in found:
+            stream.end(ending)
+        return len(found)
+
+    def caught(self, client: str, request: Request, server: int, *, delivery: bool) -> Rule | None:
+        """Return the rule that catches this, and count that it acted."""
+        if not self.rules:
+            return None
+        now_s = self.clock.monotonic_s()
+        for rule in self.rules:
+            if (
+                (rule.effect in ON_REQUESTS) != delivery
+                and rule.left > 0
+                and now_s < rule.until_s
+                and rule.server in (None, server)
+                and rule.clients(client)
+                and rule.requests(request)
+            ):
+                rule.left -= 1
+                self.fired(rule.fault)
+                self.trace.add("fault", f"{rule.fault}: {rule.effect.value} {client} {request.method} {request.path}")
+                return rule
+        return None
+
+
+class NetworkTransport:
+    """Implements `common.kube.http.Transport` for one client."""
+
+    def __init__(self, network: Network, client: str, user: str) -> None:
+        self._network = network
+        self._client = client
+        self._user = user
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Send a request and return its whole answer."""
+        try:
+            async with self._network.clock.timeout(timeout_s):
+                return await self._request(request)
+        except TimeoutError as error:
+            self._network.reconnect(self._client)
+            raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
+        """Open a stream."""
+        network = self._network
+        server = network.route(self._client)
+        try:
+            async with network.clock.timeout(timeout_s):
+                answer = await self._exchange(request, server)
+        except TimeoutError as error:
+            network.reconnect(self._client)
+            raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
+        if isinstance(answer, Response):
+            yield WholeStream(answer)
+            return
+        stream = OpenStream(self._client, request, server)
+        network.streams.append(stream)
+        try:
+            yield _Deliveries(network, stream, answer)
+        finally:
+            network.streams.remove(stream)
+            network.reconnect(self._client)
+            answer.close()
+
+    async def close(self) -> None:
+        """Do nothing: connections end with their process."""
+
+    async def _request(self, request: Request) -> Response:
+        answer = await self._exchange(request, self._network.route(self._client))
+        if isinstance(answer, Response):
+            return answer
+        return Response(answer.status, answer.headers, b"".join([chunk async for chunk in answer.chunks()]))
+
+    async def _exchange(self, request: Request, server: int) -> Response | StreamingResponse:
+        """Bring the request to the server, let it be done, and bring the answer back."""
+        network, client = self._network, self._client
+        process = current_process()
+        if process is not None and not process.alive:
+            raise TransportError("the process is dead", sent=False)
+        method = "WATCH" if "watch=" in request.path else request.method
+        network.requests[client, method] = network.requests.get((client, method), 0) + 1
+        rule = network.caught(client, request, server, delivery=False)
+        effect = rule.effect if rule is not None else None
+        out_s, back_s = network.latency.draw(network.rng), network.latency.draw(network.rng)
+        if rule is not None:
+            if effect is Effect.REFUSE:
+                network.reconnect(client)
+                raise TransportError("connection refused", sent=False)
+            if effect is Effect.ANSWER:
+                await network.clock.sleep(out_s + back_s)
+                assert rule.answer is not None
+                return rule.answer
+            if effect is Effect.LOSE:
+                await network.clock.sleep(NEVER_S)
+            out_s += rule.amount if effect is Effect.SLOW else 0.0
+            back_s += rule.amount if effect is Effect.SLOW_REPLY else 0.0
+        try:
+            await network.clock.sleep(out_s)
+        except asyncio.CancelledError:
+            if out_s < 1.0 and request.method != "GET" and network.rng.random() < 0.5:
+                await self._do(request, server)  # it was on its way: it arrives although nobody waits for the answer
+            raise
+        answer = await self._do(request, server)
+        if effect is Effect.LOSE_REPLY:
+            network.reconnect(client)
+            raise TransportError("connection reset", sent=True)
+        await network.clock.sleep(NEVER_S if effect is Effect.HANG_REPLY else back_s)
+        return answer
+
+    async def _do(self, request: Request, server: int) -> Response | StreamingResponse:
+        network = self._network
+        is_write = request.method != "GET"
+        process = current_process()
+        if is_write and process is not None and process.alive:
+            network.on_write(self._client, request, "before")
+            if not process.alive:
+                raise TransportError("the process died before its write", sent=False)
+        answer = await network.servers[server].handle(request, user=self._user)
+        if is_write and process is not None and process.alive:
+            network.on_write(self._client, request, "after")
+        return answer
+
+
+class _Deliveries:
+    """A watch's deliveries, disturbed."""
+
+    def __init__(self, network: Network, stream: OpenStream, answer: StreamingResponse) -> None:
+        self._network = network
+        self._stream = stream
+        self._answer = answer
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status code."""
+        return self._answer.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers."""
+        return self._answer.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield what is delivered; end or break as the stream is made to."""
+        stream, network = self._stream, self._network
+        inner = self._answer.chunks()
+        while True:
+            chunk = None if stream.ending is not None else await self._next(inner)
+            if chunk is not None and stream.ending is None:
+                network.on_delivery(stream, chunk)
+            if stream.ending is not None:
+                async for last in self._last_words(stream.ending):
+                    yield last
+                return
+            if chunk is None:
+                return
+            async for piece in self._disturbed(chunk):
+                network.trace.add("deliver", f"{stream.client} {len(piece)} {crc32(piece):08x}")
+                yield piece
+
+    async def _next(self, inner: AsyncIterator[bytes]) -> bytes | None:
+        """Return the next delivery, None at the end; a stream that is made to end is not waited for."""
+        stream = self._stream
+        task = stream.reader = asyncio.current_task()
+        try:
+            return await anext(inner, None)
+        except asyncio.CancelledError:
+            process = current_process()
+            if stream.ending is None or task is None or (process is not None and not process.alive):
+                raise
+            task.uncancel()  # it was us
+            return None
+        finally:
+            stream.reader = None
+
+    async def _last_words(self, ending: Ending) -> AsyncIterator[bytes]:
+        self._network.trace.add("deliver", f"{self._stream.client} ends: {ending.value}")
+        if ending is Ending.SILENT:
+            await self._network.clock.sleep(NEVER_S)
+        if ending is Ending.BROKEN:
+            raise TransportError("connection reset", sent=True)
+        if ending is Ending.GONE:
+            yield GONE_LINE
+
+    async def _disturbed(self, chunk: bytes) -> AsyncIterator[bytes]:
+        network, stream = self._network, self._stream
+        rule = network.caught(stream.client, stream.request, stream.server, delivery=True)
+        match rule.effect if rule is not None else None:
+            case Effect.DUPLICATE:
+                yield chunk
+                yield chunk
+            case Effect.DELAY:
+                assert rule is not None
+                await network.clock.sleep(rule.amount)
+                yield chunk
+            case Effect.SPLIT:
+                cut = network.rng.randrange(len(chunk))
+                yield chunk[:cut]
+                await network.clock.sleep(network.latency.draw(network.rng))
+                yield chunk[cut:]
+            case Effect.CUT_SHORT:
+                yield chunk[: len(chunk) // 2]
+                raise TransportError("connection reset inside a line", sent=True)
+            case Effect.NO_BOOKMARK if all(b'"BOOKMARK"' in line for line in _lines(chunk)):
+                return
+            case _:
+                yield chunk
+
+
+def refusal(code: int, reason: str, *, retry_after_s: int | None = None) -> Response:
+    """Return an error answer as an API server gives it."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": "a fault of the campaign",
+    }
+    headers = {"content-type": "application/json"}
+    if retry_after_s is not None:
+        headers["retry-after"] = str(retry_after_s)
+    return Response(code, headers, msgspec.json.encode(status))
+
+
+GONE_LINE = msgspec.json.encode({"type": "ERROR", "object": msgspec.json.decode(refusal(410, "Expired").body)}) + b"\n"
+
+
+def _lines(chunk: bytes) -> Iterator[bytes]:
+    return (line for line in chunk.split(b"\n") if line)

@@ -1,0 +1,152 @@
+"""
+Processes that can be killed, paused and counted at every await, inside one event loop.
+
+A coroutine that is started with `Process.start` runs in a context of its own, and every task that it makes inherits
+the context; the loop asks `drive` what to run in a task's place. So a process is all tasks of one agent or one
+controller, unchanged, and each point where one of them waits is a point at which it can die or stand still.
+
+A killed process takes no further step. Its tasks are unwound (their `finally` clauses run, as Python gives no other
+way), but nothing they try reaches the network: `alive` is False BEFORE the first of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from types import coroutine
+from typing import Any, cast
+
+from common.kube.clock import LoopClock
+
+_PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+def current_process() -> Process | None:
+    """Return the process whose code is running; None outside of all."""
+    return _PROCESS.get()
+
+
+def outside() -> Context:
+    """Return a context that belongs to no process, for what only happens to start while one is running."""
+    context = copy_context()
+    context.run(_PROCESS.set, None)
+    return context
+
+
+class ProcessClock(LoopClock):
+    """The clock of one machine: its wall time may be wrong, its monotonic time may run fast or slow."""
+
+    def __init__(self, wall_offset_s: float) -> None:
+        super().__init__(wall_offset_s)
+        self.skew_s = 0.0
+        self.rate = 1.0
+        self._base_s = (0.0, 0.0)  # the loop's time and ours at the last change of the rate
+
+    def drift(self, rate: float) -> None:
+        """Run faster or slower from now on; time never jumps."""
+        self._base_s = (super().monotonic_s(), self.monotonic_s())
+        self.rate = rate
+
+    def monotonic_s(self) -> float:
+        """Return the loop's time by this machine's quartz."""
+        theirs_s, ours_s = self._base_s
+        return ours_s + (super().monotonic_s() - theirs_s) * self.rate
+
+    def wall_s(self) -> float:
+        """Return what this machine believes the time to be."""
+        return super().wall_s() + self.skew_s
+
+
+class Process:
+    """One program on one machine.
+
+    Args:
+        name: unique among all processes of a run.
+        crash_at: dies when its tasks have waited this often in all; None never does.
+        on_exit: called once when it is killed.
+
+    Attributes:
+        awaits: how often its tasks have waited.
+    """
+
+    def __init__(self, name: str, *, crash_at: int | None = None, on_exit: Callable[[], None] = lambda: None) -> None:
+        self.name = name
+        self.alive = True
+        self.awaits = 0
+        self.crash_at = crash_at
+        self._on_exit = on_exit
+        self._context = copy_context()
+        self._root: asyncio.Task[Any] | None = None
+        self._resumed: asyncio.Future[None] | None = None  # while it is paused
+
+    def start(self, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start the program."""
+        self._context.run(_PROCESS.set, self)
+        self._root = asyncio.get_running_loop().create_task(main, name=self.name, context=self._context)
+        return self._root
+
+    def call(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function of the program, as a signal's handler is."""
+        if self.alive:
+            self._context.run(function, *args)
+
+    def kill(self) -> None:
+        """End it between two of its steps, as SIGKILL does."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.resume()
+        if self._root is not None:
+            self._root.cancel()
+        self._on_exit()
+
+    def pause(self) -> None:
+        """Let it take no step until it is resumed, as SIGSTOP, a slow disk or a full CPU do."""
+        if self.alive and self._resumed is None:
+            self._resumed = asyncio.get_running_loop().create_future()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
+        self._resumed = None
+
+    @coroutine
+    def run(self, program: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """Run one task's coroutine step by step."""
+        error: BaseException | None = None if self.alive else asyncio.CancelledError()
+        try:
+            yield  # `drive` goes as far as this: a task that is cancelled BEFORE its first step ends the program too
+        except BaseException as thrown:  # noqa: BLE001 - it is the program's, not ours
+            error = thrown
+        while True:
+            try:
+                waits_for = program.send(None) if error is None else program.throw(error)
+            except StopIteration as end:
+                return end.value
+            self.awaits += 1
+            if self.awaits == self.crash_at:
+                self.kill()
+            error = None
+            try:
+                yield waits_for
+            except BaseException as thrown:  # noqa: BLE001 - it is the program's, not ours
+                error = thrown
+            while self._resumed is not None:
+                try:
+                    yield from asyncio.shield(self._resumed).__await__()
+                except asyncio.CancelledError as thrown:
+                    error = thrown
+            if not self.alive and error is None:
+                error = asyncio.CancelledError()
+
+
+def drive(program: Coroutine[Any, Any, Any], context: Context | None) -> Coroutine[Any, Any, Any]:
+    """Return what a new task runs: the coroutine itself, or its process's steps of it."""
+    process = _PROCESS.get() if context is None else context.get(_PROCESS)
+    if process is None:
+        return program
+    stepped = process.run(program)
+    next(stepped)
+    return cast("Coroutine[Any, Any, Any]", stepped)

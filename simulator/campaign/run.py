@@ -1,0 +1,186 @@
+"""
+Run one seed: a scenario, a schedule of faults, then quiet, in which the group must come together again and complete.
+
+    outcome = run_seed(7)
+    print(outcome.hash, outcome.violation)
+
+Each fault of the schedule has randomness of its own, so that leaving some out (to find out which matter) does not
+change what the others do by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from common.kube.client import KubeObject
+from simulator.campaign import liveness
+from simulator.campaign.catalogue import CATALOGUE, Fault
+from simulator.campaign.judge import ViolationError
+from simulator.campaign.process import drive
+from simulator.campaign.scenario import Scenario, draw_scenario
+from simulator.campaign.trace import Trace
+from simulator.campaign.world import World
+from simulator.cluster.virtual_time import VirtualTimeLoop
+
+FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
+KINDS_MAX = 7  # swarm testing: a run in which few kinds strike often finds what one of all kinds hides
+STRIKES_MAX = 10
+DEATHS_MAX = 4
+BURST_S = 2.0  # half of all faults strike within so long of a worker's death: a restart is under way then
+PROGRAM = "P  a program failed with an error of its own"
+HOT = "L4 the work does not end"
+EVENTS_MAX = 60_000  # of one run, which has some 2,000
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One fault of a schedule."""
+
+    number: int
+    at_s: float
+    fault: Fault
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.at_s:.3f} s {self.fault.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        at_s: virtual seconds that it took.
+        fired: faults that had an effect, and how often.
+    """
+
+    seed: int
+    scenario: Scenario
+    strikes: tuple[Strike, ...]
+    hash: str
+    at_s: float
+    events: int
+    fired: Counter[str]
+    violation: ViolationError | None = None
+    lines: Sequence[str] = field(default=())
+    status: KubeObject = field(default_factory=dict)
+
+
+def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[Strike, ...]:
+    """Return the schedule of a seed: a few kinds of faults, and deaths of workers that start restarts."""
+    kinds = rng.sample(list(faults), min(rng.randint(1, KINDS_MAX), len(faults)))
+    deaths_s = [rng.uniform(FAULTS_FROM_S, FAULTS_TO_S) for _ in range(rng.randint(1, DEATHS_MAX))]
+    moments = [(at_s, CATALOGUE["worker-exit"]) for at_s in deaths_s]
+    for kind in kinds + [rng.choice(kinds) for _ in range(rng.randint(0, STRIKES_MAX - KINDS_MAX))]:
+        near = rng.random() < 0.5
+        at_s = rng.choice(deaths_s) + rng.uniform(-0.2, BURST_S) if near else rng.uniform(0.0, FAULTS_TO_S)
+        moments.append((max(0.0, at_s), kind))
+    moments.sort(key=lambda moment: moment[0])
+    return tuple(Strike(number, at_s, fault) for number, (at_s, fault) in enumerate(moments))
+
+
+def run_seed(
+    seed: int,
+    *,
+    only: Collection[int] | None = None,
+    faults: Sequence[Fault] | None = None,
+    keeps: bool = False,
+) -> Outcome:
+    """Run one seed.
+
+    Args:
+        seed: decides everything.
+        only: numbers of the strikes to keep; None keeps all.
+        faults: what the schedule is drawn from; None is the whole catalogue.
+        keeps: keep the trace's lines.
+    """
+    scenario = draw_scenario(Random(f"{seed}/scenario"))
+    drawn = draw_strikes(Random(f"{seed}/strikes"), list(CATALOGUE.values()) if faults is None else faults)
+    strikes = tuple(strike for strike in drawn if only is None or strike.number in only)
+    return run_scenario(seed, scenario, strikes, keeps=keeps)
+
+
+def run_scenario(seed: int, scenario: Scenario, strikes: tuple[Strike, ...], *, keeps: bool = False) -> Outcome:
+    """Run one scenario with a schedule of faults."""
+    trace = Trace(keeps=keeps)
+    shuffle = Random(f"{seed}/order") if scenario.shuffles else None
+    world: World | None = None
+    violation: ViolationError | None = None
+
+    def make_loop() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop(shuffle=shuffle)
+        loop.drive = drive
+        return loop
+
+    async def main() -> float:
+        nonlocal world
+        world = World(str(seed), scenario, trace)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await _course(world, group, strikes)
+        except* _OverError:
+            pass
+        return world.now_s
+
+    gc.disable()  # a run is short, and a collection in the middle of it costs more than what it frees
+    at_s = 0.0
+    try:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            at_s = runner.run(main())
+    except* ViolationError as group:
+        violation = _first(group)
+    except* Exception as group:  # noqa: BLE001 - whatever it is, it is the run's result
+        violation = ViolationError(PROGRAM, repr(_first(group)))
+    finally:
+        gc.enable()
+    assert world is not None
+    violation = world.judge.violation or violation
+    return Outcome(
+        seed, scenario, strikes, trace.hash, at_s, trace.count, world.fired, violation, trace.lines, world.jobset
+    )
+
+
+class _OverError(Exception):
+    """The run is over: everything that still runs is cancelled."""
+
+
+async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Strike]) -> None:
+    """Let faults strike, end them, and see that all comes to a good end."""
+    await world.run(group)
+    watch = group.create_task(_stop_at_violation(world), name="judge")
+    for strike in strikes:
+        await world.clock.sleep(max(0.0, strike.at_s - world.now_s))
+        group.create_task(_strike(world, strike), name=str(strike))
+    await world.clock.sleep(max(0.0, FAULTS_TO_S - world.now_s))
+    await world.calm()
+    await liveness.converge(world)
+    await liveness.restart_cheaply(world)
+    await liveness.complete(world)
+    watch.cancel()
+    raise _OverError
+
+
+async def _strike(world: World, strike: Strike) -> None:
+    world.trace.add("strike", str(strike))
+    await strike.fault.strike(world, world.random(f"strike {strike.number}"), strike.fault.name)
+
+
+async def _stop_at_violation(world: World) -> None:
+    """End the run soon after the first violation: what follows it tells nothing."""
+    while True:
+        await world.clock.sleep(0.5)
+        if world.judge.violation is not None:
+            raise world.judge.violation
+        if world.trace.count > EVENTS_MAX:
+            raise ViolationError(HOT, f"{world.trace.count} events within {world.now_s:.0f} s")
+
+
+def _first(error: BaseException) -> ViolationError:
+    """Return the first error inside of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error  # type: ignore[return-value]  # the callers know what they caught

@@ -1,0 +1,119 @@
+"""
+What a seed decides before anything runs: the group, its manifest, the machines and their speed.
+
+The manifests are those of examples/, so that what users copy is what is tested.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+import examples
+from common.kube.client import KubeObject
+from simulator.cluster.manifests import read_manifests
+from simulator.cluster.timings import Latency, Timings
+
+PODS_MAX = 8  # small groups show what large ones do, thousands of times a minute (Kivi, ATC'24)
+NAMESPACE = "default"
+JOBSET = "train"
+RESTARTS_PLENTY = 1000
+Mode = Literal["sidecar", "wait", "supervisor"]
+
+# Times are short and wide: what matters here is in which order things happen, not how long they take.
+SHORT = Timings(
+    pleg_relist_s=0.5,
+    sandbox=Latency(0.01, 0.3),
+    container_start=Latency(0.01, 0.4),
+    process_exit=Latency(0.001, 0.3),
+    agent_start=Latency(0.001, 0.3),
+    worker_first_step=Latency(0.0, 0.0),
+    barrier_answer=Latency(0.001, 0.003),
+    api=Latency(0.0005, 0.02),
+    watch=Latency(0.0, 0.0),
+    bind=Latency(0.001, 0.05),
+    job_sync_batch_s=0.2,
+    job_failure_backoff_s=0.5,
+    job_failure_backoff_s_max=4.0,
+    node_lost_s=6.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One group and its surroundings.
+
+    Args:
+        jobs, pods_per_job: the group's shape.
+        mode: sidecar, sidecar whose worker waits for the agent as well, or supervisor.
+        max_restarts: spec.failurePolicy.maxRestarts.
+        servers: API servers.
+        lags_s: for each of them, by how much its watch caches trail the store at most.
+        controllers: processes that take part in the leader election.
+        timings: how long things take.
+        shuffles: ready tasks run in another order than they became ready.
+    """
+
+    jobs: int = 1
+    pods_per_job: int = 3
+    mode: Mode = "sidecar"
+    max_restarts: int = RESTARTS_PLENTY
+    servers: int = 1
+    lags_s: tuple[float, ...] = (0.0,)
+    controllers: int = 1
+    timings: Timings = SHORT
+    shuffles: bool = False
+
+    @property
+    def pods(self) -> int:
+        """Return how many Pods the group has."""
+        return self.jobs * self.pods_per_job
+
+    def manifest(self) -> KubeObject:
+        """Return the JobSet."""
+        jobset = deepcopy(_example("train-supervisor.yaml" if self.mode == "supervisor" else "train.yaml"))
+        spec = jobset["spec"]
+        spec["failurePolicy"]["maxRestarts"] = self.max_restarts
+        replicated = spec["replicatedJobs"][0]
+        replicated["replicas"] = self.jobs
+        job = replicated["template"]["spec"]
+        job["parallelism"] = job["completions"] = self.pods_per_job
+        if self.mode == "wait":
+            worker = job["template"]["spec"]["containers"][0]
+            worker["command"] = ["inplace-agent", "wait", "--", *worker["command"]]
+        return jobset
+
+    def __str__(self) -> str:
+        lags = "/".join(f"{lag_s:g}" for lag_s in self.lags_s)
+        return (
+            f"{self.jobs}x{self.pods_per_job} Pods, {self.mode}, maxRestarts {self.max_restarts}, "
+            f"{self.servers} API servers (lag up to {lags} s), {self.controllers} controllers"
+        )
+
+
+def draw_scenario(rng: Random) -> Scenario:
+    """Return the scenario of a seed."""
+    jobs = rng.choice((1, 1, 2, 3, 4))
+    per_job = rng.randint(2 if jobs == 1 else 1, PODS_MAX // jobs)
+    servers = rng.choice((1, 2, 3))
+    return Scenario(
+        jobs=jobs,
+        pods_per_job=per_job,
+        mode=rng.choice(("sidecar", "wait", "supervisor")),
+        max_restarts=rng.choice((1, 2, 3)) if rng.random() < 0.15 else RESTARTS_PLENTY,
+        servers=servers,
+        lags_s=tuple(rng.choice((0.0, 0.01, 0.1, 1.0)) for _ in range(servers)),
+        controllers=rng.choice((1, 2)),
+        shuffles=rng.random() < 0.5,
+    )
+
+
+@cache
+def _example(name: str) -> KubeObject:
+    documents = read_manifests(Path(examples.__file__).parent / name)
+    jobset: KubeObject = next(document for document in documents if document["kind"] == "JobSet")
+    return jobset

@@ -1,0 +1,41 @@
+"""
+What happened in a run, line by line, and one number that stands for all of it.
+
+Two runs are the same when their hashes are: every API write, every delivery to a client, every worker's start and end
+and every fault went into it, with its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+
+HASH_BYTES = 8
+LINES_MAX = 200_000  # kept for printing; the hash goes on
+
+
+class Trace:
+    """The lines of one run.
+
+    Args:
+        keeps: keep the lines, to print them; the hash alone costs no memory.
+    """
+
+    def __init__(self, *, keeps: bool = False) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+        self._keeps = keeps
+        self._hash = blake2b(digest_size=HASH_BYTES)
+
+    def add(self, kind: str, text: str) -> None:
+        """Take note of one moment."""
+        line = f"{asyncio.get_running_loop().time():11.6f} {kind:8} {text}"
+        self.count += 1
+        self._hash.update(line.encode())
+        if self._keeps and len(self.lines) < LINES_MAX:
+            self.lines.append(line)
+
+    @property
+    def hash(self) -> str:
+        """Return the hash of all lines so far."""
+        return self._hash.copy().hexdigest()

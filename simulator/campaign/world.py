@@ -1,0 +1,277 @@
+"""
+One run's world: API servers, nodes, controllers, agents and workers on a virtual clock, all from one seed.
+
+It is `simulator.cluster` without sockets and processes, with every program's connections on a `Network` and every
+program in a `Process`, so that faults can reach them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+from common.kube.client import KubeClient, KubeObject
+from common.kube.http import Transport
+from common.kube.resources import JOBSETS
+from controller.runtime import Controller, ControllerConfig
+from simulator.apiserver import ApiServer, ApiServerOptions
+from simulator.apiserver.store import CollectionKey, Event
+from simulator.campaign.containers import QUIET, CampaignRuntime, Machine
+from simulator.campaign.judge import Judge
+from simulator.campaign.network import Network
+from simulator.campaign.process import Process, ProcessClock, outside
+from simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
+from simulator.campaign.trace import Trace
+from simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name
+from simulator.cluster.cluster import VIRTUAL_EPOCH_S
+from simulator.cluster.job_controller import JobController
+from simulator.cluster.kubelet import Kubelet
+from simulator.cluster.manifests import custom_resource_definitions
+from simulator.cluster.nodes import HOST_IP
+from simulator.cluster.scheduler import Scheduler
+
+PODS_PER_NODE = 3
+SPARE_NODES = 1
+CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back
+_JUDGED = frozenset(("jobsets", "jobs", "pods", "leases"))
+_UNUSED: CollectionKey = ("", "events")
+
+
+class World:
+    """Everything there is in a run.
+
+    Args:
+        seed: text that all randomness of the world follows from.
+    """
+
+    def __init__(self, seed: str, scenario: Scenario, trace: Trace) -> None:
+        self.scenario = scenario
+        self.trace = trace
+        self.fired: Counter[str] = Counter()
+        self.clock = ProcessClock(VIRTUAL_EPOCH_S)
+        self._seed = seed
+        self.rng = self.random("world")
+        self.judge = Judge(trace)
+        options = [self._options(number) for number in range(scenario.servers)]
+        first = ApiServer(clock=self.clock, rng=self.random("apiserver"), options=options[0])
+        others = [first.replica(option, self.random(f"apiserver {n}")) for n, option in enumerate(options[1:])]
+        self.servers = [first, *others]
+        self.frozen_until_s = [0.0] * len(self.servers)
+        self.network = Network(
+            self.servers,
+            self.clock,
+            self.random("network"),
+            scenario.timings.api,
+            trace,
+            self.note_fired,
+        )
+        self.machine = Machine(
+            self.clock,
+            self.random("machines"),
+            scenario.timings,
+            self.judge,
+            lambda client, pod: self.network.transport(client, pod_user(pod)),
+            self._agent_died,
+        )
+        self.controllers: dict[str, Process] = {}
+        self.controller_clocks = [ProcessClock(VIRTUAL_EPOCH_S) for _ in range(scenario.controllers)]
+        self.controller_crash_at: dict[str, int] = {}
+        self.kubelets: dict[str, Kubelet] = {}
+        self.kubelet_processes: dict[str, Process] = {}
+        self._runtime = CampaignRuntime(self.machine)
+        timings, rng = scenario.timings, self.random
+        self.scheduler = Scheduler(self.client("scheduler"), clock=self.clock, rng=rng("scheduler"), timings=timings)
+        self.jobs = JobController(self.client("job-controller"), clock=self.clock, rng=rng("jobs"), timings=timings)
+        self.at_calm: list[Callable[[], Coroutine[Any, Any, None] | None]] = []
+        self.is_calm = False
+        self.group: asyncio.TaskGroup
+
+    # What is in it.
+
+    @property
+    def now_s(self) -> float:
+        """Return the time of the run."""
+        return asyncio.get_running_loop().time()
+
+    @property
+    def jobset(self) -> KubeObject:
+        """Return the JobSet as it is stored; {} when there is none."""
+        return self.servers[0].store.get(("jobset.x-k8s.io", "jobsets"), NAMESPACE, JOBSET) or {}
+
+    @property
+    def pods(self) -> list[KubeObject]:
+        """Return the Pods as they are stored, in the order of their creation."""
+        return list(self.servers[0].store.collection(("", "pods")).objects.values())
+
+    def random(self, name: str) -> Random:
+        """Return a source of randomness of somebody's own."""
+        return Random(f"{self._seed}/{name}")
+
+    def client(self, name: str) -> KubeClient:
+        """Return a client of somebody who is no program under test."""
+        return KubeClient(self.network.transport(name, user_name(name)), user_agent=name, field_manager=name)
+
+    def note_fired(self, fault: str) -> None:
+        """Count that a fault had an effect."""
+        self.fired[fault] += 1
+
+    def note_fault(self, fault: str, what: str) -> None:
+        """Count that a fault had an effect, and on what."""
+        self.fired[fault] += 1
+        self.trace.add("fault", f"{fault}: {what}")
+
+    # Its life.
+
+    async def run(self, group: asyncio.TaskGroup) -> None:
+        """Start everything; the group's end ends it."""
+        self.group = group
+        store = self.servers[0].store
+        store.listen(self._observe)
+        self.servers[0].load(_definitions())
+        self.servers[0].load(
+            [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}],
+        )
+        nodes = -(-self.scenario.pods // PODS_PER_NODE) + SPARE_NODES
+        for number in range(nodes):
+            await self.add_node(f"node-{number}")
+        self._start("garbage", self.servers[0].run())
+        for number, server in enumerate(self.servers[1:], start=1):
+            self._start(f"caches {number}", server.run_caches())
+        self._start("scheduler", self.scheduler.run())
+        self._start("job-controller", self.jobs.run())
+        for number in range(self.scenario.controllers):
+            self._start(f"controller {number}", self._keep_controller(number))
+        await self.submit()
+
+    async def calm(self) -> None:
+        """End all faults, and undo what would last."""
+        self.is_calm = True
+        self.trace.add("calm", "no faults from here on")
+        self.network.calm()
+        self.frozen_until_s = [0.0] * len(self.servers)
+        self.machine.full_disks = False
+        for process in [*self.controllers.values(), *(a.process for a in self.machine.agents.values())]:
+            process.crash_at = None
+        self.machine.crash_at.clear()
+        for undo in self.at_calm:
+            if (undone := undo()) is not None:
+                await undone
+
+    async def submit(self) -> None:
+        """Create the JobSet."""
+        await self.client("user").create(JOBSETS, NAMESPACE, self.scenario.manifest())
+
+    async def add_node(self, name: str) -> None:
+        """Let a node join, or come back empty."""
+        kubelet = Kubelet(
+            name,
+            client=self.client(f"kubelet/{name}"),
+            runtime=self._runtime,
+            clock=self.clock,
+            rng=self.random(f"{name} {self.now_s}"),
+            timings=self.scenario.timings,
+            host_ip=HOST_IP,
+            tell=lambda _: None,
+        )
+        if self.servers[0].store.get(("", "nodes"), "", name) is None:
+            await kubelet.register(pods=PODS_PER_NODE + 1)
+        process = Process(f"kubelet/{name}")
+        self.kubelets[name], self.kubelet_processes[name] = kubelet, process
+        self.group.create_task(self._attend(process, kubelet.run()), name=name)
+
+    def remove_node(self, name: str) -> None:
+        """Let a node die with all its containers."""
+        self.kubelets.pop(name)
+        self.kubelet_processes.pop(name).kill()
+
+    def go(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Let something happen beside everything else, whoever is running."""
+        self.group.create_task(work, name=name, context=outside())
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self.group.create_task(work, name=name)
+
+    async def _attend(self, process: Process, program: Coroutine[Any, Any, Any]) -> None:
+        """Run a process until it ends or is killed; a failure of its own is a bug and ends the run."""
+        running = process.start(program)
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait([running])
+            raise
+        if process.alive and not running.cancelled():
+            running.result()
+
+    async def _keep_controller(self, number: int) -> None:
+        """Run one controller's process, and start it again when it died."""
+        rng = self.random(f"controller {number}")
+        life = 0
+        while True:
+            life += 1
+            name = f"controller-{number}"
+            process = Process(f"{name}#{life}", crash_at=self.controller_crash_at.pop(name, None))
+            self.controllers[name] = process
+            config = ControllerConfig(identity=process.name, lease_namespace=CONTROLLER_NAMESPACE)
+            controller = Controller(
+                self._controller_transport(name),
+                clock=self.controller_clocks[number],
+                rng=Random(rng.random()),
+                config=config,
+                log=QUIET,
+            )
+            await self._attend(process, controller.run())
+            self.trace.add("process", f"{process.name} died")
+            self.controllers.pop(name, None)
+            await self.clock.sleep(rng.uniform(*CONTROLLER_RESTART_S))
+
+    def _controller_transport(self, name: str) -> Transport:
+        return self.network.transport(name, user_name("inplace-controller"))
+
+    def _agent_died(self, name: str) -> None:
+        self.trace.add("process", f"{name} died")
+        self.judge.note_cause()
+
+    def _options(self, number: int) -> ApiServerOptions:
+        """Return how one API server behaves: its caches trail, and stand still while they are frozen."""
+        rng, lag_s = self.random(f"lag {number}"), self.scenario.lags_s[number]
+
+        def late_s(plural: str) -> float:
+            frozen_s = self.frozen_until_s[number] - self.now_s if plural == JOBSETS.plural or number else 0.0
+            return max(0.0, frozen_s, rng.uniform(0.0, lag_s))
+
+        return replace(ApiServerOptions(), watch_cache_lag_s=late_s, bookmark_interval_s=20.0)
+
+    def _observe(self, key: CollectionKey, event: Event) -> None:
+        """See every write in the instant in which it is stored."""
+        plural, obj = key[1], event.obj
+        if plural in _JUDGED:
+            self.judge.observe(plural, event)
+        if plural == "pods":
+            kubelet = self.kubelets.get(obj["spec"].get("nodeName", ""))
+            if kubelet is not None:
+                kubelet.pod_changed(event.type, obj)
+        if plural in ("pods", "jobs"):
+            self.jobs.observe(plural, event.type, obj)
+        if plural in ("pods", "nodes"):
+            self.scheduler.observe(plural, event.type, obj)
+
+
+@cache
+def _definitions() -> list[KubeObject]:
+    """Return the JobSet's definition without its CEL rules: no rule of the server's may hide what the programs do."""
+    return [_without_rules(definition) for definition in custom_resource_definitions()]
+
+
+def _without_rules(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_rules(value) for key, value in node.items() if key != "x-kubernetes-validations"}
+    if isinstance(node, list):
+        return [_without_rules(item) for item in node]
+    return deepcopy(node)
