@@ -157,7 +157,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
         len(own),
         stuck=waiting,
         conditions=true,
-        used=_used(jobset, scopes) if scopes else None,
+        used=min(_used(jobset, scopes), policy.restarts_max) if policy is not None and scopes else None,
         allowed=policy.restarts_max if policy is not None and scopes else None,
         last=_last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
@@ -226,7 +226,7 @@ def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, obje
 def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
     """Return how many restarts counted towards maxRestarts."""
     in_place = sum(jobset.scopes[scope.name].restarts_at(max(scope.target, 1)) for scope in scopes)
-    return in_place + jobset.recreations_counted
+    return in_place + jobset.recreations_counted  # the one that was too many is among them
 
 
 def _last_restart(status: Mapping[str, object]) -> Restart | None:
