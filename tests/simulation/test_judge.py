@@ -220,7 +220,7 @@ def planted(blow: Any, at_s: float = 0.5) -> Outcome:
 
 
 def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
-    """Without `inplace-agent wait`, a worker that kubelet lets in too early starts alone, or in an epoch that is over."""
+    """Without `inplace-agent wait`, a worker whom kubelet lets in too early breaks safety."""
     outcome = planted(_lie)
     assert outcome.violation is not None
     assert outcome.violation.rule in (rules.S1, rules.S2, rules.S3)
