@@ -11,7 +11,8 @@ MODE   ?= sidecar
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node sim soak bench demo agent-pyz image sbom check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test docs-images mutants
+.PHONY: sim soak bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,13 +57,19 @@ cluster: $(STAMP)  ## build the real control plane and Helm for the tests (needs
 	$(BIN)/python -m tests.cluster.helm
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
-	$(BIN)/python -m pytest -q tests/cluster --ignore=tests/cluster/node
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/cluster --ignore=tests/cluster/node
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
 	$(BIN)/python -m tests.cluster.node.prepare
 
 test-node: node  ## run real kubelets and containers: whole group restarts, judged by the workers' own records
 	$(BIN)/python -m tests.cluster.node.capsule $(BIN)/python -m pytest -q tests/cluster/node
+
+docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
+	$(BIN)/mkdocs build -q
+
+dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
+	$(BIN)/python -m tests.grafana.evaluate
 
 sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE=supervisor for the other mode
 	$(BIN)/python -m simulator.campaign restart --seed $(SEED) --pods $(PODS) --mode $(MODE)
@@ -97,6 +104,8 @@ sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
 rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
+	$(BIN)/python -m tests.docs.decisions_page
+	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.chart
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
 
 from agent.exit_code import ExitCode
 from agent.version import VERSION
+from common.record import record
+from common.typed import Final
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
@@ -52,7 +52,7 @@ class ArgumentsError(Exception):
     """A command line that cannot be used; the message says what was expected and what was seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunOptions:
     """What `run` needs to know.
 
@@ -73,7 +73,7 @@ class RunOptions:
     listens: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaitOptions:
     """What `wait` needs to know; timeout_s None is for ever, an empty command is none."""
 

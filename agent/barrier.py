@@ -1,6 +1,9 @@
 """
 The barrier: closed until lifted, and it says what it waits for.
 
+Who asks with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or after so long. A kubelet that asks once a
+second learns of the lift a second late at worst, and writes an Event for each refusal.
+
 `Barrier` is the seam: the real one answers kubelet's startup probe over HTTP (`HttpBarrier`), the simulator's
 is in memory.
 """
@@ -20,6 +23,7 @@ from common.kube.clock import Clock
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
 CONNECTIONS_MAX: Final = 32  # a probe and a few scrapers; more are closed unanswered
+HOLD_S_MAX: Final = 600.0  # who prefers to wait longer asks again
 _JSON: Final = "application/json"
 _REASONS: Final = {
     200: "OK",
@@ -97,7 +101,7 @@ class HttpBarrier:
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._exchanges: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._lifted = False
+        self._lifted = asyncio.Event()
         self._report: Report | None = None
 
     @property
@@ -113,11 +117,11 @@ class HttpBarrier:
 
     def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
         """Answer 200 from now on."""
-        self._lifted = True
+        self._lifted.set()
 
     def close(self) -> None:
         """Answer 503 again."""
-        self._lifted = False
+        self._lifted.clear()
 
     def report(self, report: Report) -> None:
         """Keep the newest report for the next answer."""
@@ -156,6 +160,8 @@ class HttpBarrier:
         try:
             async with self._clock.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
+            await self._hold(head, reader)
+            async with self._clock.timeout(REQUEST_TIMEOUT_S):
                 writer.write(self._answer(head))
                 await writer.drain()
                 writer.close()
@@ -165,12 +171,25 @@ class HttpBarrier:
         finally:
             writer.transport.abort()
 
+    async def _hold(self, head: bytes, reader: asyncio.StreamReader) -> None:
+        """Wait for the lift as long as the peer prefers to, and listens."""
+        hold_s = min(preferred_wait_s(_header(head, b"prefer")), HOLD_S_MAX)
+        if self._lifted.is_set() or hold_s == 0 or _path(head) not in self._paths:
+            return
+        ends = [asyncio.ensure_future(end) for end in (self._lifted.wait(), reader.read(1))]
+        try:
+            await asyncio.wait(ends, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+
     def _answer(self, head: bytes) -> bytes:
         """Return the whole answer to a request's head."""
         line = head.split(b"\r\n", 1)[0].split(b" ")
         if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
             return _response(400, _JSON, b'{"error":"expected an HTTP/1.1 request"}')
-        method, path = line[0].decode("latin-1"), line[1].split(b"?", 1)[0].decode("latin-1")
+        method, path = line[0].decode("latin-1"), _path(head)
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
         status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path)
@@ -178,7 +197,7 @@ class HttpBarrier:
 
     def _resource(self, path: str) -> tuple[int, str, bytes]:
         if path in self._paths:
-            return 200 if self._lifted else 503, _JSON, self._state()
+            return 200 if self._lifted.is_set() else 503, _JSON, self._state()
         if path == HEALTH_PATH:
             return 200, _JSON, b'{"ok":true}'
         expected = ", ".join((*sorted(self._paths), METRICS_PATH, HEALTH_PATH))
@@ -192,7 +211,7 @@ class HttpBarrier:
 
     def _state(self) -> bytes:
         """Return what the barrier waits for, as JSON."""
-        state: dict[str, object] = {"lifted": self._lifted}
+        state: dict[str, object] = {"lifted": self._lifted.is_set()}
         if self._report is not None:
             report = self._report
             state |= {
@@ -204,6 +223,21 @@ class HttpBarrier:
                 "problem": report.problem,
             }
         return json.dumps(state).encode()
+
+
+def _path(head: bytes) -> str:
+    """Return the path that a request names, "" when it names none."""
+    _, _, target = head.split(b"\r\n", 1)[0].partition(b" ")
+    return target.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
+
+
+def preferred_wait_s(prefer: str) -> int:
+    """Return how long a peer with this header Prefer wants to wait for a better answer; RFC 7240, section 4.3."""
+    for preference in prefer.split(","):
+        name, _, value = preference.strip().partition("=")
+        if name.lower() == "wait" and value.isascii() and value.isdigit():
+            return int(value[:6])
+    return 0
 
 
 def _header(head: bytes, name: bytes) -> str:

@@ -53,6 +53,7 @@ class AgentConfig:
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
+        agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
@@ -67,6 +68,7 @@ class AgentConfig:
     barrier_address: str = ""
     previous_epoch: int | None = None
     epoch_file: str = ""
+    agent_file: str = ""
     pod_uid: str = ""
     jobset_uid: str = ""
     start_slot_s: float = 0.0
@@ -117,6 +119,7 @@ class AgentConfig:
             barrier_address=_address(read),
             previous_epoch=previous_epoch,
             epoch_file=read.file("EPOCH_FILE"),
+            agent_file=read.file("AGENT_FILE"),
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
             start_slot_s=herd.start_slot_s,

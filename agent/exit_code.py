@@ -49,4 +49,6 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+NOT_EXECUTABLE: Final = 126  # a worker's command, as a shell has it
+NOT_FOUND: Final = 127
 UPSTREAM_RESTART_IN_PLACE: Final = 1  # X when upstream's names are in use: cmd/in-place-restart-agent's default

@@ -1,15 +1,17 @@
 """
-Logging that costs nothing before the announcement: lines wait in a list until structlog is loaded.
+Logging that costs nothing before the announcement: lines wait in a list.
 
-Importing structlog takes about as long as the whole of the agent's start. `load` is called in the shadow of
-the network wait; lines written before come out then, in order, with the time at which they were written.
+`load` is called in the shadow of the network wait; lines written before come out then, in order, with the time at which
+they were written. JSON lines are written by hand; only the console's format loads structlog, which takes about as long
+as the whole of the agent's start.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 
 from common.typed import Any, Final, Protocol, TextIO
 
@@ -34,7 +36,7 @@ class Log(Protocol):
 
 
 class LazyLog:
-    """Buffer lines until `load`, then write them through structlog.
+    """Buffer lines until `load`, then write them.
 
     Args:
         style: "json" or "console".
@@ -76,28 +78,19 @@ class LazyLog:
 
     @property
     def loaded(self) -> bool:
-        """Say whether structlog is there: the start is over, and what is heavy may be imported."""
+        """Say whether lines are written: the start is over, and what is heavy may be imported."""
         return self._write != self._keep
 
     def load(self) -> None:
-        """Import structlog and write every line that waited, in order; idempotent."""
+        """Write every line that waited, in order, and from now on at once; idempotent."""
         if self.loaded:
             return
-        # structlog.dev imports rich where it is installed: 5 MB for tracebacks that this log never renders.
-        sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
-        import structlog
+        render = _console() if self._style == "console" else _json
 
         def write(level: str, event: str, fields: dict[str, Any]) -> None:
-            getattr(logger, level)(event, **fields)
+            line = {"timestamp": fields.pop("timestamp"), "level": level, "event": event, **fields}
+            print(render(line), file=self._stream, flush=True)
 
-        renderer: Any = structlog.processors.JSONRenderer()
-        if self._style == "console":
-            renderer = structlog.dev.ConsoleRenderer(colors=False)
-        logger = structlog.wrap_logger(
-            structlog.PrintLogger(self._stream),
-            processors=[_event_first, renderer],
-            wrapper_class=structlog.BoundLogger,
-        )
         self._write = write
         waiting, self._waiting = self._waiting, []
         if self._dropped:
@@ -120,10 +113,18 @@ class LazyLog:
         self._waiting.append((level, event, fields))
 
 
-def _event_first(_logger: Any, level: str, fields: MutableMapping[str, Any]) -> dict[str, Any]:
-    """Put what every line has in front, so that lines line up for a reader."""
-    event, timestamp = fields.pop("event"), fields.pop("timestamp")
-    return {"timestamp": timestamp, "level": level, "event": event, **fields}
+def _json(line: dict[str, Any]) -> str:
+    return json.dumps(line, default=repr)
+
+
+def _console() -> Callable[[dict[str, Any]], str]:
+    """Return structlog's way to write a line for a reader."""
+    # structlog.dev imports rich where it is installed: 5 MB for tracebacks that this log never renders.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    from structlog.dev import ConsoleRenderer
+
+    renderer = ConsoleRenderer(colors=False)
+    return lambda line: str(renderer(None, line["level"], line))
 
 
 def _rfc3339(wall_s: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
+from agent.agent_file import leave_agent_file
 from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile, EpochMemory, NoMemory
 from agent.exit_code import ExitCode
@@ -84,6 +85,9 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
     with listen(config.barrier_address, config.barrier_port) as listener, _signals_raised():
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
         ahead = head_start(config, credentials, context, memory, phases)
+        problem = leave_agent_file(config.agent_file) if config.agent_file else None
+        if problem is not None:
+            log.warning("agent_file_not_left", message=problem, then="the worker's command may not find it")
         from agent.session import Session
 
         gc.freeze()

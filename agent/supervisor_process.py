@@ -20,14 +20,14 @@ from agent.arguments import RunOptions, find_program
 from agent.barrier import Barrier, HttpBarrier, Report
 from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile
-from agent.exit_code import ExitCode
+from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
 from agent.log import LazyLog
 from agent.metrics import AgentMetrics, render
 from agent.process import phases_of, read_settings, with_kept_epoch
 from agent.process_tree import ReaperError, become_reaper
 from agent.supervisor import Supervisor
 from agent.version import VERSION
-from agent.worker import NOT_EXECUTABLE, NOT_FOUND, WorkerProcess, WorkerStartError
+from agent.worker import WorkerProcess, WorkerStartError
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials, CredentialsError
 from common.kube.http import Request

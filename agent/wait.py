@@ -15,16 +15,15 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Final
 
 from agent.arguments import WaitOptions, find_program
 from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
 from agent.environment import Environment
-from agent.exit_code import ExitCode
-from agent.worker import NOT_EXECUTABLE, NOT_FOUND
+from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
+from common.typed import Any, Final
 
-POLL_S: Final = 0.05  # on loopback, for one agent
-ANSWER_S_MAX: Final = 1.0  # of one question
+POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
+ANSWER_S_MAX: Final = 1.0  # of one question, beyond the time for which the agent may hold its answer
 ANSWER_BYTES_MAX: Final = 64 * 1024
 PATIENCE_S: Final = 10.0  # says why it waits this often
 NOT_LIFTED: Final = 1
@@ -55,7 +54,8 @@ def wait_until_lifted(
     """Ask until the barrier is lifted; return the agent's answer (None after `timeout_s`) and what was seen last."""
     began_s = said_s = time.monotonic()
     while True:
-        state, seen = ask(address, port, path)
+        left_s = PATIENCE_S if timeout_s is None else max(0.0, began_s + timeout_s - time.monotonic())
+        state, seen = ask(address, port, path, hold_s=int(min(left_s, PATIENCE_S)))
         if state is not None and state.get("lifted") is True:
             return state, seen
         now_s = time.monotonic()
@@ -67,11 +67,15 @@ def wait_until_lifted(
         time.sleep(POLL_S)
 
 
-def ask(address: str, port: int, path: str) -> tuple[dict[str, Any] | None, str]:
-    """Ask once; return the agent's JSON, None when it was no agent that answered, and what was seen in words."""
+def ask(address: str, port: int, path: str, *, hold_s: int) -> tuple[dict[str, Any] | None, str]:
+    """Ask once; return the agent's JSON, None when it was no agent that answered, and what was seen in words.
+
+    The agent may hold its answer for `hold_s`, so that it comes with the lift.
+    """
+    fields = ("host: barrier", "connection: close", f"prefer: wait={hold_s}")
     try:
-        with socket.create_connection((address, port), timeout=ANSWER_S_MAX) as connection:
-            connection.sendall(f"GET {path} HTTP/1.1\r\nhost: barrier\r\nconnection: close\r\n\r\n".encode("ascii"))
+        with socket.create_connection((address, port), timeout=ANSWER_S_MAX + hold_s) as connection:
+            connection.sendall("\r\n".join((f"GET {path} HTTP/1.1", *fields, "\r\n")).encode("ascii"))
             answer = b""
             while (piece := connection.recv(4096)) and len(answer) < ANSWER_BYTES_MAX:
                 answer += piece

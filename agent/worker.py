@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
 from agent.process_tree import kill_descendants
 from common.kube.clock import Clock
 
@@ -27,8 +28,6 @@ STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a dr
 _FINAL_SWEEPS_MAX: Final = 50
 EPOCH: Final = "INPLACE_EPOCH"  # the worker's environment: the epoch it runs in; "" when in-place restart is off
 STANDBY_FD: Final = "INPLACE_STANDBY_FD"  # the pipe's read end, for a process that is started early
-NOT_FOUND: Final = 127  # as a shell has it
-NOT_EXECUTABLE: Final = 126
 # CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agent.agent_file import IN_IMAGE
 from agent.config import OUR_PATH, OUR_PORT
 from cli.manifest_text import Inline
 from common import wire
@@ -20,7 +21,8 @@ VOLUME: Final = "inplace-agent"
 FOLDER: Final = "/var/run/inplace"
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
 PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
-PROGRAM_IN_IMAGE: Final = "/opt/inplace/inplace-agent.pyz"  # Containerfile
+PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
+PROBE_TIMEOUT_S: Final = 60  # BEYOND the former
 # Any Python from 3.10 on; -I -S keep it from looking for packages that the file does not need.
 PROGRAM_COMMAND: Final = ("python3", "-I", "-S", PROGRAM_FILE)
 DEFAULT_POLICY: Final[Mapping[str, Any]] = {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART}
@@ -52,7 +54,7 @@ def variables(*, exit_code: int | None, port: int | None) -> list[KubeObject]:
     """Return the agent's variables; without an exit code, a supervisor's."""
     entries = [from_field(name, path) for name, path in IDENTITY.items()]
     entries.append({"name": "EPOCH_FILE", "value": EPOCH_FILE})
-    entries += [from_field(name, path) for name, path in ({**HERD, **ADDRESS}).items()]
+    entries += [from_field(name, path) for name, path in ({**HERD, **SCOPE, **ADDRESS}).items()]
     if port is not None:
         entries.append({"name": "BARRIER_PORT", "value": str(port)})
     if exit_code is not None:
@@ -66,8 +68,17 @@ def restarts_all(operator: str, *codes: int) -> KubeObject:
 
 
 def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
-    """Return the barrier; it never gives up: the group may wait for a node for as long as it takes."""
-    return {"httpGet": {"path": path, "port": port}, "periodSeconds": 1, "failureThreshold": INT32_MAX}
+    """Return the barrier; it never gives up: the group may wait for a node for as long as it takes.
+
+    The answer is held until the barrier lifts (agent/barrier.py), so that kubelet learns of it at once.
+    """
+    get = {"path": path, "port": port, "httpHeaders": [Inline({"name": "Prefer", "value": f"wait={PROBE_HOLD_S}"})]}
+    return {
+        "httpGet": get,
+        "periodSeconds": 1,
+        "timeoutSeconds": PROBE_TIMEOUT_S,
+        "failureThreshold": INT32_MAX,
+    }
 
 
 def mount() -> KubeObject:
@@ -94,7 +105,7 @@ def sidecar(image: str, *, exit_code: int, port: int, as_root: bool) -> KubeObje
 
 def copier(image: str, *, as_root: bool) -> KubeObject:
     """Return the init container that brings the one-file agent into the worker's container."""
-    copy = f"import shutil; shutil.copy({PROGRAM_IN_IMAGE!r}, {PROGRAM_FILE!r})"
+    copy = f"import shutil; shutil.copy({IN_IMAGE!r}, {PROGRAM_FILE!r})"
     return {
         "name": "inplace-agent-file",
         "image": image,

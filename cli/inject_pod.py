@@ -33,7 +33,7 @@ class InjectOptions:
     exit_code: int = int(ExitCode.RESTART_IN_PLACE)
     port: int = OUR_PORT
     workers: tuple[str, ...] = ()
-    wait: bool = False
+    wait: bool = True
     agent_in_image: bool = False
 
 
@@ -79,25 +79,36 @@ def _add_sidecar(
     pod, present = member.pod_spec, member.sidecar_agent
     inits = fill(pod, "initContainers", [])
     if present is None:
-        agent = agent_pieces.sidecar(
+        wanted = agent_pieces.sidecar(
             options.agent_image, exit_code=options.exit_code, port=options.port, as_root=as_root
         )
-        inits.append(agent)
+        inits.append(wanted)
+        agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
     elif not present.is_init:
         fix = "a sidecar is an init container with restartPolicy Always; move it to initContainers"
         yield refusal(present.path, "a regular container", "the agent among initContainers", fix)
         return
     else:
         yield from _complete_sidecar(present, options)
+        agent = present
     for worker in workers:
         codes = final_codes(member, worker)
         yield from add_restart_rules(worker, codes)
-        if options.wait and not worker.calls("wait"):
-            yield from wrap(worker, "wait", (), agent_in_image=options.agent_in_image)
-            yield from add_variables(worker, [agent_pieces.from_field(*pair) for pair in agent_pieces.ADDRESS.items()])
-            if options.port != OUR_PORT:
-                yield from add_variables(worker, [{"name": "BARRIER_PORT", "value": str(options.port)}])
-            _add_file(inits, worker, options, as_root=as_root)
+        if options.wait and not worker.calls("wait") and not agent.has_upstream_names:
+            yield from _let_wait(worker, agent, options)
+
+
+def _let_wait(worker: Container, agent: Container, options: InjectOptions) -> Iterator[Finding]:
+    """Let the worker wait inside its container too. Upstream's agent, whose names these may be, does not answer it."""
+    yield from wrap(worker, "wait", (), agent_in_image=options.agent_in_image)
+    yield from add_variables(worker, [agent_pieces.from_field(*pair) for pair in agent_pieces.ADDRESS.items()])
+    port = agent.env.get("BARRIER_PORT")
+    if port is not None:
+        yield from add_variables(worker, [dict(port)])
+    if not options.agent_in_image:
+        yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
+        _mount(agent)
+        _mount(worker)
 
 
 def _complete_sidecar(present: Container, options: InjectOptions) -> Iterator[Finding]:

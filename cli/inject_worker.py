@@ -45,6 +45,7 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
     command = worker.raw.get("command")
     if not command:
         fix = "name what the image runs (its ENTRYPOINT): nobody can wrap a command that the manifest does not show"
+        fix += "; or --no-wait" if subcommand == "wait" else ""
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return
     program = (PROGRAM,) if agent_in_image else agent_pieces.PROGRAM_COMMAND

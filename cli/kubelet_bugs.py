@@ -62,7 +62,7 @@ BUGS: Final = (
         first=(1, 35),
         last=(1, 37),
         touches=_relies_on_the_probe_alone,
-        fix="let the worker wait inside its container too: inplace inject --wait",
+        fix="let the worker wait inside its container too: inplace-agent wait, which inplace inject adds",
     ),
     KubeletBug(
         issue="kubernetes #136966",

@@ -1,28 +1,87 @@
 """
-The command line. Each command imports what it needs when it runs, so that `inplace --help` stays quick.
+The command line.
 
-Exit codes: 0 done, 1 the thing asked for did not happen (said on stderr), 2 bad usage, 130 interrupted.
+Each command imports what it needs when it runs, so that `inplace --help` stays quick; it is plain text for the same
+reason: rich would take longer than all else.
+
+Exit codes: 0 done, 1 the thing asked for did not happen (said on stderr), 2 bad usage, 130 interrupted; commands that
+ask a cluster have more, see cli/refusal.py.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from cli.connection import Target
 
 app = typer.Typer(
     name="inplace",
     help="In-place restart for distributed training on Kubernetes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+JobSetName = Annotated[str, typer.Argument(metavar="JOBSET", help="Its name.")]
+ContextOption = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig; its current one.")]
+KubeconfigOption = Annotated[
+    str | None, typer.Option("--kubeconfig", help="The file; KUBECONFIG, or the one in the home folder.")
+]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="The namespace; the context's, or default.")
+]
+OutputOption = Annotated[
+    Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="For people or programs.")
+]
+
+
+def _target(context: str | None, kubeconfig: str | None, namespace: str | None) -> Target:
+    from cli.connection import Target
+
+    return Target(context, kubeconfig, namespace)
 
 
 @app.callback()
 def inplace() -> None:
     """In-place restart for distributed training on Kubernetes."""
+
+
+@app.command()
+def status(
+    jobset: Annotated[
+        str | None, typer.Argument(metavar="[JOBSET]", help="Its name; none for all, a line each.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it, until it ends or Ctrl-C.")] = False,
+    output: OutputOption = "table",
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Say where a JobSet is: phase, Pods by epoch, who is waited for, how long it may take."""
+    if watch and jobset is None:
+        raise typer.BadParameter("expected the name of a JobSet to watch, saw none", param_hint="--watch")
+    from cli.status import run_status
+
+    raise typer.Exit(run_status(jobset, _target(context, kubeconfig, namespace), output=output, watch=watch))
+
+
+@app.command()
+def explain(
+    jobset: JobSetName,
+    output: OutputOption = "table",
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Say why a JobSet is where it is: what happened, what it waits for, what to do."""
+    from cli.explain import run_explain
+
+    raise typer.Exit(run_explain(jobset, _target(context, kubeconfig, namespace), output=output))
 
 
 @app.command()
@@ -67,8 +126,8 @@ def inject(
         bool, typer.Option("--agent-in-image", help="The worker's image holds inplace-agent: copy nothing into it.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Sidecar: the worker waits inside its container too (kubernetes #141155).")
-    ] = False,
+        bool, typer.Option(help="Sidecar: the worker waits inside its container too (kubernetes #141155).")
+    ] = True,
     worker: Annotated[
         list[str] | None, typer.Option("--worker", help="The worker's container, where there are several.")
     ] = None,
@@ -124,6 +183,8 @@ def lint(
 @app.command()
 def version() -> None:
     """Print the version."""
+    from importlib.metadata import version as installed_version
+
     typer.echo(f"inplace {installed_version('inplace')}")
 
 

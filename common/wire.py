@@ -61,6 +61,11 @@ GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this
 # Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
 RESTART_SCOPE: Final = "inplace.dev/restart-scope"
 
+# Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
+RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
+BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
+BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
@@ -70,6 +75,8 @@ EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs di
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restarts together; absent: the whole JobSet
 SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
+LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
+LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out

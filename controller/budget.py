@@ -18,13 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from common import wire
+from controller.causes import Failure, Trigger
 from controller.draft import Draft
 from controller.jobset import JobSet
 from controller.scopes import Scope, write_scope
 
 
-def exempt_next_epoch(draft: Draft, scopes: Iterable[Scope]) -> None:
-    """Note that the group restart to come is not counted as one: it is counted elsewhere, or not at all."""
+def exempt_next_epoch(
+    draft: Draft, scopes: Iterable[Scope], trigger: Trigger, failure: Failure | None = None, request: str = ""
+) -> None:
+    """Note that the group restart to come is not counted as one (it is counted elsewhere, or not at all), and why."""
     if not draft.jobset.is_in_place:
         return
     for scope in scopes:
@@ -35,13 +38,14 @@ def exempt_next_epoch(draft: Draft, scopes: Iterable[Scope]) -> None:
             wire.LAST_EXEMPT_EPOCH: scope.synced + 1 if is_restart else scope.last_exempt,
         }
         write_scope(draft.status, scope, fields)
+        draft.blame(scope, trigger, failure, request)
 
 
-def exempt_unless_restarting(draft: Draft, replicated_job: str) -> None:
+def exempt_unless_restarting(draft: Draft, replicated_job: str, trigger: Trigger) -> None:
     """Note that a group restart which we bring about is not counted; one that is under way counts as it did."""
     scope = draft.jobset.scope_of(replicated_job)
     if scope.deprecated < scope.synced:
-        exempt_next_epoch(draft, (scope,))
+        exempt_next_epoch(draft, (scope,), trigger)
 
 
 def restarts_so_far(jobset: JobSet) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller.causes import Cause
+
 COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
 SUSPENDED: Final = "Suspended"
@@ -20,6 +22,8 @@ RESTARTING: Final = "RestartingJobSet"
 STARTUP_IN_PROGRESS: Final = "StartupPolicyInProgress"
 STARTUP_COMPLETED: Final = "StartupPolicyCompleted"
 LEFT_FAILED: Final = "JobsLeftFailed"  # ours: Jobs that failed, and the failure policy says FailJob
+IN_PLACE_RESTARTING: Final = "InPlaceRestarting"  # ours: a group restart in place is under way
+BARRIER_WAITING: Final = "BarrierWaiting"  # ours: Pods have waited for others for longer than a restart takes
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
 REASON_CHARS_MAX: Final = (
@@ -92,6 +96,17 @@ def left_failed(reason: str | None, first_failed_job: str, count: int) -> Condit
     """Return JobsLeftFailed."""
     message = f"applying FailJob failure policy action to {count} of the jobs (first failed job: {first_failed_job})"
     return Condition(LEFT_FAILED, True, reason or "FailJobFailurePolicyAction", message, warning=True)
+
+
+def in_place_restarting(cause: Cause, epoch: int, scope: str) -> Condition:
+    """Return InPlaceRestarting; words that stay the same until it ends."""
+    which = f"epoch {epoch} of scope {scope}" if scope else f"epoch {epoch}"
+    return Condition(IN_PLACE_RESTARTING, True, cause.trigger.reason, f"{which} is over: {cause}")
+
+
+def barrier_waiting(message: str) -> Condition:
+    """Return BarrierWaiting: who is there, and for whom they wait."""
+    return Condition(BARRIER_WAITING, True, "PodsMissing", message[:MESSAGE_CHARS_MAX], warning=True)
 
 
 NONE_LEFT_FAILED: Final = Condition(LEFT_FAILED, False, "NoJobLeftFailed", "no job is left failed any more")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from common import wire
 from common.kube.client import KubeObject
-from controller.conditions import Condition, set_condition
+from controller import last_restart
+from controller.causes import Cause, Failure, Trigger
+from controller.conditions import Condition, is_true, set_condition
 from controller.jobset import JobSet
 from controller.kinds import Job, Pod
 from controller.observed import Buckets, Observed
 from controller.order import order_of
+from controller.scopes import Scope
 
 COUNTERS = "replicatedJobsStatus"
 COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
@@ -32,6 +36,7 @@ class DeleteJob:
     PREVIOUS: ClassVar[str] = "of an earlier restart"
     FINISHED: ClassVar[str] = "the jobset is finished"
     COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
+    LATE: ClassVar[str] = "its pods did not reach the barrier in time"
 
     name: str
     uid: str
@@ -122,7 +127,8 @@ class Plan:
         once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
         the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. left: their Jobs that it
         does not wait for, (replicatedJob, job index). requeue_after_s: look
-        again by then, whether or not something changes.
+        again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
+        whose barrier missed its deadline, how many Jobs are recreated for that.
     """
 
     status: Mapping[str, Any]
@@ -134,13 +140,13 @@ class Plan:
     expected: frozenset[str] = frozenset()
     left: frozenset[tuple[str, int]] = frozenset()
     requeue_after_s: float | None = None
+    causes: Mapping[str, Cause] = field(default_factory=dict)
+    overdue: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_urgent(self) -> bool:
         """Say whether the status must be written at once: something other than counters changes."""
-        return self.urgent or any(
-            name != COUNTERS and (name, value) != ("restarts", 0) for name, value in self.status.items()
-        )
+        return self.urgent or any(_is_news(name, value) for name, value in self.status.items())
 
 
 class Draft:
@@ -155,9 +161,10 @@ class Draft:
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
         self.may_create_jobs = True
-        self.shrinking: set[str] = (
-            set()
-        )  # scopes in which Pods of the running epoch are taken away: no Pod announces it
+        # Scopes whose epoch ends although no Pod announces another: somebody asked for it, or they shrink.
+        self.deprecating: set[str] = set()
+        self.causes: dict[str, Cause] = dict(observed.causes)
+        self.overdue: dict[str, int] = {}
         self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []
@@ -172,22 +179,46 @@ class Draft:
         if not job.is_leaving:
             self.add(DeleteJob(job.metadata.name, job.metadata.uid, why))
 
-    def set(self, condition: Condition) -> None:
-        """Set a condition, with an Event about the change."""
+    def set(self, condition: Condition, *, quietly: bool = False) -> None:
+        """Set a condition, with an Event about the change unless another one tells of it."""
         old = list(self.status.get("conditions") or ())
         changed = set_condition(old, condition, self.observed.now, self.jobset.generation)
         if changed is not None:
             self.status["conditions"] = changed
-            self.note(condition.reason, condition.message, warning=condition.warning)
+            if not quietly:
+                self.note(condition.reason, condition.message, warning=condition.warning)
+
+    def is_true(self, kind: str) -> bool:
+        """Say whether a condition will be True."""
+        return is_true(self.status.get("conditions") or [], kind)
+
+    def blame(self, scope: Scope, trigger: Trigger, failure: Failure | None = None, request: str = "") -> None:
+        """Note that this pass brings about the next restart of a scope, whatever was seen before."""
+        now = self.observed.now_micro or self.observed.now
+        seen = self.causes.get(scope.name, Cause(trigger, now))
+        if scope.synced == 0 or (scope.name in self.causes and seen.trigger is trigger):
+            return
+        cause = replace(seen, trigger=trigger, failure=seen.failure or failure, request=request)
+        self.causes[scope.name] = cause
+        self.status[wire.LAST_GROUP_RESTART] = last_restart.begun(self.status, scope, cause, now)
+
+    @property
+    def is_written_anyway(self) -> bool:
+        """Say whether the status will be written at once, whatever else is said in it."""
+        old = self.jobset.status
+        return any(_is_news(name, value) and old.get(name) != value for name, value in self.status.items())
+
+    def look_again(self, after_s: float) -> None:
+        """Ask for another pass by then."""
+        self.requeue_after_s = after_s if self.requeue_after_s is None else min(after_s, self.requeue_after_s)
 
     def turn_false(self, kind: str) -> None:
         """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough."""
-        self.status["conditions"] = [
-            dict(old) | {"status": "False", "lastTransitionTime": self.observed.now}
-            if (old.get("type"), old.get("status")) == (kind, "True")
-            else old
-            for old in self.status.get("conditions") or ()
-        ]
+        if self.is_true(kind):
+            changes = {"status": "False", "lastTransitionTime": self.observed.now}
+            self.status["conditions"] = [
+                dict(old) | changes if old.get("type") == kind else old for old in self.status["conditions"]
+            ]
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Emit an Event once the status is written."""
@@ -211,4 +242,11 @@ class Draft:
             expected=self.order.expected,
             left=frozenset(self.jobset.places[job.metadata.name] for job in self.buckets.left),
             requeue_after_s=self.requeue_after_s,
+            causes=self.causes,
+            overdue=self.overdue,
         )
+
+
+def _is_news(name: str, value: object) -> bool:
+    """Say whether a field of the status that changes is more than a counter."""
+    return name != COUNTERS and (name, value) != ("restarts", 0)

@@ -10,6 +10,7 @@ the barrier up until it is gone. Source: jobset pkg/controllers/elastic_jobset.g
 from __future__ import annotations
 
 from controller.budget import exempt_unless_restarting
+from controller.causes import Trigger
 from controller.draft import Draft, ResizeJob
 from controller.jobset_spec import ReplicatedJob
 
@@ -26,9 +27,9 @@ def resize_jobs(draft: Draft) -> bool:
         draft.add(ResizeJob(job.metadata.name, job.metadata.uid, size))
         if jobset.suspended or name not in draft.order.expected:
             continue  # nobody runs in it, or not in the group
-        exempt_unless_restarting(draft, name)
+        exempt_unless_restarting(draft, name, Trigger.RESIZE)
         if present is not None and present > size:
-            draft.shrinking.add(jobset.scope_of(name).name)
+            draft.deprecating.add(jobset.scope_of(name).name)
     return False
 
 

@@ -9,6 +9,7 @@ from controller import conditions
 from controller.draft import COUNTERS, COUNTERS_HOLD_RESTART_S, DeleteJob, Draft
 from controller.finish import fail
 from controller.kinds import Job
+from controller.last_restart import UNSEEN, begun, ended
 from controller.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
 
 
@@ -37,6 +38,7 @@ def decide_epochs(draft: Draft) -> bool:
         return True
     for name, decision in decisions.items():
         _write_epochs(draft, draft.jobset.scopes[name], decision)
+    note_restarting(draft)
     for job in draft.buckets.active + draft.buckets.successful if decisions else ():
         if _cannot_restart(draft, job):
             draft.delete(job, DeleteJob.COMPLETED_PODS)
@@ -48,12 +50,38 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
     if decision.synced < scope.synced or decision.deprecated < scope.deprecated:
         raise InvariantError(f"S and D only grow: decided {decision!r}, status says {scope!r}")
     deprecated = decision.deprecated
-    if scope.name in draft.shrinking:
+    if scope.name in draft.deprecating:
         deprecated = max(deprecated, scope.synced)
     if (decision.synced, deprecated) != (scope.synced, scope.deprecated):
         write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
+        _note_restart(draft, scope, is_over=decision.synced > scope.synced)
     if decision.synced <= decision.deprecated or decision.synced == 0:
         draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
+
+
+def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
+    """Say in the same write when and why a group restart began, or that it is over; the first start is none."""
+    if scope.synced == 0:
+        return
+    now = draft.observed.now_micro or draft.observed.now
+    cause = draft.causes.get(scope.name, UNSEEN)
+    entry = ended(draft.status, scope, cause, now) if is_over else begun(draft.status, scope, cause, now)
+    if entry is not None:
+        draft.status[wire.LAST_GROUP_RESTART] = entry
+
+
+def note_restarting(draft: Draft) -> None:
+    """Set InPlaceRestarting in a write that happens anyway, as does that which begins or ends a group restart."""
+    scopes = draft.jobset.scopes_in(draft.status).values() if draft.jobset.is_in_place else ()
+    restarting = [scope for scope in scopes if 0 < scope.synced <= scope.deprecated]
+    if bool(restarting) == draft.is_true(conditions.IN_PLACE_RESTARTING) or not draft.is_written_anyway:
+        return
+    if not restarting:
+        draft.turn_false(conditions.IN_PLACE_RESTARTING)
+        return
+    first = restarting[0]
+    cause = draft.causes.get(first.name, UNSEEN)
+    draft.set(conditions.in_place_restarting(cause, first.synced, first.name), quietly=True)
 
 
 def _cannot_restart(draft: Draft, job: Job) -> bool:

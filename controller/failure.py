@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from controller import conditions
 from controller.budget import exempt_next_epoch, restarts_so_far
+from controller.causes import Failure, Trigger
 from controller.draft import COUNTERS, Draft
 from controller.finish import fail
+from controller.kinds import Job
 from controller.rules import (
     FAIL,
     LEAVE_FAILED,
@@ -85,9 +87,10 @@ def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
         message += f": job index {indexes[-1]} is beyond {last}, the last that can restart alone, so {wider}"
         action = wider
     if action not in WIDER:
-        exempt_next_epoch(draft, draft.jobset.scopes.values())
-    elif replicated_job not in draft.jobset.opted_out:
-        exempt_next_epoch(draft, (draft.jobset.scope_of(replicated_job),))
+        scopes = tuple(draft.jobset.scopes.values())
+    else:
+        scopes = (draft.jobset.scope_of(replicated_job),) if replicated_job not in draft.jobset.opted_out else ()
+    exempt_next_epoch(draft, scopes, Trigger.JOB_FAILED, _failure_of(verdict.job))
     if action in WIDER:
         _restart_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
     else:
@@ -96,6 +99,13 @@ def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
             draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
         draft.set(conditions.restarting(verdict.rule, message, verdict.reason))
     draft.note(f"{verdict.action}FailurePolicyAction", message, warning=True)
+
+
+def _failure_of(job: Job) -> Failure:
+    """Return what a failed Job says of itself, where no Pod of it was seen to fail."""
+    condition = job.condition("Failed")
+    reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
+    return Failure(reason=reason or "", message=f"job {job.metadata.name}: {message or 'failed'}")
 
 
 def _restart_jobs(draft: Draft, replicated_job: str, indexes: Sequence[int], counted: Sequence[int]) -> None:

@@ -30,6 +30,7 @@ def complete(draft: Draft) -> bool:
     draft.set(conditions.ALL_JOBS_COMPLETED)
     draft.set(conditions.RESTART_COMPLETED)
     draft.status["terminalState"] = conditions.COMPLETED
+    end_waiting(draft)
     return True
 
 
@@ -38,6 +39,13 @@ def fail(draft: Draft, condition: conditions.Condition) -> None:
     draft.set(condition)
     draft.set(conditions.RESTART_FAILED)
     draft.status["terminalState"] = conditions.FAILED
+    end_waiting(draft)
+
+
+def end_waiting(draft: Draft) -> None:
+    """Say that nothing restarts and nobody waits any more, in the write that says why."""
+    draft.turn_false(conditions.IN_PLACE_RESTARTING)
+    draft.turn_false(conditions.BARRIER_WAITING)
 
 
 def delete_active_when_finished(draft: Draft) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from common import wire
 from common.epoch.ledger import Decision, Ledger
 from common.epoch.slot import Shape
+from controller.causes import Cause, failure_of_entry, unix_time
 from controller.jobset import JobSet
-from controller.metrics import GroupCount
+from controller.last_restart import cause_of
+from controller.metrics import GroupCount, JobSetCount
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
@@ -22,12 +25,31 @@ class ScopeLedger:
         jobset_uid: of the JobSet.
         name: of the scope.
         due_since_s: since when the ledger asks for another status; None while it does not.
+        waits_since_s: since when a barrier waits; None while none does.
+        deadline_from_s: from when its deadline counts: since it waits, and again from each deadline on.
+        cause: why it restarts next, or restarts now; None while all is well.
+        barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
     """
 
     jobset_uid: str
     name: str
     ledger: Ledger
     due_since_s: float | None = None
+    waits_since_s: float | None = None
+    deadline_from_s: float | None = None
+    cause: Cause | None = None
+    barrier_s_min: float | None = None
+
+    def note_barrier(self, waited_s: float) -> None:
+        """Take in how long a Pod waited at the last barrier."""
+        self.barrier_s_min = waited_s if self.barrier_s_min is None else min(self.barrier_s_min, waited_s)
+
+    def note_waiting(self, now_s: float, *, waits: bool) -> None:
+        """Note whether a barrier waits, and since when."""
+        if not waits:
+            self.waits_since_s = self.deadline_from_s = None
+        elif self.waits_since_s is None:
+            self.waits_since_s = self.deadline_from_s = now_s
 
 
 @dataclass(slots=True)
@@ -39,12 +61,14 @@ class Group:
         expected: the replicatedJobs that the barriers wait for; None while no pass has said so: then all of them,
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
+        told_s: when conditions were last written.
     """
 
     jobset: JobSet
     ledgers: dict[str, ScopeLedger] = field(default_factory=dict)
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
+    told_s: float | None = None
 
     @property
     def key(self) -> Key:
@@ -62,13 +86,16 @@ class Group:
         if self.jobset.is_in_place and self.jobset.is_ours:
             for name, scope in self.jobset.scopes.items():
                 ledger = Ledger(self._shape(name), scope.synced, scope.deprecated)
-                self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger)
+                cause = cause_of(self.jobset.status, scope)
+                self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger, cause=cause)
 
     def learn(self) -> None:
         """Tell every ledger what the status says now."""
         for name, scope in self.jobset.scopes.items():
-            if name in self.ledgers:
-                self.ledgers[name].ledger.learn(scope.synced, scope.deprecated)
+            if (counted := self.ledgers.get(name)) is not None:
+                if scope.synced > counted.ledger.synced:
+                    counted.cause = counted.waits_since_s = counted.deadline_from_s = None
+                counted.ledger.learn(scope.synced, scope.deprecated)
 
     def reshape(self) -> None:
         """Tell every ledger which slots are expected now."""
@@ -98,6 +125,17 @@ class Group:
                 elsewhere += self.jobset.scopes[other.name].restarts_at(max(ledger.announced, ledger.synced))
         return self.ledgers[name].ledger.decide(restarts_max=policy.restarts_max, uncounted=scope.exempt - elsewhere)
 
+    def causes(self) -> Mapping[str, Cause]:
+        """Return why each scope restarts, of those that do."""
+        return {name: counted.cause for name, counted in self.ledgers.items() if counted.cause is not None}
+
+    def note_causes(self, causes: Mapping[str, Cause], now_s: float) -> None:
+        """Take in what the planner knows of why scopes restart."""
+        for name, cause in causes.items():
+            if (counted := self.ledgers.get(name)) is not None and counted.cause is not cause:
+                seen_s = counted.cause.seen_s if counted.cause is not None else None
+                counted.cause = replace(cause, seen_s=now_s if seen_s is None else seen_s)
+
     def decisions(self) -> Mapping[str, Decision]:
         """Ask every ledger."""
         return {name: self.decide(name) for name in self.ledgers}
@@ -105,34 +143,46 @@ class Group:
     def note_due(self, counted: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""
         jobset, ledger = self.jobset, counted.ledger
-        due = False
+        due = waits = False
         if not (jobset.is_finished or jobset.suspended or jobset.is_leaving):
             decision = self.decide(counted.name)
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
             due = changes or decision.exceeded or bool(decision.recreate)
+            waits = ledger.shape.size > 0 and (
+                ledger.synced == 0 or ledger.deprecated >= ledger.synced or ledger.announced > ledger.synced
+            )
+        counted.note_waiting(now_s, waits=waits)
         if not due:
             counted.due_since_s = None
         elif counted.due_since_s is None:
             counted.due_since_s = now_s
         return due
 
-    def counts(self) -> Iterator[GroupCount]:
+    def counts(self, now_s: float) -> Iterator[GroupCount]:
         """Yield how each scope stands; for metrics."""
-        policy = self.jobset.failure_policy
-        if policy is None or self.jobset.is_finished:
+        if self.jobset.failure_policy is None or self.jobset.is_finished:
             return
         for position, (name, counted) in enumerate(self.ledgers.items()):
-            ledger, pods = counted.ledger, counted.ledger.histogram()
+            ledger = counted.ledger
             yield GroupCount(
                 *self.key,
                 scope=name,
                 expected=ledger.shape.size,
-                running=pods.get(ledger.synced, 0) if ledger.synced > ledger.deprecated else 0,
-                waiting=sum(count for epoch, count in pods.items() if epoch > ledger.synced),
+                standing=ledger.standing(),
                 synced=ledger.synced,
                 deprecated=ledger.deprecated,
-                restarts_left=max(0, policy.restarts_max - self.decide(name).restarts) if position == 0 else None,
+                waited_s=0.0 if counted.waits_since_s is None else now_s - counted.waits_since_s,
+                whole=self._count_once(name) if position == 0 else None,
             )
+
+    def _count_once(self, name: str) -> JobSetCount:
+        """Return what is said once of the JobSet; `name` is any of its scopes."""
+        policy = self.jobset.failure_policy
+        assert policy is not None
+        last = self.jobset.status.get(wire.LAST_GROUP_RESTART) or {}
+        left = max(0, policy.restarts_max - self.decide(name).restarts)
+        ended_s = unix_time(last.get("syncedAt"))
+        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, failure_of_entry(last))
 
     def _shape(self, name: str) -> Shape:
         """Return the slots that a scope's barrier waits for."""

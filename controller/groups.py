@@ -16,13 +16,16 @@ from common.epoch.errors import RemoteProtocolError
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
 from common.kube.informer import Log
+from controller.causes import Cause
 from controller.draft import COUNTERS_HOLD_S, Note
+from controller.events import micro_time
 from controller.group import Group, Key, ScopeLedger
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
+from controller.signs import seconds_since, sign_of
 from controller.users import Users
 
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
@@ -63,8 +66,9 @@ class Groups:
 
     def counts(self) -> Iterator[GroupCount]:
         """Yield how each group stands; for metrics."""
+        now_s = self.clock.monotonic_s()
         for group in self:
-            yield from group.counts()
+            yield from group.counts(now_s)
 
     def jobset_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
         """Take in a JobSet event."""
@@ -144,9 +148,11 @@ class Groups:
             return
         self._pods_of.setdefault(new.job_uid, {})[new.metadata.uid] = new
         self._wake_to_place(old, new)
+        lived = self._lives(new)
         group, counted, problem = self._read(new)
         if group is None or counted is None:
             return
+        self._note_sign(counted, old, new, lived=lived)
         if problem and (old is None or _readable(old) != _readable(new)):
             message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
@@ -155,6 +161,14 @@ class Groups:
     def pods_of(self, job: Job) -> Sequence[Pod]:
         """Return the Pods that a Job controls."""
         return tuple(self._pods_of.get(job.metadata.uid, {}).values())
+
+    def home_of(self, pod_uid: str) -> ScopeLedger | None:
+        """Return who counts a Pod."""
+        return self._home_of.get(pod_uid)
+
+    def pod_of(self, job: Job, uid: str) -> Pod | None:
+        """Return one Pod that a Job controls."""
+        return self._pods_of.get(job.metadata.uid, {}).get(uid)
 
     def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
         """Queue the JobSets that use an object by its name."""
@@ -254,10 +268,27 @@ class Groups:
         pods.pop(pod.metadata.uid, None)
         if not pods:
             self._pods_of.pop(job_uid, None)
+        lived = self._lives(pod)
         home = self._evict(pod.metadata.uid)
+        if home is not None:
+            self._note_sign(home, pod, None, lived=lived)
         group = self._groups.get(home.jobset_uid) if home is not None else None
         if home is not None and group is not None and group.ledgers.get(home.name) is home:
             self._wake_if_due(group, home)
+
+    def _lives(self, pod: Pod) -> bool:
+        """Say whether a Pod is counted as live."""
+        home = self._home_of.get(pod.metadata.uid)
+        return home is not None and home.ledger.lives(pod.metadata.uid)
+
+    def _note_sign(self, counted: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
+        """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
+        if counted.cause is not None or (sign := sign_of(old, new, counted.ledger, lived=lived)) is None:
+            return
+        trigger, failure = sign
+        after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None
+        now_s, now = self.clock.monotonic_s(), micro_time(self.clock)
+        counted.cause = Cause(trigger, now, now_s, failure, after_s)
 
     def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
         if self._note_due(group, *ledgers):

@@ -33,6 +33,7 @@ from controller.jobset_spec import (
     read_replicated_job,
     read_success_policy,
 )
+from controller.requests import BarrierDeadline, read_deadline, read_request
 from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 
 JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
@@ -173,6 +174,28 @@ class JobSet:
     def recreations_counted(self) -> int:
         """Return how many recreations, of all Jobs or of one, count towards maxRestarts."""
         return self.restarts_counted + sum(sum(counters) for counters in self.job_restarts_counted.values())
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """Return the annotations."""
+        annotations: Mapping[str, Any] = self.metadata.get("annotations") or {}
+        return annotations
+
+    @cached_property
+    def restart_request(self) -> str | None:
+        """Return the id of the restart that somebody asks for; None for none, or for what is no id."""
+        try:
+            return read_request(self.annotations)
+        except RemoteProtocolError:
+            return None
+
+    @cached_property
+    def barrier_deadline(self) -> BarrierDeadline | None:
+        """Return how long barriers may wait; None for ever, or what cannot be read."""
+        try:
+            return read_deadline(self.annotations)
+        except RemoteProtocolError:
+            return None
 
     @property
     def wanted_scope(self) -> str:

@@ -144,13 +144,23 @@ class Terminated(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """state.terminated."""
 
     exit_code: int = 0
+    reason: str | None = None
+    message: str | None = None
+    finished_at: str | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """state.waiting."""
+
+    reason: str | None = None
 
 
 class ContainerState(msgspec.Struct, frozen=True, gc=False):
-    """One of running and terminated, or neither: waiting."""
+    """One of running, terminated and waiting."""
 
     running: Running | None = None
     terminated: Terminated | None = None
+    waiting: Waiting | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename={"container_id": "containerID"}):
@@ -174,11 +184,69 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     scheduling_gates: tuple[Gate, ...] | None = None
 
 
+class InitState(msgspec.Struct, frozen=True, gc=False):
+    """State of an init container: only waiting is read."""
+
+    waiting: Waiting | None = None
+
+
+class InitStatus(msgspec.Struct, frozen=True, gc=False):
+    """Status of an init container."""
+
+    name: str
+    state: InitState = InitState()
+
+    @property
+    def waits(self) -> bool:
+        """Say whether it waits for something of its own, and not for those before it."""
+        waiting = self.state.waiting
+        return waiting is not None and waiting.reason not in (None, "PodInitializing")
+
+
+class PodCondition(msgspec.Struct, frozen=True, gc=False):
+    """One condition of a Pod."""
+
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+
+
+TELLING: Final = {("PodScheduled", "False"), ("DisruptionTarget", "True")}
+"""Conditions that say why a Pod is not there; of 5,000 Pods that run as they should, none is kept."""
+
+
 class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """Status of a Pod."""
 
     phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[InitStatus, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Drop the conditions that say nothing, and the init containers that wait for nothing."""
+        if self.conditions:
+            kept = tuple(one for one in self.conditions if (one.type, one.status) in TELLING)
+            msgspec.structs.force_setattr(self, "conditions", kept or None)
+        if self.init_container_statuses:
+            waiting = tuple(one for one in self.init_container_statuses if one.waits)
+            msgspec.structs.force_setattr(self, "init_container_statuses", waiting or None)
+
+    @property
+    def waiting_reason(self) -> str | None:
+        """Return what the first container that waits waits for, with its name; those that come first, first."""
+        statuses: list[InitStatus | ContainerStatus] = [*(self.init_container_statuses or ())]
+        for status in [*statuses, *(self.container_statuses or ())]:
+            if status.state.waiting is not None and status.state.waiting.reason:
+                return f"{status.state.waiting.reason} of container {status.name}"
+        return None
+
+    def condition(self, kind: str) -> PodCondition | None:
+        """Return the condition of this type, of those that are kept."""
+        return next((one for one in self.conditions or () if one.type == kind), None)
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
@@ -187,6 +255,13 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     metadata: PodMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def is_disrupted(self) -> bool:
+        """Say whether something else than its containers ends the Pod: a deletion, an eviction, its node."""
+        status = self.status
+        leaving = self.metadata.deletion_timestamp is not None
+        return leaving or bool(status.reason) or status.condition("DisruptionTarget") is not None
 
     @property
     def is_gated(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.budget import exempt_unless_restarting
+from controller.causes import Trigger
 from controller.draft import CreateJob, CreateService, Draft
 from controller.jobs import build_job, build_service
 
@@ -31,5 +32,5 @@ def create_missing_jobs(draft: Draft) -> bool:
             draft.add(CreateJob(build_job(jobset, job, index)))
         is_joining = job.name in draft.order.expected and job.name not in present
         if missing and jobset.has_order and is_joining:
-            exempt_unless_restarting(draft, job.name)  # its Pods join the group, which restarts for them
+            exempt_unless_restarting(draft, job.name, Trigger.JOIN)  # its Pods join the group, which restarts for them
     return False

@@ -2,21 +2,36 @@
 What the controller tells Prometheus.
 
 The names are those of client-go and controller-runtime where such metrics exist, and ours elsewhere.
-Bounded by design: no Pod is ever a label value; what carries a JobSet's name is dropped with the JobSet, or
-read from the ledgers at scrape time and so cannot outlive them.
+Bounded by design: of all Pods, one for each JobSet is ever a label value, that which failed first in its last
+restart; what carries a JobSet's name is dropped with the JobSet, or read from the ledgers and the status at scrape time
+and so cannot outlive them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from common.epoch.ledger import Standing
+from controller.causes import Failure, Trigger
+from controller.exposition import text_of
+
 CONTROLLER: Final = "jobset"
+VERSION: Final = "0.1.0"
 # Seconds; 10 is the promise, so the buckets are dense around it.
 RESTART_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60, 120, 300)
 RECONCILE_BUCKETS: Final = (
@@ -36,7 +51,29 @@ RECONCILE_BUCKETS: Final = (
 )  # controller-runtime's
 QUEUE_BUCKETS: Final = (1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1, 10)
 NAMES: Final = ("namespace", "jobset")
+FINISHED: Final = "finished"
+EXCEEDED: Final = "exceeded"
+OUTCOMES: Final = (FINISHED, EXCEEDED)
 SCOPED: Final = (*NAMES, "scope")  # "" where the whole JobSet restarts together, which to Prometheus is no label
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetCount:
+    """What is said once of each JobSet.
+
+    Args:
+        restarts_max: maxRestarts.
+        restarts_left: how many more of them it has.
+        synced_at_s: when the last group restart ended, Unix time; None for never.
+        first_failure: of the last group restart; None when nothing failed in it, or nobody saw it.
+    """
+
+    namespace: str
+    jobset: str
+    restarts_max: int
+    restarts_left: int
+    synced_at_s: float | None
+    first_failure: Failure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,39 +83,43 @@ class GroupCount:
     Args:
         scope: what restarts together; "" is the whole JobSet.
         expected: N.
-        running: Pods at S while S is the running epoch.
-        waiting: Pods that announced an epoch beyond S.
+        standing: what their Pods do.
         synced: S.
         deprecated: D.
-        restarts_left: how many more restarts maxRestarts allows the JobSet; said by one of its scopes.
+        waited_s: how long the present barrier has waited; 0 when none does.
+        whole: what is said once of the JobSet, by one of its scopes.
     """
 
     namespace: str
     jobset: str
     scope: str
     expected: int
-    running: int
-    waiting: int
+    standing: Standing
     synced: int
     deprecated: int
-    restarts_left: int | None
+    waited_s: float = 0.0
+    whole: JobSetCount | None = None
 
 
 class Metrics:
     """The controller's registry."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        r = self.registry
+        disable_created_metrics()  # type: ignore[no-untyped-call] # a series for each series, that nobody asks for
+        self.registry = r = CollectorRegistry()
+        self.process = ProcessCollector(registry=r)
+        Info("inplace_build", "What runs here.", registry=r).info({"version": VERSION})
         self.restart_seconds = Histogram(
             "inplace_group_restart_duration_seconds",
-            "From the first sign of a failure to the status that lets the workers start.",
+            "From the first sign of a failure to the status that lets the workers start, by what brought it about.",
+            ("trigger",),
             buckets=RESTART_BUCKETS,
             registry=r,
         )
         self.restart_phase_seconds = Histogram(
             "inplace_group_restart_phase_duration_seconds",
-            "deprecate: first sign to accepted status; announce: to the last Pod; sync: to accepted status.",
+            "detect: the container's end to its first sign here; deprecate: to accepted status; announce: to the last "
+            "Pod; sync: to accepted status; lift: from the last announcement to that Pod's lift, one restart late.",
             ("phase",),
             buckets=RESTART_BUCKETS,
             registry=r,
@@ -93,7 +134,21 @@ class Metrics:
         self.unreadable_phases = Counter(
             "inplace_unreadable_phases", "Announcements whose phases could not be read.", registry=r
         )
-        self.restarts = Counter("inplace_group_restarts", "Group restarts by outcome.", (*NAMES, "outcome"), registry=r)
+        self.restarts = Counter(
+            "inplace_group_restarts",
+            "Group restarts by outcome (finished, exceeded) and by what brought them about.",
+            (*NAMES, "outcome", "trigger"),
+            registry=r,
+        )
+        self.lost_pod_seconds = Counter(
+            "inplace_lost_pod_seconds", "Pods of the group times the duration of each restart.", NAMES, registry=r
+        )
+        self.deadlines = Counter(
+            "inplace_barrier_deadline_exceeded", "Barriers that waited longer than their deadline.", NAMES, registry=r
+        )
+        self.barrier_recreations = Counter(
+            "inplace_barrier_recreations", "Jobs recreated because their Pods missed a deadline.", NAMES, registry=r
+        )
         self.last_restart_seconds = Gauge(
             "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r
         )
@@ -134,13 +189,14 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the exposition in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return text_of(self.registry)
 
     def forget(self, namespace: str, jobset: str) -> None:
         """Drop every series that names a JobSet."""
-        for outcome in ("finished", "exceeded"):
-            self.restarts.remove(namespace, jobset, outcome)
-        self.last_restart_seconds.remove(namespace, jobset)
+        for outcome, trigger in product(OUTCOMES, Trigger):
+            self.restarts.remove(namespace, jobset, outcome, trigger.value)
+        for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):
+            metric.remove(namespace, jobset)
         self.failed.remove(jobset, namespace)
         self.completed.remove(jobset, namespace)
 
@@ -185,6 +241,46 @@ class QueueMetrics:
         self._retries.inc()
 
 
+LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("inplace_pods", "Pods of a group: running, waiting at the barrier, restarting, missing.", (*SCOPED, "state")),
+    ("inplace_pods_expected", "Expected Pods of a group.", SCOPED),
+    ("inplace_epoch", "Epochs of the status.", (*SCOPED, "which")),
+    ("inplace_restart_in_progress", "1 during a group restart.", SCOPED),
+    ("inplace_barrier_wait_seconds", "How long the present barrier has waited; 0 when none does.", SCOPED),
+    ("inplace_restart_budget", "maxRestarts.", NAMES),
+    ("inplace_restart_budget_remaining", "Restarts left.", NAMES),
+    ("inplace_last_restart_timestamp_seconds", "When the last group restart ended.", NAMES),
+    (
+        "inplace_first_failure_info",
+        "1 for what failed first in the last group restart.",
+        (*NAMES, "pod", "node", "container", "reason", "exit_code"),
+    ),
+)
+"""Gauges that are read from the ledgers and the status at each scrape: name, help, labels."""
+
+
+def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
+    """Yield name, label values and value of each sample about one group."""
+    names, pods = (count.namespace, count.jobset, count.scope), count.standing
+    for state in ("running", "waiting", "restarting", "missing"):
+        yield "inplace_pods", (*names, state), getattr(pods, state)
+    yield "inplace_pods_expected", names, count.expected
+    yield "inplace_epoch", (*names, "synced"), count.synced
+    yield "inplace_epoch", (*names, "deprecated"), count.deprecated
+    yield "inplace_restart_in_progress", names, 0 < count.synced <= count.deprecated
+    yield "inplace_barrier_wait_seconds", names, count.waited_s
+    if (whole := count.whole) is None:
+        return
+    yield "inplace_restart_budget", names[:2], whole.restarts_max
+    yield "inplace_restart_budget_remaining", names[:2], whole.restarts_left
+    if whole.synced_at_s is not None:
+        yield "inplace_last_restart_timestamp_seconds", names[:2], whole.synced_at_s
+    if (failure := whole.first_failure) is not None:
+        code = "" if failure.exit_code is None else str(failure.exit_code)
+        labels = (*names[:2], failure.pod, failure.node, failure.container, failure.reason, code)
+        yield "inplace_first_failure_info", labels, 1
+
+
 class LiveCollector(Collector):
     """Reads at scrape time what lives elsewhere: the ledgers, the queue, the watches.
 
@@ -206,27 +302,11 @@ class LiveCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield what is true now."""
-        pods = GaugeMetricFamily("inplace_pods", "Pods of a group by state.", labels=(*SCOPED, "state"))
-        expected = GaugeMetricFamily("inplace_pods_expected", "Expected Pods of a group.", labels=SCOPED)
-        epoch = GaugeMetricFamily("inplace_epoch", "Epochs of the status.", labels=(*SCOPED, "which"))
-        left = GaugeMetricFamily("inplace_restart_budget_remaining", "Restarts left.", labels=NAMES)
-        restarting = GaugeMetricFamily("inplace_restart_in_progress", "1 during a group restart.", labels=SCOPED)
+        families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in LIVE}
         for count in self._groups():
-            names = [count.namespace, count.jobset, count.scope]
-            missing = max(0, count.expected - count.running - count.waiting)
-            for state, number in (
-                ("running", count.running),
-                ("waiting", count.waiting),
-                ("missing", missing),
-            ):
-                pods.add_metric([*names, state], number)
-            expected.add_metric(names, count.expected)
-            epoch.add_metric([*names, "synced"], count.synced)
-            epoch.add_metric([*names, "deprecated"], count.deprecated)
-            if count.restarts_left is not None:
-                left.add_metric(names[:2], count.restarts_left)
-            restarting.add_metric(names, float(0 < count.synced <= count.deprecated))
-        yield from (pods, expected, epoch, left, restarting)
+            for name, labels, value in samples_of(count):
+                families[name].add_metric(labels, value)
+        yield from families.values()
         yield from self._collect_process()
 
     def _collect_process(self) -> Iterable[Metric]:

@@ -9,6 +9,8 @@ from enum import Enum
 from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Decision
+from controller.barrier import Barrier
+from controller.causes import Cause
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod
 from controller.rules import left_failed
@@ -26,6 +28,9 @@ class Observed:
         pods: by name of their Job; only where they are placed exclusively.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.
         decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
+        causes: by scope, the first sign of its restart, where there is one.
+        barriers: by scope, the barriers that wait.
+        now_micro: as `now`, with microseconds.
     """
 
     jobset: JobSet
@@ -36,6 +41,9 @@ class Observed:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    causes: Mapping[str, Cause] = field(default_factory=dict)
+    barriers: Mapping[str, Barrier] = field(default_factory=dict)
+    now_micro: str = ""
 
 
 class Bucket(Enum):

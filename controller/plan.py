@@ -18,6 +18,7 @@ from controller.epochs import decide_epochs, divide_into_scopes
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
 from controller.layout import create_missing_jobs, ensure_service
+from controller.manual import restart_on_request
 from controller.observed import Observed
 from controller.placement import lift_gates
 from controller.problems import report_problems
@@ -25,6 +26,7 @@ from controller.progress import count_jobs, note_jobs_ready
 from controller.startup import note_startup
 from controller.suspend import follow_suspend
 from controller.ttl import delete_after_ttl
+from controller.waiting import watch_barriers
 
 Step = Callable[[Draft], bool]
 """One feature. True ends the pass: nothing after it applies."""
@@ -75,5 +77,7 @@ STEPS: Final[tuple[Step, ...]] = (
     note_startup,
     follow_suspend,
     lift_gates,
+    restart_on_request,
     decide_epochs,
+    watch_barriers,
 )

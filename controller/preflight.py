@@ -50,6 +50,8 @@ OUR_FIELDS: Final = {
     wire.EXEMPT_EPOCHS,
     wire.LAST_EXEMPT_EPOCH,
     wire.SCOPED_EPOCHS,
+    wire.LAST_GROUP_RESTART,
+    wire.LAST_RESTART_REQUEST,
 }
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"

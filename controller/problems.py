@@ -21,6 +21,7 @@ from controller.problems_claims import bad_claims, other_claims
 from controller.problems_in_place import bad_manifests
 from controller.problems_names import bad_names
 from controller.problems_policies import bad_failure_policy, bad_success_policy
+from controller.problems_requests import bad_requests
 from controller.problems_scope import bad_scope
 
 
@@ -90,6 +91,7 @@ PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_success_policy,
     bad_failure_policy,
     bad_scope,
+    bad_requests,
     bad_claims,
     bad_coordinator,
 )

@@ -17,19 +17,22 @@ from common.kube.errors import Conflict, NotFound
 from common.kube.informer import Informer, Log
 from common.kube.resources import JOBSETS
 from controller import conditions
+from controller.causes import Cause
 from controller.draft import Plan
-from controller.events import EventRecorder, time_text
+from controller.events import EventRecorder, micro_time, time_text
 from controller.execute import Executor
 from controller.group import Group, Key
 from controller.groups import Groups
 from controller.jobset import JobSet
 from controller.kinds import PersistentVolumeClaim, Pod, Service
+from controller.last_restart import UNSEEN
 from controller.metrics import Metrics
 from controller.nodes import Nodes
 from controller.observed import Observed
 from controller.placement import leaders_to_follow
 from controller.plan import plan
 from controller.restarts import RestartTimer
+from controller.roll_call import call_roll
 from controller.topology import exclusive_key
 
 
@@ -76,12 +79,22 @@ class Reconciler:
         planned = plan(await self._observe(group))
         jobset = group.jobset
         self.groups.expect(group, planned.expected, planned.left)
+        group.note_causes(planned.causes, self.clock.monotonic_s())
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
+        self._count_overdue(group, planned)
         held_s = await self._write_status(group, planned)
         await self.executor.perform(jobset, planned.actions)
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
+
+    def _count_overdue(self, group: Group, planned: Plan) -> None:
+        """Count the deadlines that barriers missed; the next one counts from now."""
+        names = (group.jobset.namespace, group.jobset.name)
+        for scope, jobs in planned.overdue.items():
+            self.metrics.deadlines.labels(*names).inc()
+            self.metrics.barrier_recreations.labels(*names).inc(jobs)
+            group.ledgers[scope].deadline_from_s = self.clock.monotonic_s()
 
     async def _observe(self, group: Group) -> Observed:
         jobset = group.jobset
@@ -107,6 +120,9 @@ class Reconciler:
             decisions=group.decisions(),
             pods=pods,
             domains=domains,
+            causes=group.causes(),
+            barriers=call_roll(self.groups, group, self.clock.monotonic_s()),
+            now_micro=micro_time(self.clock),
         )
 
     def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:
@@ -135,6 +151,7 @@ class Reconciler:
             name: counted.due_since_s if counted.due_since_s is not None else now_s
             for name, counted in group.ledgers.items()
         }
+        causes = group.causes()  # BEFORE the write: a watch that is faster than the answer ends them
         patch: dict[str, Any] = {
             "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
             "status": planned.status,
@@ -148,12 +165,20 @@ class Reconciler:
         except NotFound:
             return None  # deleted meanwhile; its own event cleans up
         self._dirty_since_s.pop(jobset.uid, None)
-        self._tell(group, jobset, planned, due_since_s, written)
+        if "conditions" in planned.status:
+            group.told_s = self.clock.monotonic_s()
+        self._tell(group, jobset, planned, due_since_s, causes, written)
         self.jobsets.absorb(written)
         return None
 
     def _tell(
-        self, group: Group, jobset: JobSet, planned: Plan, due_since_s: Mapping[str, float], written: KubeObject
+        self,
+        group: Group,
+        jobset: JobSet,
+        planned: Plan,
+        due_since_s: Mapping[str, float],
+        causes: Mapping[str, Cause],
+        written: KubeObject,
     ) -> None:
         """Emit the Events and count what the written status means.
 
@@ -168,8 +193,10 @@ class Reconciler:
             if after is None or (before.synced, before.deprecated) == (after.synced, after.deprecated):
                 continue
             named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": name} if name else {})
-            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated)
-            self.timer.status_written(group, before, after, due_s, self.clock.monotonic_s())
+            cause = causes.get(name, UNSEEN)
+            why = {"cause": str(cause)} if before.synced > 0 else {}
+            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated, **why)
+            self.timer.status_written(group, before, after, due_s, cause, self.clock.monotonic_s())
         match status.get("terminalState"):
             case conditions.COMPLETED:
                 self.metrics.completed.labels(jobset.name, jobset.namespace).inc()

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from common.kube.client import KubeObject
+from controller.causes import Cause, Trigger
 from controller.draft import Note
-from controller.group import Group
-from controller.metrics import Metrics
+from controller.group import Group, ScopeLedger
+from controller.metrics import EXCEEDED, FINISHED, Metrics
 from controller.scopes import Scope
 
 
@@ -32,7 +33,9 @@ class RestartTimer:
     metrics: Metrics
     _timings: dict[str, dict[str, _Timing]] = field(default_factory=dict)  # by JobSet UID and scope
 
-    def status_written(self, group: Group, before: Scope, after: Scope, due_since_s: float, now_s: float) -> None:
+    def status_written(
+        self, group: Group, before: Scope, after: Scope, due_since_s: float, cause: Cause, now_s: float
+    ) -> None:
         """Take note of accepted epochs.
 
         Args:
@@ -40,29 +43,47 @@ class RestartTimer:
             before: the scope as it was.
             after: as it is.
             due_since_s: when the ledger first asked for this write.
+            cause: why it restarts.
             now_s: when the server accepted it.
         """
         timings = self._timings.setdefault(group.jobset.uid, {})
         if after.deprecated > before.deprecated:
-            timings[after.name] = _Timing(due_since_s, now_s)
-            self.metrics.restart_phase_seconds.labels("deprecate").observe(now_s - due_since_s)
-            self._tell_start(group, after)
+            timing = timings[after.name] = _Timing(_beginning(cause, due_since_s), now_s)
+            self._observe("deprecate", now_s - timing.began_s)
+            if cause.detected_after_s is not None:
+                self._observe("detect", cause.detected_after_s)
+            self._tell_start(group, after, cause)
         if after.synced > before.synced > 0:
-            timing = timings.pop(after.name, None)
-            if timing is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
-                timing = _Timing(due_since_s, due_since_s)
-            self._tell_end(group, after, timing, due_since_s, now_s)
+            known = timings.pop(after.name, None)
+            if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
+                known = _Timing(_beginning(cause, due_since_s), due_since_s)
+            self._tell_end(group, after, known, cause, due_since_s, now_s)
+            self._observe_lift(group.ledgers[after.name])
 
     def exceeded(self, group: Group) -> None:
         """Take note of a group that may not restart again."""
         self._timings.pop(group.jobset.uid, None)
-        self.metrics.restarts.labels(group.jobset.namespace, group.jobset.name, "exceeded").inc()
+        trigger = next((cause.trigger for cause in group.causes().values()), Trigger.UNKNOWN)
+        self._count(group, EXCEEDED, trigger)
 
     def forget(self, uid: str) -> None:
         """Drop a JobSet."""
         self._timings.pop(uid, None)
 
-    def _tell_start(self, group: Group, scope: Scope) -> None:
+    def _observe_lift(self, counted: ScopeLedger) -> None:
+        """Observe how fast the barrier before this one lifted: all Pods have told of it by now."""
+        if counted.barrier_s_min is not None:
+            self._observe("lift", counted.barrier_s_min)
+            counted.barrier_s_min = None
+
+    def _observe(self, phase: str, seconds: float) -> None:
+        self.metrics.restart_phase_seconds.labels(phase).observe(seconds)
+
+    def _count(self, group: Group, outcome: str, trigger: Trigger) -> None:
+        jobset = group.jobset
+        self.metrics.restarts.labels(jobset.namespace, jobset.name, outcome, trigger.value).inc()
+
+    def _tell_start(self, group: Group, scope: Scope, cause: Cause) -> None:
         jobset = group.jobset
         restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
         count = group.decide(scope.name).restarts
@@ -73,24 +94,33 @@ class RestartTimer:
             )
         if scope.last_exempt == scope.deprecated + 1:
             number = f"not counted as a restart, {count} of {restarts_max} used"
-        message = f"epoch {scope.deprecated}{_of(scope)} is deprecated: the group restarts in place, {number}"
+        message = f"epoch {scope.deprecated}{_of(scope)} is deprecated: the group restarts in place, {number}; {cause}"
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
-    def _tell_end(self, group: Group, scope: Scope, timing: _Timing | None, complete_s: float, now_s: float) -> None:
+    def _tell_end(
+        self, group: Group, scope: Scope, timing: _Timing | None, cause: Cause, complete_s: float, now_s: float
+    ) -> None:
         jobset = group.jobset
-        self.metrics.restarts.labels(jobset.namespace, jobset.name, "finished").inc()
+        size = group.ledgers[scope.name].ledger.shape.size
+        self._count(group, FINISHED, cause.trigger)
         took = "in an unknown time: the controller changed meanwhile"
         if timing is not None:
             seconds = now_s - timing.began_s
             took = f"in {seconds:.1f} s"
-            self.metrics.restart_seconds.observe(seconds)
+            self.metrics.restart_seconds.labels(cause.trigger.value).observe(seconds)
+            self.metrics.lost_pod_seconds.labels(jobset.namespace, jobset.name).inc(size * seconds)
             self.metrics.last_restart_seconds.labels(jobset.namespace, jobset.name).set(seconds)
-            announce_s = max(0.0, complete_s - timing.deprecated_s)
-            self.metrics.restart_phase_seconds.labels("announce").observe(announce_s)
-            self.metrics.restart_phase_seconds.labels("sync").observe(now_s - complete_s)
-        size = group.ledgers[scope.name].ledger.shape.size
+            self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
+            self._observe("sync", now_s - complete_s)
         message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
+
+
+def _beginning(cause: Cause, due_since_s: float) -> float:
+    """Return when a group restart began: a failure with its first sign, anything else when it was decided."""
+    if cause.seen_s is None or not cause.trigger.is_failure:
+        return due_since_s
+    return min(cause.seen_s, due_since_s)
 
 
 def _of(scope: Scope) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from controller import conditions
 from controller.budget import exempt_unless_restarting
+from controller.causes import Trigger
 from controller.draft import Draft, ResumeJob, SuspendJob
+from controller.finish import end_waiting
 from controller.jobs import build_job
 from controller.kinds import Job
 
@@ -14,6 +16,7 @@ def follow_suspend(draft: Draft) -> bool:
     if draft.jobset.suspended:
         draft.set(conditions.IS_SUSPENDED)
         draft.set(conditions.RESTART_SUSPENDED)
+        end_waiting(draft)
         for job in draft.buckets.active:
             if not job.spec.suspend and not job.is_leaving:
                 draft.add(SuspendJob(job.metadata.name, job.metadata.uid))
@@ -35,7 +38,7 @@ def _resume(draft: Draft, job: Job) -> None:
     manifest = build_job(draft.jobset, replicated_job, index)
     draft.add(ResumeJob(job.metadata.name, job.metadata.uid, manifest["spec"]["template"]))
     if name in draft.order.expected:
-        exempt_unless_restarting(draft, name)  # its Pods are new and announce the next epoch
+        exempt_unless_restarting(draft, name, Trigger.RESUME)  # its Pods are new and announce the next epoch
 
 
 def is_at_rest(job: Job) -> bool:

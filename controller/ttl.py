@@ -35,7 +35,7 @@ def delete_after_ttl(draft: Draft) -> bool:
     if left_s <= 0:
         draft.add(DeleteJobSet(jobset.uid))
     else:
-        draft.requeue_after_s = min(left_s, REQUEUE_S_MAX)
+        draft.look_again(min(left_s, REQUEUE_S_MAX))
     return True
 
 

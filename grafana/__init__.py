@@ -1,1 +1,1 @@
-"""Dashboards as plain JSON, made by a small builder: `python -m grafana.build` writes them, a test compares."""
+"""Dashboards, rules and pictures of what the programs tell Prometheus; docs/observability.md says what answers what."""

@@ -1,5 +1,5 @@
 """
-The few Grafana shapes the dashboards use, as plain dictionaries.
+The few Grafana shapes the dashboards use: a panel knows its queries, its runbook, and what it means when it is empty.
 
 Why not a dashboard SDK: grafanalib is idle and the foundation SDK is in public preview; a dashboard is JSON, and the
 subset we need fits on one screen. Written for Grafana 10 to 13 (schemaVersion 39).
@@ -7,40 +7,181 @@ subset we need fits on one screen. Written for Grafana 10 to 13 (schemaVersion 3
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from grafana.links import DOCS_URL, runbook_url
 
 Json = dict[str, Any]
+Kind = Literal["timeseries", "stat", "heatmap", "table", "bargauge"]
 
-DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_WIDTH = 24  # Grafana's grid has 24 columns
-
-
-def target(expr: str, legend: str) -> Json:
-    """Return one PromQL query."""
-    return {"expr": expr, "legendFormat": legend, "datasource": DATASOURCE}
+DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+NO_DATA: Final = "no data: does Prometheus scrape the controller?"  # where there must be some
 
 
-def timeseries(title: str, description: str, unit: str, *targets: Json) -> Json:
-    """Return a time series panel; `unit` is a Grafana unit id ("s", "short", "reqps", "bytes")."""
-    return _panel("timeseries", title, description, unit, targets)
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One PromQL query.
+
+    Args:
+        legend: Grafana's format, "{{label}}"; of a table the column's title.
+        empty: why it may return nothing; "" says that it must return something wherever a JobSet was restarted.
+    """
+
+    expr: str
+    legend: str
+    empty: str = ""
 
 
-def stat(title: str, description: str, unit: str, *targets: Json) -> Json:
-    """Return a panel that shows the last value, large."""
-    return _panel("stat", title, description, unit, targets)
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel.
+
+    Args:
+        unit: a Grafana unit id ("s", "short", "reqps", "bytes", "percentunit").
+        runbook: the alert whose page says what to do about what is seen here.
+        empty: why no query of it needs to return anything; shown in place of the data.
+        limit: where the line is drawn that should not be crossed.
+        stacked: the series are parts of a whole.
+        link: of a table: where a row leads, see `links`.
+        colours: of series, by the name that the legend gives them; the others get whatever comes next.
+    """
+
+    kind: Kind
+    title: str
+    description: str
+    unit: str
+    runbook: str
+    queries: tuple[Query, ...]
+    empty: str = ""
+    limit: float | None = None
+    stacked: bool = False
+    link: str = ""
+    colours: Mapping[str, str] = field(default_factory=dict)
+
+    def may_be_empty(self, query: Query) -> str:
+        """Return why a query may return nothing, "" when it may not."""
+        return query.empty or self.empty
+
+    def render(self) -> Json:
+        """Return the panel as Grafana reads it, without its place."""
+        links = [{"title": f"Runbook: {self.runbook}", "url": runbook_url(self.runbook), "targetBlank": True}]
+        panel: Json = {
+            "type": self.kind,
+            "title": self.title,
+            "description": self.description,
+            "datasource": DATASOURCE,
+            "links": links,
+            "targets": [self._target(query, index) for index, query in enumerate(self.queries)],
+            "fieldConfig": {"defaults": self._defaults(), "overrides": self._overrides()},
+            "options": self._options(),
+        }
+        if self.kind == "table":
+            panel["transformations"] = self._columns()
+        return panel
+
+    def _target(self, query: Query, index: int) -> Json:
+        shape = {"table": "table", "heatmap": "heatmap"}.get(self.kind, "time_series")
+        at_once = self.kind in ("table", "stat", "bargauge")
+        return {
+            "refId": chr(ord("A") + index),
+            "datasource": DATASOURCE,
+            "expr": query.expr,
+            "legendFormat": query.legend,
+            "format": shape,
+            "instant": at_once,
+            "range": not at_once,
+        }
+
+    def _defaults(self) -> Json:
+        defaults: Json = {"unit": self.unit, "noValue": self.empty or NO_DATA}
+        if self.limit is not None:
+            steps = [{"color": "green", "value": None}, {"color": "red", "value": self.limit}]
+            defaults["thresholds"] = {"mode": "absolute", "steps": steps}
+        if self.kind == "timeseries":
+            defaults["custom"] = {"fillOpacity": 20 if self.stacked else 0}
+            if self.stacked:
+                defaults["custom"]["stacking"] = {"mode": "normal", "group": "A"}
+            if self.limit is not None:
+                defaults["custom"]["thresholdsStyle"] = {"mode": "line"}
+        if self.link:
+            defaults["links"] = [{"title": "Open", "url": self.link}]
+        return defaults
+
+    def _overrides(self) -> list[Json]:
+        return [
+            {
+                "matcher": {"id": "byName", "options": name},
+                "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+            }
+            for name, colour in self.colours.items()
+        ]
+
+    def _options(self) -> Json:
+        match self.kind:
+            case "timeseries":
+                return {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]}}
+            case "heatmap":
+                return {"calculate": False, "yAxis": {"unit": self.unit}, "cellGap": 1}
+            case "stat":
+                return {"reduceOptions": {"calcs": ["lastNotNull"]}, "textMode": "auto", "graphMode": "none"}
+            case "bargauge":
+                return {
+                    "reduceOptions": {"calcs": ["lastNotNull"]},
+                    "orientation": "horizontal",
+                    "displayMode": "basic",
+                }
+            case "table":
+                return {"showHeader": True, "cellHeight": "sm"}
+
+    def _columns(self) -> list[Json]:
+        """Make one row of the same labels, and name the columns as the legends do."""
+        values = {f"Value #{chr(ord('A') + i)}": query.legend for i, query in enumerate(self.queries)}
+        if len(self.queries) == 1:
+            values["Value"] = self.queries[0].legend  # Grafana numbers them only where there are several
+        organize = {"excludeByName": {"Time": True}, "renameByName": values}
+        return [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
 
 
-def heatmap(title: str, description: str, unit: str, *targets: Json) -> Json:
-    """Return a heat map over the buckets of a histogram."""
-    panel = _panel("heatmap", title, description, unit, targets)
-    for query in panel["targets"]:
-        query["format"] = "heatmap"
-    panel["options"] = {"calculate": False, "yAxis": {"unit": unit}}
-    return panel
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A titled row of panels that share the width.
+
+    Args:
+        height: in Grafana's units of some 30 pixels.
+    """
+
+    title: str
+    panels: tuple[Panel, ...]
+    height: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One dashboard.
+
+    Args:
+        uid: fixed, for links lead here.
+        variables: see `variable` and `amount`, in the order in which they depend on each other.
+        annotations: what is marked on every time axis, see `mark`.
+    """
+
+    uid: str
+    title: str
+    description: str
+    variables: tuple[Json, ...]
+    rows: tuple[Row, ...]
+    annotations: tuple[Json, ...] = ()
+
+    @property
+    def panels(self) -> list[Panel]:
+        """Return all panels, from the top."""
+        return [panel for row in self.rows for panel in row.panels]
 
 
 def variable(name: str, label: str, query: str) -> Json:
-    """Return a template variable that lists a label's values; All matches everything."""
+    """Return a variable that lists a label's values; All matches everything, and series without the label too."""
     return {
         "name": name,
         "label": label,
@@ -51,45 +192,45 @@ def variable(name: str, label: str, query: str) -> Json:
         "allValue": ".*",
         "multi": True,
         "refresh": 2,
+        "sort": 1,
         "current": {"text": "All", "value": "$__all"},
     }
 
 
-def dashboard(uid: str, title: str, description: str, variables: list[Json], rows: list[list[Json]]) -> Json:
-    """Return a whole dashboard; each row's panels share the width."""
-    datasource = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
-    return {
-        "uid": uid,
-        "title": title,
-        "description": description,
-        "tags": ["inplace", "jobset"],
-        "schemaVersion": 39,
-        "editable": True,
-        "refresh": "10s",
-        "time": {"from": "now-1h", "to": "now"},
-        "timezone": "browser",
-        "templating": {"list": [datasource, *variables]},
-        "panels": _lay_out(rows),
-    }
+def amount(name: str, label: str, value: str) -> Json:
+    """Return a variable that a person types."""
+    current = {"text": value, "value": value}
+    return {"name": name, "label": label, "type": "textbox", "query": value, "current": current, "options": [current]}
 
 
-def _panel(kind: str, title: str, description: str, unit: str, targets: tuple[Json, ...]) -> Json:
+def mark(name: str, expr: str, title: str, text: str) -> Json:
+    """Return an annotation at the moments (Unix milliseconds) that are the values of `expr`."""
     return {
-        "type": kind,
-        "title": title,
-        "description": description,
+        "name": name,
         "datasource": DATASOURCE,
-        "targets": [query | {"refId": chr(ord("A") + i)} for i, query in enumerate(targets)],
-        "fieldConfig": {"defaults": {"unit": unit, "noValue": "none yet"}, "overrides": []},
+        "enable": True,
+        "iconColor": "orange",
+        "expr": expr,
+        "titleFormat": title,
+        "textFormat": text,
+        "useValueForTime": True,
     }
 
 
-def _lay_out(rows: list[list[Json]], height: int = 8) -> list[Json]:
-    """Number the panels and place each row's side by side."""
-    placed: list[Json] = []
-    for y, row in enumerate(rows):
-        width = _WIDTH // len(row)
-        for x, panel in enumerate(row):
-            position = {"x": x * width, "y": y * height, "w": width, "h": height}
-            placed.append({"id": len(placed) + 1, "gridPos": position} | panel)
-    return placed
+DATASOURCE_VARIABLE: Final[Json] = {
+    "name": "datasource",
+    "label": "Data source",
+    "type": "datasource",
+    "query": "prometheus",
+}
+LINKS: Final[list[Json]] = [
+    {
+        "title": "inplace",
+        "type": "dashboards",
+        "tags": ["inplace"],
+        "includeVars": True,
+        "keepTime": True,
+        "asDropdown": False,
+    },
+    {"title": "What answers what", "type": "link", "url": f"{DOCS_URL}/observability.html", "targetBlank": True},
+]

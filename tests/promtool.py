@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,21 +18,42 @@ PROMTOOL = shutil.which("promtool")
 DEADLINE_S = 30.0
 
 
-async def complaints(exposed: bytes) -> str:
-    """Return what promtool says about metrics in the text format, "" when it is content.
+def require(program: str, found: str | None) -> str:
+    """Return where a program of Debian's package prometheus is.
 
-    Where promtool is missing the test is skipped, and fails in CI, where a green run must mean that it ran.
+    Where it is missing the test is skipped, and fails in CI, where a green run must mean that it ran.
     """
-    if PROMTOOL is None:
-        missing = "promtool is not on PATH; it is in Debian's package prometheus"
+    if found is None:
+        missing = (
+            f"{program} is not on PATH; it is in Debian's package prometheus (.ci/run takes it out of the package, "
+            "because installing that starts a server)"
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
+    return found
+
+
+async def complaints(exposed: bytes) -> str:
+    """Return what promtool says about metrics in the text format, "" when it is content."""
     pipe = asyncio.subprocess.PIPE
     tool = await asyncio.create_subprocess_exec(
-        PROMTOOL, "check", "metrics", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+        require("promtool", PROMTOOL), "check", "metrics", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT
     )
     async with asyncio.timeout(DEADLINE_S):
         said, _ = await tool.communicate(exposed)
     assert (tool.returncode == 0) is not bool(said)
     return said.decode()
+
+
+def verdict(*command: str | Path) -> tuple[bool, str]:
+    """Return whether promtool is content with what it is told to look at, and what it says."""
+    ran = subprocess.run(
+        [require("promtool", PROMTOOL), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    return ran.returncode == 0, ran.stdout

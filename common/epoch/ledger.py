@@ -10,6 +10,7 @@ container ran after it) only ever adds a group restart sooner; losing it loses n
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -77,6 +78,23 @@ class Decision:
     restarts: int = 0
     exceeded: bool = False
     recreate: frozenset[tuple[str, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many Pods of the expected slots do what; completed ones are in none of it.
+
+    Args:
+        running: at S, while it is the running epoch.
+        waiting: announced an epoch beyond S.
+        restarting: are there and have not announced it yet.
+        missing: are not there.
+    """
+
+    running: int
+    waiting: int
+    restarting: int
+    missing: int
 
 
 @dataclass(slots=True)
@@ -200,6 +218,39 @@ class Ledger:
             raise InvariantError(f"D only grows, up to S: D {self.deprecated} -> {deprecated}, S {synced}")
         return Decision(synced, deprecated, restarts, recreate=self._to_recreate())
 
+    def lives(self, uid: str) -> bool:
+        """Say whether a Pod stands live in an expected slot."""
+        record = self._records.get(uid)
+        return record is not None and record.expected and record.pod.life is Life.LIVE
+
+    def has_died(self, uid: str) -> bool:
+        """Say whether a Pod's worker of epoch S died, as `decide` sees it early."""
+        return uid in self._broken
+
+    def standing(self) -> Standing:
+        """Count the Pods by what they do; O(N), so for a scrape and not for an event."""
+        live = sum(pod.pod.life is Life.LIVE for slot in self._occupants.values() for pod in slot.values())
+        running = self._pods_at[self.synced] if self._is_running() else 0
+        waiting = sum(count for epoch, count in self._pods_at.items() if epoch > self.synced)
+        missing = max(0, self.shape.size - live - sum(self._succeeded.values()))
+        return Standing(running, waiting, max(0, live - running - waiting), missing)
+
+    def arrived(self) -> int:
+        """Return how many slots are at the barrier of the next epoch."""
+        return self._slots_at[self.next_epoch]
+
+    def absent(self) -> Iterator[tuple[Slot, tuple[str, ...]]]:
+        """Yield each slot that the barrier of the next epoch waits for, with the Pods in it by UID; O(N)."""
+        for slot in self.shape:
+            pods = self._occupants.get(slot, {})
+            if _epoch_of(pods) != self.next_epoch:
+                yield slot, tuple(pods)
+
+    @property
+    def next_epoch(self) -> int:
+        """Return the epoch at whose barrier Pods meet."""
+        return self.synced + 1
+
     @property
     def announced(self) -> int:
         """Return the highest epoch that a live Pod announced; 0 for none."""
@@ -316,16 +367,21 @@ class Ledger:
             _bump(self._pods_at, record.epoch, sign)
 
     def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
-        """Count a slot in or out: it counts while its only occupant is live and announced."""
-        if len(slot) != 1:
-            return
-        (only,) = slot.values()
-        if only.pod.life is Life.LIVE and only.epoch is not None:
-            _bump(self._slots_at, only.epoch, sign)
+        """Count a slot in or out."""
+        if (epoch := _epoch_of(slot)) is not None:
+            _bump(self._slots_at, epoch, sign)
 
 
 _OCCUPYING = (Life.LIVE, Life.LEAVING)
 _Key = TypeVar("_Key")
+
+
+def _epoch_of(slot: dict[str, _Record]) -> int | None:
+    """Return the epoch at which a slot counts: that of its only occupant, while that is live and announced."""
+    if len(slot) != 1:
+        return None
+    (only,) = slot.values()
+    return only.epoch if only.pod.life is Life.LIVE else None
 
 
 def _is_occupant(record: _Record) -> bool:

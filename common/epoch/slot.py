@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,6 +38,13 @@ class Shape:
         if not self.without:  # the usual case, asked at every Pod event
             return whole
         return whole - sum(self.replicated_jobs[name][1] for name, _ in self.without)
+
+    def __iter__(self) -> Iterator[Slot]:
+        """Yield the expected slots in their order."""
+        for name, (replicas, parallelism) in self.replicated_jobs.items():
+            for job_index in range(replicas):
+                if (name, job_index) not in self.without:
+                    yield from (Slot(name, job_index, index) for index in range(parallelism))
 
     def expects(self, slot: Slot) -> bool:
         """Say whether `slot` is one of the expected ones."""

@@ -36,11 +36,15 @@ def read_kubeconfig(path: str) -> Credentials:
     Raises:
         CredentialsError: the file is at fault; the message says where.
     """
-    return _Kubeconfig(path).credentials()
+    return Kubeconfig(path).credentials()
 
 
-class _Kubeconfig:
-    """One file, and the words for what is wrong with it."""
+class Kubeconfig:
+    """One file, and the words for what is wrong with it.
+
+    Raises:
+        CredentialsError: it cannot be read, or is no mapping.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -50,15 +54,30 @@ class _Kubeconfig:
             raise CredentialsError(f"KUBECONFIG: expected one readable file, saw {path!r}: {error}") from error
         self._root = self._parse(text)
 
-    def credentials(self) -> Credentials:
-        """Put the current context's cluster and user together."""
-        context = self._named("contexts", "context", self._text(self._root, "current-context", "the root"))
-        cluster = self._named("clusters", "cluster", self._text(context, "cluster", "the current context"))
-        user = (
-            self._named("users", "user", self._text(context, "user", "the current context"))
-            if context.get("user")
-            else {}
-        )
+    @property
+    def contexts(self) -> list[str]:
+        """Return the names of the contexts."""
+        entries = self._root.get("contexts")
+        found = entries if isinstance(entries, list) else []
+        return [str(entry.get("name")) for entry in found if isinstance(entry, dict)]
+
+    def namespace(self, context: str | None = None) -> str:
+        """Return the namespace that a context prefers, "" when it names none.
+
+        Raises:
+            CredentialsError: there is no such context.
+        """
+        return str(self._context(context).get("namespace") or "")
+
+    def credentials(self, context: str | None = None) -> Credentials:
+        """Put a context's cluster and user together; None is the current one.
+
+        Raises:
+            CredentialsError: the file is at fault, or says what we cannot do.
+        """
+        chosen, where = self._context(context), f"context {context}" if context else "the current context"
+        cluster = self._named("clusters", "cluster", self._text(chosen, "cluster", where))
+        user = self._named("users", "user", self._text(chosen, "user", where)) if chosen.get("user") else {}
         for section, cannot in ((cluster, _CANNOT_CLUSTER), (user, _CANNOT_USER)):
             for name in cannot:
                 if section.get(name):
@@ -80,6 +99,10 @@ class _Kubeconfig:
             server_name=str(cluster.get("tls-server-name") or ""),
             insecure=cluster.get("insecure-skip-tls-verify") is True,
         )
+
+    def _context(self, name: str | None) -> dict[str, Any]:
+        name = name or self._text(self._root, "current-context", "the root")
+        return self._named("contexts", "context", name)
 
     def _parse(self, text: str) -> dict[str, Any]:
         try:

@@ -44,6 +44,9 @@ _SERVER_OWNED = frozenset(
     )
 )
 
+PENDING_UPDATES_MAX = 32
+"""Plain updates of one object that wait to be settled; each keeps its old and new version alive."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -145,6 +148,53 @@ def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Write
     if not found:
         result.append(Owner(writer.manager, "Update", writer.subresource, writer.api_version, writer.time, taken))
     return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainUpdate:
+    """A plain update whose taking of fields is computed when somebody asks."""
+
+    old: KubeObject
+    new: KubeObject
+    writer: Writer
+
+
+class OwnerBook:
+    """Keep the owners of every stored object; plain updates are remembered and settled when an owner is asked for.
+
+    A simulated Pod is written a dozen times and never applied, so nearly all of that is never computed.
+    """
+
+    def __init__(self) -> None:
+        self._settled: dict[Any, Owners] = {}
+        self._pending: dict[Any, list[PlainUpdate]] = {}
+
+    def owners(self, key: Any, shape: Any) -> Owners:
+        """Return who owns the fields of an object."""
+        for update in self._pending.pop(key, ()):
+            self._settled[key] = after_update(self._settled.get(key, ()), update.old, update.new, update.writer, shape)
+        return self._settled.get(key, ())
+
+    def is_applied(self, key: Any) -> bool:
+        """Return whether somebody has applied the object: then its managedFields are shown."""
+        return any(owner.operation == "Apply" for owner in self._settled.get(key, ()))
+
+    def settle(self, key: Any, owners: Owners) -> None:
+        """Set the owners of an object."""
+        self._pending.pop(key, None)
+        self._settled[key] = owners
+
+    def note(self, key: Any, update: PlainUpdate, shape: Any) -> None:
+        """Take in a plain update of an object that nobody has applied."""
+        pending = self._pending.setdefault(key, [])
+        pending.append(update)
+        if len(pending) >= PENDING_UPDATES_MAX:
+            self.owners(key, shape)
+
+    def forget(self, key: Any) -> None:
+        """Take in that an object is gone."""
+        self._settled.pop(key, None)
+        self._pending.pop(key, None)
 
 
 def apply(

@@ -51,7 +51,7 @@ class Writes:
         self._clock = clock
         self._rng = rng
         self._now = (-1, "")
-        self._owners: dict[tuple[CollectionKey, ObjectKey], ownership.Owners] = {}
+        self._book = ownership.OwnerBook()
         store.listen(lambda key, event: self._forget(key, event.type, event.key))
 
     def now(self) -> str:
@@ -98,12 +98,12 @@ class Writes:
         if options.dry_run:
             return obj
         stored = self._store.put(kind.storage_key, obj)
-        self._owners[kind.storage_key, object_key] = owners
+        self._book.settle((kind.storage_key, object_key), owners)
         return stored
 
     def owners(self, kind: Kind, object_key: ObjectKey) -> ownership.Owners:
         """Return who owns the fields of a stored object."""
-        return self._owners.get((kind.storage_key, object_key), ())
+        return self._book.owners((kind.storage_key, object_key), ownership.shape_of(kind.storage))
 
     def replace(
         self,
@@ -130,19 +130,24 @@ class Writes:
         self._refuse_by_policy(Attempt(kind, new, old, options.user, options.subresource))
         new = self._with_generation(kind, new, old)
         object_key = (before.get("namespace") or "", before["name"])
-        held = self.owners(kind, object_key)
-        if owners is None:
-            shape = ownership.shape_of(kind.storage)
-            owners = ownership.after_update(held, old, new, self._writer(kind, options), shape)
-        new = self._with_managed_fields(kind, new, owners)
+        book_key = kind.storage_key, object_key
+        is_plain = owners is None and not self._book.is_applied(book_key)
+        if not is_plain:
+            held = self.owners(kind, object_key)
+            owners = self._owners_after(kind, old, new, options, held) if owners is None else owners
+            new = self._with_managed_fields(kind, new, owners)
+            if new == old and _without_times(owners) == _without_times(held):
+                return old
         if options.dry_run:
             return new
-        if new == old and _without_times(owners) == _without_times(held):
-            return old
         if before.get("deletionTimestamp") and not is_kept(new):
             return self._store.remove(kind.storage_key, new)
         stored = self._store.put(kind.storage_key, new)
-        self._owners[kind.storage_key, object_key] = owners
+        if owners is None:
+            update = ownership.PlainUpdate(old, new, self._writer(kind, options))
+            self._book.note(book_key, update, ownership.shape_of(kind.storage))
+        else:
+            self._book.settle(book_key, owners)
         return stored
 
     def put_trusted(self, kind: Kind, old: KubeObject, new: KubeObject, options: WriteOptions) -> KubeObject:
@@ -265,6 +270,11 @@ class Writes:
                 }
         return new
 
+    def _owners_after(
+        self, kind: Kind, old: KubeObject, new: KubeObject, options: WriteOptions, held: ownership.Owners
+    ) -> ownership.Owners:
+        return ownership.after_update(held, old, new, self._writer(kind, options), ownership.shape_of(kind.storage))
+
     def _with_managed_fields(self, kind: Kind, obj: KubeObject, owners: ownership.Owners) -> KubeObject:
         if not any(owner.operation == "Apply" for owner in owners):
             return obj
@@ -288,7 +298,7 @@ class Writes:
 
     def _forget(self, key: CollectionKey, event_type: str, object_key: ObjectKey) -> None:
         if event_type == "DELETED":
-            self._owners.pop((key, object_key), None)
+            self._book.forget((key, object_key))
 
 
 def is_kept(obj: KubeObject) -> bool:

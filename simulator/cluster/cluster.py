@@ -22,7 +22,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import yaml
+import msgspec
 
 from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
 from common.kube.clock import Clock, LoopClock
@@ -108,7 +108,7 @@ class Cluster:
         self._serves_http = serve_http or runtime == "process" or controller == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
-        self._crds = custom_resource_definitions() + admission_policies() if crds is None else list(crds)
+        self._crds = [*custom_resource_definitions(), *admission_policies()] if crds is None else list(crds)
         self._programs = programs
         self._node_names = [f"node-{index}" for index in range(nodes)]
         self._pods_per_node = pods_per_node
@@ -147,6 +147,7 @@ class Cluster:
             await kubelet.register(pods=self._pods_per_node)
         started = asyncio.Event()
         self._main = asyncio.create_task(self._run(started), name="cluster")
+        self._main.add_done_callback(lambda _: self._changed.set())  # so that `until` sees the failure
         waiting = asyncio.create_task(started.wait())
         await asyncio.wait([self._main, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -220,7 +221,7 @@ class Cluster:
             meta = document["metadata"]
             collection = await collection_path(client, document)
             path = f"{collection}/{meta['name']}?fieldManager=kubectl&force=true"
-            body = yaml.safe_dump(document).encode()
+            body = msgspec.json.encode(document)  # JSON is YAML, and read in a twentieth of the time
             await client.raw("PATCH", path, body=body, content_type=APPLY_PATCH)
 
     def pods(self, namespace: str = "default") -> list[KubeObject]:
@@ -286,12 +287,7 @@ class Cluster:
         async with self.clock.timeout(timeout_s):
             while not holds():
                 self._changed.clear()
-                changed = asyncio.ensure_future(self._changed.wait())
-                try:
-                    waiting = {changed} if self._main is None else {changed, self._main}
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    changed.cancel()
+                await self._changed.wait()
                 if self._main is not None and self._main.done():
                     await self._main
                     raise RuntimeError("the cluster stopped while somebody waited for it")

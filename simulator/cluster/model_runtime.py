@@ -198,7 +198,7 @@ class ModelRuntime:
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
         shared = self._clock, self._rng, self._timings
-        if run.command and PurePosixPath(run.command[0]).name.startswith(AGENT_COMMAND):
+        if _is_agent(run.command):
             barrier = ModelBarrier()
             agent, code = self._agent(run, barrier)
             return ModelAgent(agent, barrier, code, *shared)
@@ -244,3 +244,8 @@ class ModelRuntime:
                 self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.FIRST_STEP, *who, "model"))
 
         return on_first_step
+
+
+def _is_agent(command: tuple[str, ...]) -> bool:
+    """Say whether a command is the agent's own; in front of a worker it only waits, and so does the worker's model."""
+    return bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND) and command[1:2] != ("wait",)

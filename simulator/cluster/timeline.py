@@ -151,7 +151,7 @@ class Timeline:
 
     def _step(self, restart: GroupRestart, event: ClusterEvent) -> None:
         self._stepped.add(event.uid)
-        if self._stepped >= set(self._pods):
+        if len(self._stepped) >= len(self._pods) and self._stepped >= self._pods.keys():  # lengths first: N steps
             restart.stepped_s = event.time_s
             restart.requests = dict(Counter(self._server.requests) - self._before)
             restart.rejected = self._server.requests.rejected - self._rejected_before

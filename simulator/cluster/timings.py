@@ -8,12 +8,13 @@ real kubelet shows; `PROMPT` has no delays, for tests about order rather than ti
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from random import Random
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A uniform distribution over [low_s, high_s]; two numbers are all that the sources give."""
+    """A uniform distribution over [low_s, high_s]; two numbers are all that most sources give."""
 
     low_s: float
     high_s: float
@@ -23,6 +24,22 @@ class Latency:
         return self.low_s if self.high_s == self.low_s else rng.uniform(self.low_s, self.high_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Tailed:
+    """A log-normal distribution: most draws near the median, one in a hundred beyond p99_s, none beyond max_s."""
+
+    median_s: float
+    p99_s: float
+    max_s: float
+
+    def draw(self, rng: Random) -> float:
+        """Return seconds."""
+        sigma = log(self.p99_s / self.median_s) / NORMAL_P99
+        return min(self.max_s, rng.lognormvariate(log(self.median_s), sigma))
+
+
+Delay = Latency | Tailed
+NORMAL_P99 = 2.3263  # standard deviations from the median to the 99th percentile
 ZERO = Latency(0.0, 0.0)
 
 
@@ -55,15 +72,15 @@ class Timings:
     """
 
     pleg_relist_s: float = 1.0
-    sandbox: Latency = Latency(0.3, 1.0)
-    container_start: Latency = Latency(0.3, 0.6)
-    process_exit: Latency = Latency(0.02, 0.1)
-    agent_start: Latency = Latency(0.04, 0.1)
-    worker_first_step: Latency = Latency(0.5, 1.0)
-    barrier_answer: Latency = Latency(0.001, 0.003)
-    api: Latency = Latency(0.001, 0.005)
-    watch: Latency = Latency(0.001, 0.01)
-    bind: Latency = Latency(0.002, 0.01)
+    sandbox: Delay = Latency(0.3, 1.0)
+    container_start: Delay = Latency(0.3, 0.6)
+    process_exit: Delay = Latency(0.02, 0.1)
+    agent_start: Delay = Latency(0.04, 0.1)
+    worker_first_step: Delay = Latency(0.5, 1.0)
+    barrier_answer: Delay = Latency(0.001, 0.003)
+    api: Delay = Latency(0.001, 0.005)
+    watch: Delay = Latency(0.001, 0.01)
+    bind: Delay = Latency(0.002, 0.01)
     job_sync_batch_s: float = 1.0
     job_failure_backoff_s: float = 10.0
     job_failure_backoff_s_max: float = 600.0

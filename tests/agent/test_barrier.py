@@ -212,3 +212,45 @@ async def test_stop_cuts_open_exchanges_and_may_be_repeated() -> None:
         writer.transport.abort()
     await asyncio.sleep(0)
     assert complaints == []
+
+
+async def test_who_prefers_to_wait_is_answered_at_the_lift() -> None:
+    """A question that may be held costs no refusal, and its answer comes with the lift, not a period later."""
+    async with listening() as barrier:
+        request = b"GET /barrier-is-lifted HTTP/1.1\r\nhost: x\r\nPrefer: respond-async, wait=60\r\n\r\n"
+        held = asyncio.create_task(ask(barrier, request))
+        assert (await ask(barrier, get("/barrier-is-lifted")))[0] == 503
+        assert not held.done()
+        barrier.lift(1)
+        async with asyncio.timeout(5):
+            assert (await held)[0] == 200
+
+
+@pytest.mark.parametrize("preference", ["wait=0", "wait=-1", "wait=soon", "handling=lenient"])
+async def test_a_preference_that_names_no_time_holds_nothing(preference: str) -> None:
+    """Whatever else stands there is ignored, as RFC 7240 asks."""
+    async with listening() as barrier, asyncio.timeout(5):
+        request = f"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: {preference}\r\n\r\n".encode()
+        assert (await ask(barrier, request))[0] == 503
+
+
+async def test_an_answer_is_held_no_longer_than_preferred() -> None:
+    """Then it is the same 503 as ever; only the barrier's own paths are held."""
+    async with listening() as barrier, asyncio.timeout(5):
+        status, body = await ask(barrier, b"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: wait=1\r\n\r\n")
+        assert (status, json.loads(body)["lifted"]) == (503, False)
+        assert (await ask(barrier, b"GET /healthz HTTP/1.1\r\nPrefer: wait=60\r\n\r\n"))[0] == 200
+
+
+async def test_who_hangs_up_is_held_no_longer() -> None:
+    """A prober whose time-out is shorter than what it preferred leaves no exchange behind."""
+    async with listening() as barrier:
+        for _ in range(2 * barrier_module.CONNECTIONS_MAX):
+            _, writer = await asyncio.open_connection("127.0.0.1", barrier.port)
+            writer.write(b"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: wait=60\r\n\r\n")
+            await writer.drain()
+            writer.transport.abort()
+        async with asyncio.timeout(5):
+            status = 0
+            while status != 503:
+                status, _ = await ask(barrier, get("/barrier-is-lifted"))

@@ -1,4 +1,4 @@
-"""Log lines wait for structlog, and come out in order."""
+"""Log lines wait until the start is over, and come out in order."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agent.arguments import RunOptions
-from agent.exit_code import ExitCode
+from agent.exit_code import NOT_FOUND, ExitCode
 from agent.supervisor import Supervisor
-from agent.worker import NOT_FOUND, WorkerStartError, WorkerStuckError
+from agent.worker import WorkerStartError, WorkerStuckError
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
 from common.record import replace

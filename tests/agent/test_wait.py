@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from agent.agent_file import leave_agent_file
 from tests.agent.process import ROOT, environment, finished, free_port, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import until
-
-pytestmark = pytest.mark.asyncio
+from tests.agent.test_start_path import FORBIDDEN
 
 SIGTERM = 1 << (signal.SIGTERM - 1)  # in /proc/pid/status
 WAIT = (sys.executable, "-m", "agent", "wait")
@@ -24,6 +25,7 @@ def variables(port: int, **more: str) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "BARRIER_PORT": str(port)} | more
 
 
+@pytest.mark.asyncio
 async def test_it_waits_for_the_lift_and_then_becomes_the_command(tmp_path: Path) -> None:
     """Started before the agent, it outlasts 'nobody there' and 'not yet', and hands the epoch to the command."""
     port = free_port()
@@ -58,6 +60,7 @@ async def test_it_waits_for_the_lift_and_then_becomes_the_command(tmp_path: Path
         (b'HTTP/1.1 503 Service Unavailable\r\n\r\n{"lifted": false, "phase": "waiting"}', "the barrier is up"),
     ],
 )
+@pytest.mark.asyncio
 async def test_it_gives_up_in_words(answer: bytes | None, words: str) -> None:
     """After --timeout the exit code is 1, and the message says what was there instead of a lifted barrier."""
 
@@ -75,6 +78,7 @@ async def test_it_gives_up_in_words(answer: bytes | None, words: str) -> None:
     assert words in errors.decode()
 
 
+@pytest.mark.asyncio
 async def test_a_signal_ends_the_wait() -> None:
     """A Pod that is deleted at the barrier does not wait for its grace period."""
     async with process(variables(free_port()), *WAIT) as waiting:
@@ -86,6 +90,7 @@ async def test_a_signal_ends_the_wait() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("BARRIER_PORT", "http"), ("BARRIER_PATH", "/metrics")])
+@pytest.mark.asyncio
 async def test_a_bad_setting_is_refused(name: str, value: str) -> None:
     """The same names and rules as the agent's."""
     async with process(variables(1) | {name: value}, *WAIT) as waiting:
@@ -93,3 +98,23 @@ async def test_a_bad_setting_is_refused(name: str, value: str) -> None:
             _, errors = await waiting.communicate()
     assert waiting.returncode == 2
     assert name in errors.decode()
+
+
+def test_it_loads_nothing_heavy() -> None:
+    """It stands in front of every start of a worker, beside its agent's: the same modules are forbidden."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import agent.arguments, agent.wait; print(*sys.modules)"
+    done = subprocess.run((sys.executable, "-IS", "-c", code), capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & FORBIDDEN == set()
+
+
+def test_the_agent_leaves_itself_for_the_worker(tmp_path: Path) -> None:
+    """Once: the file that is there already stays, and another is replaced; what went wrong is told."""
+    source, target = tmp_path / "agent.pyz", tmp_path / "left"
+    source.write_bytes(b"new")
+    target.write_bytes(b"older")
+    assert leave_agent_file(str(target), str(source)) is None
+    assert (target.read_bytes(), target.stat().st_mode & 0o777) == (b"new", 0o755)
+    before = target.stat().st_ino
+    assert leave_agent_file(str(target), str(source)) is None
+    assert target.stat().st_ino == before
+    assert "AGENT_FILE: cannot copy" in str(leave_agent_file(str(tmp_path / "no/folder"), str(source)))

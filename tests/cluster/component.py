@@ -75,6 +75,12 @@ class Component:
             process.kill()
             process.wait()
 
+    def pause(self) -> None:
+        """Let the process stand still (SIGSTOP) until it is ended; nothing of what it does is in between."""
+        self.check_alive()
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
     def check_alive(self) -> None:
         """Raise ControlPlaneError when the process has exited by itself."""
         if self.pid_or_none() is None:

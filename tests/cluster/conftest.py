@@ -15,6 +15,12 @@ from tests.cluster.binaries import Binaries, find_binaries
 from tests.cluster.control_plane import ControlPlane
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let two processes share the tests: features/ has one controller and an audit of all its requests."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("features" if "features" in item.path.parts else "rest"))
+
+
 def unavailable(missing: MissingComponent) -> NoReturn:
     """Skip the test, or fail it where CI promises that nothing is missing."""
     if os.environ.get("CI") == "true":

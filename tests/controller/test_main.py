@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from common.epoch.ledger import Standing
 from common.kube.clock import LoopClock
 from controller.health import HealthServer
 from controller.main import ExitCode, main
@@ -110,9 +111,9 @@ async def test_probes_and_metrics() -> None:
 
 
 def test_metrics_of_a_group_count_its_pods() -> None:
-    """Running, waiting and missing add up to the expected ones; restarts in progress are seen."""
+    """Running, waiting, restarting and missing add up to the expected ones; restarts in progress are seen."""
     metrics = Metrics()
-    count = GroupCount("ns", "js", "", expected=10, running=0, waiting=7, synced=2, deprecated=2, restarts_left=1)
+    count = GroupCount("ns", "js", "", expected=10, standing=Standing(0, 6, 1, 3), synced=2, deprecated=2)
     metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
     text = metrics.text().decode()
     assert 'inplace_pods{jobset="js",namespace="ns",scope="",state="missing"} 3.0' in text
@@ -124,7 +125,7 @@ def test_metrics_of_a_group_count_its_pods() -> None:
 def test_a_forgotten_jobset_leaves_no_series() -> None:
     """Every series that carries its name goes, whether it was ever set or not."""
     metrics = Metrics()
-    metrics.restarts.labels("ns", "js", "finished").inc()
+    metrics.restarts.labels("ns", "js", "finished", "manual").inc()
     metrics.failed.labels("js", "ns").inc()
     metrics.forget("ns", "js")
     metrics.forget("ns", "never-seen")

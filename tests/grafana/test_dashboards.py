@@ -1,31 +1,55 @@
-"""The dashboards are what their builder writes, and ask only for metrics that exist."""
+"""The dashboards are what their builder writes, ask only for metrics that exist, and lead where there is something."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from agent.metrics import AgentMetrics, render
+from common.epoch.ledger import Standing
 from common.phases import Phase
-from controller.metrics import GroupCount, LiveCollector, Metrics
-from grafana.build import DASHBOARDS, FOLDER, text_of
-from grafana.panels import Json
+from controller.causes import Failure
+from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics
+from grafana.build import BOARDS, FOLDER, RULES, files, path_of
+from grafana.concrete import concrete
+from grafana.links import DOCS_URL
+from grafana.panels import Board, Panel
+from tests.promtool import verdict
 
-_WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|controller_runtime|jobset)_[a-z_]+")
+ROOT = Path(__file__).parents[2]
+ALL_BOARDS = [build() for build in BOARDS]
+PANELS = [pytest.param(panel, id=f"{board.uid}: {panel.title}") for board in ALL_BOARDS for panel in board.panels]
+_WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|controller_runtime|process|jobset)_[a-z_]+")
+
+boards = pytest.mark.parametrize("board", ALL_BOARDS, ids=lambda board: board.uid)
 
 
 def controller_metrics() -> Metrics:
     """Return a controller's metrics with a sample of each."""
     metrics = Metrics()
-    count = GroupCount("ns", "train", "", 8, 8, 0, 1, 0, 3)
+    failure = Failure("train-w-0-0-abcde", "node-1", "worker", 1, "Error")
+    whole = JobSetCount("ns", "train", 3, 2, 1.0, failure)
+    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
-    metrics.restarts.labels("ns", "train", "finished").inc()
+    metrics.restarts.labels("ns", "train", "finished", "worker_exit").inc()
+    metrics.restart_seconds.labels("worker_exit").observe(1)
+    for counter in (metrics.lost_pod_seconds, metrics.deadlines, metrics.barrier_recreations):
+        counter.labels("ns", "train").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
     metrics.pod_phase_seconds.labels("view").observe(0.1)
     metrics.requests.labels("200", "GET", "server").inc()
     metrics.is_leader.labels("x").set(1)
+    metrics.reconciles.labels("jobset", "success").inc()
+    metrics.reconcile_errors.labels("jobset").inc()
+    metrics.reconcile_seconds.labels("jobset").observe(0.1)
+    metrics.active_workers.labels("jobset").set(0)
+    metrics.workers_max.labels("jobset").set(4)
+    metrics.watch_endings.labels("pods", "closed").inc()
     return metrics
 
 
@@ -40,30 +64,91 @@ def exposed_names() -> set[str]:
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
 
-def expressions(board: Json) -> list[str]:
-    """Return every PromQL expression of a dashboard."""
-    return [query["expr"] for panel in board["panels"] for query in panel["targets"]]
+def rules() -> list[dict[str, str]]:
+    """Return every rule."""
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_the_file_is_what_the_builder_writes(name: str) -> None:
-    """`python -m grafana.build` would change nothing."""
-    assert text_of(DASHBOARDS[name]()) == (FOLDER / name).read_text()
+def test_the_files_are_what_the_builder_writes() -> None:
+    """`python -m grafana.build` (or `make rewrite`) would change nothing, and no board is left over."""
+    made = files()
+    assert [path.name for path, text in made.items() if path.read_text() != text] == [], "run: make rewrite"
+    assert set((FOLDER / "dashboards").iterdir()) == {path_of(board) for board in ALL_BOARDS}
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_metric_in_a_query_exists(name: str) -> None:
-    """No panel asks for a metric that neither program exposes."""
-    exposed = exposed_names()
-    asked = {word for expr in expressions(DASHBOARDS[name]()) for word in _WORDS.findall(expr)}
-    assert asked
-    assert asked - exposed == set()
+def test_every_metric_in_a_query_exists() -> None:
+    """No panel and no rule asks for a metric that neither program exposes; the API server's are another test's."""
+    asked = [query.expr for board in ALL_BOARDS for panel in board.panels for query in panel.queries]
+    asked += [rule["expr"] for rule in rules()] + [mark["expr"] for board in ALL_BOARDS for mark in board.annotations]
+    recorded = {re.sub(r"^.*?:|:.*$", "", rule["record"]) for rule in rules() if "record" in rule}
+    names = {word for expr in asked for word in _WORDS.findall(re.sub(r"[\w]*:[\w:]*", "", expr))}
+    assert len(names) > len(ALL_BOARDS)
+    assert names - exposed_names() - recorded == set()
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_panels_have_descriptions_units_and_unique_places(name: str) -> None:
-    """Each panel says what it shows, in which unit, and no two overlap."""
-    panels = DASHBOARDS[name]()["panels"]
-    assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    """Each expression of each panel and annotation is PromQL; as a rule, for that is what promtool can check."""
+    panels = [query.expr for board in ALL_BOARDS for panel in board.panels for query in panel.queries]
+    marks = [mark["expr"] for board in ALL_BOARDS for mark in board.annotations]
+    checked = [{"record": f"query:{i}", "expr": concrete(expr)} for i, expr in enumerate(panels + marks)]
+    path = tmp_path / "rules.yaml"
+    path.write_text(json.dumps({"groups": [{"name": "all", "rules": checked}]}))
+    content, said = verdict("check", "rules", path)
+    assert content, said
+    assert f"{len(checked)} rules found" in said
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_explains_itself(panel: Panel) -> None:
+    """It says what it shows, in which unit, what it means when it is empty, and its runbook is there."""
+    drawn = panel.render()
+    defaults = drawn["fieldConfig"]["defaults"]
+    assert panel.description.endswith(".")
+    assert defaults["unit"]
+    assert defaults["noValue"]
+    page = drawn["links"][0]["url"].removeprefix(f"{DOCS_URL}/").removesuffix(".html")
+    assert (ROOT / "docs" / f"{page}.md").is_file()
+
+
+@boards
+def test_places_do_not_overlap(board: Board) -> None:
+    """Ids are unique, and no cell of the grid belongs to two panels or lies outside of it."""
+    panels = json.loads(path_of(board).read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+
+
+@boards
+def test_no_data_source_is_fixed_and_every_variable_is_declared(board: Board) -> None:
+    """A board works with any data source, and each $name is a variable of it or Grafana's own."""
+    text = path_of(board).read_text()
+    drawn = json.loads(text)
+    assert set(re.findall(r'"uid": "([^"]*)"', text)) == {"${datasource}", board.uid}
+    declared = {each["name"] for each in drawn["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z]\w*)", " ".join(re.findall(r'"(?:expr|url|query)": "((?:[^"\\]|\\.)*)"', text))))
+    assert used <= declared | {"cluster"}
+    assert declared >= {"datasource", "cluster"}
+
+
+@boards
+def test_boards_lead_to_each_other(board: Board) -> None:
+    """All have the tag by which the links at the top find them, and links with a path name a board that exists."""
+    drawn = json.loads(path_of(board).read_text())
+    assert {tag for link in drawn["links"] for tag in link.get("tags", [])} <= set(drawn["tags"])
+    named = set(re.findall(r'"/d/([\w-]+)', path_of(board).read_text()))
+    assert named <= {each.uid for each in ALL_BOARDS}
+
+
+@pytest.mark.parametrize("kind", ["podmonitor", "servicemonitor"])
+def test_a_monitor_keeps_the_labels_that_boards_ask_for(kind: str) -> None:
+    """Without honorLabels the Operator's namespace, the controller's, would displace the JobSet's."""
+    monitor = yaml.safe_load((ROOT / "deploy" / "overlays" / kind / f"{kind}.yaml").read_text())
+    endpoints = monitor["spec"].get("podMetricsEndpoints") or monitor["spec"]["endpoints"]
+    assert [endpoint.get("honorLabels") for endpoint in endpoints] == [True]

@@ -51,13 +51,13 @@ _JUDGE_SWAPPED: Final = """    if epoch == view.synced:
         return Verdict.DEPRECATED
 """
 _FRESH: Final = "return view.consistent or (previous is not None and view.synced >= previous)"
-_ONLY: Final = """        if len(slot) != 1:
-            return
-        (only,) = slot.values()
+_ONLY: Final = """    if len(slot) != 1:
+        return None
+    (only,) = slot.values()
 """
-_ANY: Final = """        if not slot:
-            return
-        only = max(slot.values(), key=lambda record: record.epoch or 0)
+_ANY: Final = """    if not slot:
+        return None
+    only = max(slot.values(), key=lambda record: record.epoch or 0)
 """
 _EXITED: Final = """            return _exited(state, code), ()
         case WorkerGone():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 
+from common import wire
 from common.kube.client import KubeObject
 from common.kube.http import Request
 from common.kube.resources import EVENTS, JOBS, JOBSETS
-from tests.cluster.features.served import ServedController
+from tests.cluster.features.audited import requests_of, right_of
+from tests.cluster.features.served import USER, ServedController
 from tests.cluster.features.stage import START, Stage
 from tests.cluster.waiting import eventually
 from tests.controller.manifests import jobset, replicated_job
@@ -220,3 +223,20 @@ async def test_metrics(stage: Stage, controller: ServedController) -> None:
     await eventually(counted, True)
     await stage.client.delete(JOBSETS, stage.namespace, "counted", propagation="Background")
     await eventually(counted, False)
+
+
+async def test_a_write_that_lost_a_race_is_decided_again(stage: Stage, audit_folder: Path) -> None:
+    """A user who edits faster than the controller writes makes it collide, read the JobSet again and end up right."""
+
+    async def edit_and_look() -> bool:
+        for suspend in (True, False) * 5:
+            await stage.edit({"spec": {"suspend": suspend}})
+        return any(
+            right_of(event) == (wire.API_GROUP, "jobsets", "get") and event["objectRef"]["namespace"] == stage.namespace
+            for event in requests_of(audit_folder, USER)
+        )
+
+    await stage.start(jobset(strategy=None))
+    await eventually(edit_and_look, True)
+    await stage.edit({"spec": {"suspend": True}})
+    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")

@@ -19,7 +19,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.component import Component
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.crd import install_crd
-from tests.cluster.node import network
+from tests.cluster.node import names, network
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
 from tests.cluster.ports import free_ports
@@ -94,6 +94,7 @@ async def running_cluster(
         ending.push_async_callback(transport.close)
         client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
         await install_crd(client)
+        await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)
         cluster.controller.start()

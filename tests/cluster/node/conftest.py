@@ -17,7 +17,11 @@ from images.build_once import MissingComponent
 from tests.cluster.binaries import Binaries
 from tests.cluster.node import archives, capsule, host
 from tests.cluster.node.cluster import Cluster, running_cluster
+from tests.cluster.node.group import Group, running_group
 from tests.cluster.node.runtime.build import RUNTIME
+
+MODES = ("sidecar", "supervisor")
+RESTARTS_MAX = 1000  # a module's tests together need some thirty
 
 
 def _unavailable(reason: object) -> NoReturn:
@@ -41,7 +45,15 @@ async def cluster(binaries: Binaries) -> AsyncIterator[Cluster]:
         yield running
 
 
-@pytest.fixture(params=["sidecar", "supervisor"])
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=MODES)
+async def group(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Group]:
+    """Run a group that a module's tests restart one after the other, each from the epoch that the last one left."""
+    async with running_group(cluster, request.param, restarts_max=RESTARTS_MAX) as running:
+        await running.until_runs(1)
+        yield running
+
+
+@pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
     """Name each way to run an agent."""
     value: str = request.param

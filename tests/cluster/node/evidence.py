@@ -7,7 +7,7 @@ and of its Pods in the order of the server.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,10 +29,15 @@ class Life:
 
 
 def lives(folder: Path) -> list[Life]:
-    """Return what the workers wrote down, oldest first; a record that is only begun is left out."""
+    """Return what the workers wrote down, oldest first."""
     texts = (_settled(path) for path in folder.glob("*.life"))
     found = (Life(**json.loads(text)) for text in texts if text)
     return sorted(found, key=lambda life: life.born_s)
+
+
+def ran(folder: Path, epoch: int) -> set[str]:
+    """Return the slots that ever ran an epoch; the records' names are enough, which a wait looks at often."""
+    return {path.name.partition(".")[0] for path in folder.glob(f"*.{epoch}.*.life")}
 
 
 def _settled(path: Path) -> str:
@@ -43,14 +48,16 @@ def _settled(path: Path) -> str:
     return text
 
 
-def violations(folder: Path, history: History, *, slots: int, restarts_max: int, lost: Iterable[str] = ()) -> list[str]:
+def violations(
+    folder: Path, history: History, *, slots: Mapping[int, int], restarts_max: int, lost: Iterable[str] = ()
+) -> list[str]:
     """
     Return each breach of S1 to S6, in words; nothing is the proof that was wanted.
 
     Args:
         folder: where the workers wrote.
         history: what the API server showed meanwhile.
-        slots: the group's size, N.
+        slots: the group's size, N, by the first epoch that had it.
         restarts_max: maxRestarts.
         lost: UIDs of Pods that something else than an in-place restart took: a test, a node.
     """
@@ -87,7 +94,7 @@ def _twice_in_an_epoch(seen: Sequence[Life]) -> list[str]:
     ]
 
 
-def _before_the_barrier(seen: Sequence[Life], history: History, slots: int) -> list[str]:
+def _before_the_barrier(seen: Sequence[Life], history: History, slots: Mapping[int, int]) -> list[str]:
     """S3: the server had N announcements of an epoch before it had S = epoch, and no worker ran without such an S."""
     synced = history.synced()
     broken = [
@@ -95,8 +102,9 @@ def _before_the_barrier(seen: Sequence[Life], history: History, slots: int) -> l
     ]
     for epoch, version in synced.items():
         announced = history.announced(epoch, before=version.number)
-        if len(announced) < slots and version.event != RELISTED:  # then the order of the writes is lost
-            broken.append(f"S3: epoch {epoch} was synced after {len(announced)} of {slots} announcements")
+        needed = slots[max(first for first in slots if first <= epoch)]
+        if len(announced) < needed and version.event != RELISTED:  # then the order of the writes is lost
+            broken.append(f"S3: epoch {epoch} was synced after {len(announced)} of {needed} announcements")
     return broken
 
 

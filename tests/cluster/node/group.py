@@ -3,8 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from common import wire
@@ -13,7 +14,7 @@ from common.kube.resources import JOBSETS, PODS, Resource
 from tests.cluster.group import ROLE_BINDINGS, ROLES
 from tests.cluster.node import manifests
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.evidence import lives, violations
+from tests.cluster.node.evidence import lives, ran, violations
 from tests.cluster.node.history import History
 from tests.cluster.node.machine import Node
 from tests.cluster.node.patience import until
@@ -30,6 +31,12 @@ RESOURCES: Final = {
     "ServiceAccount": SERVICE_ACCOUNTS,
 }
 
+Change = Callable[[KubeObject], object]
+
+
+def _as_it_is(jobset: KubeObject) -> None:
+    """Change nothing."""
+
 
 class Group:
     """One JobSet in a namespace of its own."""
@@ -37,19 +44,25 @@ class Group:
     def __init__(self, cluster: Cluster, namespace: str, *, pods: int, restarts_max: int) -> None:
         self.cluster = cluster
         self.namespace = namespace
-        self.slots = pods
+        self.sizes = {1: pods}
         self.evidence = cluster.folder / "evidence" / namespace
         self.history = History(cluster.plane.kubeconfig, namespace)
         self._restarts_max = restarts_max
         self._lost: set[str] = set()
 
-    async def apply(self, mode: str) -> None:
-        """Create everything the example has."""
-        self.evidence.mkdir(parents=True)
-        self.evidence.chmod(0o777)
-        for document in manifests.documents(
-            mode, self.namespace, pods=self.slots, restarts_max=self._restarts_max, evidence=self.evidence
-        ):
+    @property
+    def slots(self) -> int:
+        """Return the group's size as it was asked for last."""
+        return self.sizes[max(self.sizes)]
+
+    @property
+    def epoch(self) -> int:
+        """Return S as seen last."""
+        return self.epochs()[0]
+
+    async def apply(self, documents: Iterable[KubeObject]) -> None:
+        """Create what a manifest has."""
+        for document in documents:
             await self.cluster.client.create(RESOURCES[document["kind"]], self.namespace, document)
 
     async def resize(self, pods: int) -> None:
@@ -58,14 +71,14 @@ class Group:
         changes = [
             {"op": "replace", "path": f"{path}/{name}", "value": pods} for name in ("parallelism", "completions")
         ]
+        self.sizes[self.epoch + 1] = pods
         await self.cluster.client.patch(JOBSETS, self.namespace, manifests.JOBSET, changes, kind=JSON_PATCH)
-        self.slots = pods
 
     async def until_runs(self, epoch: int) -> None:
         """Return when every slot has a worker of the epoch."""
 
         def holds() -> bool:
-            return len({life.slot for life in lives(self.evidence) if life.epoch == epoch}) == self.slots
+            return len(ran(self.evidence, epoch)) == self.slots
 
         await until(holds, f"{self.slots} workers of epoch {epoch}", timeout_s=SETTLED_S_MAX, also=self.state)
 
@@ -104,7 +117,7 @@ class Group:
         path.with_suffix(".begun").chmod(0o666)
         path.with_suffix(".begun").rename(path)
 
-    async def kill(self, slot: int, container: str) -> float:
+    async def kill(self, slot: int, container: str, *, process: int = -1) -> float:
         """Send SIGKILL to the last process of a container (under a supervisor the worker) and return when, monotonic.
 
         Kubelet reports a container some time after it runs, and only then it can be told which one is the Pod's.
@@ -115,7 +128,7 @@ class Group:
             timeout_s=SETTLED_S_MAX,
             also=self.state,
         )
-        victim = self._processes(self.pods()[slot], container)[-1]
+        victim = self._processes(self.pods()[slot], container)[process]
         killed_s = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         return killed_s
@@ -143,7 +156,7 @@ class Group:
     def broken(self) -> list[str]:
         """Return what the evidence says against S1 to S6; an empty list is what a test wants."""
         return violations(
-            self.evidence, self.history, slots=self.slots, restarts_max=self._restarts_max, lost=self._lost
+            self.evidence, self.history, slots=self.sizes, restarts_max=self._restarts_max, lost=self._lost
         )
 
     def state(self) -> str:
@@ -162,21 +175,44 @@ class Group:
         ]
         return "\n".join([f"S, D = {self.epochs()}", *pods, *map(str, lives(self.evidence)), *self._logs()])
 
+    def printed(self, container: str) -> str:
+        """Return what a container printed in all Pods, as far as kubelet keeps it."""
+        return "\n".join(path.read_text() for path in self._log_files(container))
+
+    def _log_files(self, container: str) -> list[Path]:
+        return sorted(self.cluster.folder.glob(f"node-*/own/var/log/pods/{self.namespace}_*/{container}/*.log"))
+
     def _logs(self) -> list[str]:
-        folders = self.cluster.folder.glob(f"node-*/own/var/log/pods/{self.namespace}_*/*/*.log")
-        tails = [f"--- {path}\n" + "\n".join(path.read_text().splitlines()[-8:]) for path in sorted(folders)]
+        files = self._log_files("*")
+        tails = [f"--- {path}\n" + "\n".join(path.read_text().splitlines()[-8:]) for path in files]
         return [*tails, *(node.logs() for node in self.cluster.nodes)]
 
 
 @asynccontextmanager
-async def running_group(cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10) -> AsyncIterator[Group]:
-    """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
+async def running_group(
+    cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10, change: Change = _as_it_is
+) -> AsyncIterator[Group]:
+    """Run a group of workers that keep records, after a test's own change of the JobSet."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
+    group.evidence.mkdir(parents=True)
+    group.evidence.chmod(0o777)
+    documents = manifests.documents(
+        mode, group.namespace, pods=pods, restarts_max=restarts_max, evidence=group.evidence
+    )
+    change(documents[-1])
+    async with running(group, documents):
+        yield group
+
+
+@asynccontextmanager
+async def running(group: Group, documents: Sequence[KubeObject]) -> AsyncIterator[None]:
+    """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
+    cluster, jobset = group.cluster, documents[-1]["metadata"]["name"]
     async with group.history.recording():
         try:
-            await group.apply(mode)
-            yield group
+            await group.apply(documents)
+            yield
         finally:
-            await cluster.client.delete(JOBSETS, group.namespace, manifests.JOBSET, propagation="Foreground")
+            await cluster.client.delete(JOBSETS, group.namespace, jobset, propagation="Foreground")
             await until(group.is_gone, "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
             await cluster.client.delete(NAMESPACES, None, group.namespace)

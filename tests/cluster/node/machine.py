@@ -20,6 +20,7 @@ READY_S_MAX = 60.0
 """From exec to an answer on the socket takes a second; the rest is for a busy machine."""
 
 POLL_S = 0.02
+SYNCING = "Starting kubelet main sync loop"
 
 
 class Node:
@@ -58,7 +59,7 @@ class Node:
         await self.start_containerd()
         await asyncio.to_thread(self._import, images)
         self._kubelet = self._component("kubelet", (*self._kubelet_command, *self._kubelet_flags(plane)))
-        self.start_kubelet()
+        await self.start_kubelet()
 
     async def start_containerd(self) -> None:
         """Start the runtime and return when it answers."""
@@ -69,9 +70,12 @@ class Node:
         """End the runtime; containers and their shims run on."""
         await self._containerd.stop(kill=kill)
 
-    def start_kubelet(self) -> None:
-        """Start kubelet."""
+    async def start_kubelet(self) -> None:
+        """Start kubelet and return when it has begun to work: before that it ends when the runtime does not answer."""
+        log = self._kubelet.log_path
+        before = log.read_text().count(SYNCING) if log.exists() else 0
         self._kubelet.start()
+        await self._until(lambda: log.read_text().count(SYNCING) > before, self._kubelet, f"{SYNCING!r} in its log")
 
     async def stop_kubelet(self, *, kill: bool = False) -> None:
         """End kubelet; containers run on."""
@@ -121,7 +125,7 @@ class Node:
         files = {
             "containerd.toml": settings.containerd(self._programs, self._folder),
             "cni/pods.conflist": settings.cni(self._address.pods),
-            "kubelet.json": settings.kubelet(self._folder, self.cgroup, plane.ca),
+            "kubelet.json": settings.kubelet(self._folder, self.cgroup, plane.ca, network.GATEWAY),
             "resolv.conf": "",
         }
         tunables = {f"sys/{name}": f"{value}\n" for name, value in settings.tunables().items()}

@@ -4,7 +4,6 @@ What is proved here is what users copy, so only what the test needs is changed: 
 folder for the evidence. Pods keep to Pod Security `restricted`, but for that folder, which is on the host.
 """
 
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,6 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.py"]
-WAIT = ["inplace-agent", "wait", "--"]
-"""Before a sidecar's worker. Kubelet 1.36.3 may take a restarted sidecar for started before it was probed
-(kubernetes#141155): without this, workers were seen here that ran before their own agent had announced (ADR 31)."""
-
 MEMORY_LIMIT = "64Mi"
 
 RESTRICTED = {
@@ -35,25 +30,30 @@ RESTRICTED = {
 
 def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, evidence: Path | None) -> list[KubeObject]:
     """Return the example's documents for one namespace, the JobSet last; evidence of None stays in the Pod."""
-    read = [deepcopy(each) for each in yaml.safe_load_all((EXAMPLES / MODES[mode]).read_text())]
-    for document in read:
-        document["metadata"]["namespace"] = namespace
-        for subject in document.get("subjects", ()):
-            subject["namespace"] = namespace
+    read = documents_of((EXAMPLES / MODES[mode]).read_text(), namespace)
     (jobset,) = (each for each in read if each["kind"] == "JobSet")
     jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = pods
     _adapt(job["template"]["spec"], evidence)
-    return sorted(read, key=lambda each: each["kind"] == "JobSet")
+    return read
+
+
+def documents_of(text: str, namespace: str) -> list[KubeObject]:
+    """Return the documents of a manifest, moved to a namespace, the JobSet last."""
+    read: list[KubeObject] = list(yaml.safe_load_all(text))
+    for document in read:
+        document["metadata"]["namespace"] = namespace
+        for subject in document.get("subjects", ()):
+            subject["namespace"] = namespace
+    return sorted(read, key=lambda each: bool(each["kind"] == "JobSet"))
 
 
 def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     """Let the Pod run our images and write its records; take away what the worker of the example needed."""
     (worker,) = pod["containers"]
     command = worker["command"]
-    agent = command[: command.index("--") + 1] if "--" in command else WAIT
-    worker["command"] = [*agent, *WORKER]
+    worker["command"] = [*command[: command.index("--") + 1], *WORKER]
     worker["image"] = WORKER_IMAGE
     worker["resources"]["limits"] = {"memory": MEMORY_LIMIT}
     worker["env"] = [*worker["env"], *_identity(worker["env"])]

@@ -13,6 +13,9 @@ from tests.cluster.credentials import SERVICE_ADDRESS
 BRIDGE = "nodes"
 NODES_NETWORK = "10.77.0"
 PODS_NETWORK = "10.78"
+GATEWAY = f"{NODES_NETWORK}.1"
+"""The capsule itself, as nodes and Pods see it."""
+
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 """The network namespace's own: the machine's stays as it is."""
 
@@ -37,7 +40,7 @@ class Address:
 def set_up() -> None:
     """Give the capsule the bridge and the Service address, and let it forward; the capsule's end takes it all down."""
     _ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
-    _ip("addr", "add", f"{NODES_NETWORK}.1/24", "dev", BRIDGE)
+    _ip("addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
     _ip("addr", "add", f"{SERVICE_ADDRESS}/32", "dev", "lo")
     _ip("link", "set", BRIDGE, "up")
     FORWARDING.write_text("1")
@@ -52,7 +55,7 @@ def connect(address: Address, pid: int) -> None:
     _run(*inside, "ip", "link", "set", "lo", "up")
     _run(*inside, "ip", "addr", "add", f"{address.node}/24", "dev", "eth0")
     _run(*inside, "ip", "link", "set", "eth0", "up")
-    _run(*inside, "ip", "route", "add", "default", "via", f"{NODES_NETWORK}.1")
+    _run(*inside, "ip", "route", "add", "default", "via", GATEWAY)
     _run(*inside, "sh", "-c", f"echo 1 > {FORWARDING}")
     _ip("route", "replace", address.pods, "via", address.node)
 

@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.node import names
+
 PAUSE = "docker.io/inplace/pause:1"
 SOCKET = "/run/containerd/containerd.sock"
 
@@ -65,7 +67,7 @@ def cni(pod_cidr: str) -> str:
     )
 
 
-def kubelet(folder: Path, cgroup: str, client_ca: Path) -> str:
+def kubelet(folder: Path, cgroup: str, client_ca: Path, dns: str) -> str:
     """Return kubelet's configuration; JSON is YAML."""
     never: dict[str, str] = dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%")
     config: dict[str, Any] = {
@@ -74,6 +76,8 @@ def kubelet(folder: Path, cgroup: str, client_ca: Path) -> str:
         "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": str(client_ca)}},
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": cgroup,
+        "clusterDNS": [dns],
+        "clusterDomain": names.DOMAIN,
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "enforceNodeAllocatable": [],
         "evictionHard": never | {"nodefs.inodesFree": "0%", "imagefs.inodesFree": "0%"},

@@ -12,7 +12,7 @@ from common import wire
 from tests.cluster.node.evidence import violations
 from tests.cluster.node.history import History, Version
 
-SLOTS = 2
+SLOTS = {1: 2}
 
 
 def record(folder: Path, *, slot: str, epoch: int, born_s: float, alive_s: float) -> None:
@@ -103,3 +103,9 @@ def test_a_pod_that_goes_breaks_s5_unless_it_was_expected(folder: Path, history:
 def test_an_epoch_beyond_max_restarts_breaks_s6(folder: Path, history: History) -> None:
     """Epoch 2 is the first restart."""
     assert broken(folder, history, restarts_max=0) == ["S6"]
+
+
+def test_a_group_that_grows_needs_the_new_slots_too(folder: Path, history: History) -> None:
+    """Two announcements are enough for epoch 1; from epoch 2 on three are expected."""
+    found = violations(folder, history, slots={1: 2, 2: 3}, restarts_max=1)
+    assert found == ["S3: epoch 2 was synced after 2 of 3 announcements"]

@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ AGENT_BYTES_MAX = 3_000_000
 """Of the agent's own layers, compressed: 1.6 MB when this was written, and every node pulls them."""
 
 SHELLS = ("bin/sh", "bin/bash", "bin/dash", "usr/bin/apt", "usr/bin/dpkg", "usr/bin/pip3")
+
+
+@cache
+def image_of(name: str) -> Image:
+    """Return one of our two images, built from the sources as they are now."""
+    return Image(archives.build()[0].parent / f"{name}.tar")
 
 
 class Image:
@@ -64,7 +71,7 @@ def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
     if not capsule.inside():
         pytest.skip("the images are built by make node")
     name: str = request.param
-    return name, Image(archives.build()[0].parent / f"{name}.tar")
+    return name, image_of(name)
 
 
 def test_it_runs_as_nobody_and_says_what_it_is(image: tuple[str, Image]) -> None:

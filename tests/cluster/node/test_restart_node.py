@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import SETTLED_S_MAX, running_group
+from tests.cluster.node.group import SETTLED_S_MAX, Group, running_group
 from tests.cluster.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -13,42 +13,47 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 IN_A_ROW = 20
 
 
-async def test_a_killed_worker_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
-    """SIGKILL to one worker: everybody runs again at epoch 2, in the Pods that were there."""
-    async with running_group(cluster, mode) as group:
-        await group.until_runs(1)
-        before = group.uids()
-        await group.kill(0, "worker")
-        await group.until_runs(2)
+async def test_a_killed_worker_restarts_the_group_in_place(group: Group) -> None:
+    """SIGKILL to one worker: everybody runs again at the next epoch, in the Pods that were there."""
+    epoch, before = group.epoch + 1, group.uids()
+    await group.kill(0, "worker")
+    await group.until_runs(epoch)
 
-        assert group.epochs() == (2, 1)
-        assert group.uids() == before
-        assert group.broken() == []
+    assert group.epochs() == (epoch, epoch - 1)
+    assert group.uids() == before
+    assert group.broken() == []
 
 
-async def test_every_exit_code_but_zero_restarts_the_group(cluster: Cluster, mode: str) -> None:
+async def test_every_exit_code_but_zero_restarts_the_group(group: Group) -> None:
     """1, the agent's own 88, a shell's 127 and 255: each costs one epoch and no Pod."""
-    async with running_group(cluster, mode) as group:
-        await group.until_runs(1)
-        before = group.uids()
-        for epoch, code in enumerate((1, 88, 127, 255), start=2):
-            group.order(group.pods()[epoch % 3], f"exit {code}")
-            await group.until_runs(epoch)
+    first, before = group.epoch + 1, group.uids()
+    for epoch, code in enumerate((1, 88, 127, 255), start=first):
+        group.order(group.pods()[epoch % 3], f"exit {code}")
+        await group.until_runs(epoch)
 
-        assert group.uids() == before
-        assert group.broken() == []
+    assert group.uids() == before
+    assert group.broken() == []
 
 
-async def test_workers_that_end_with_zero_complete_the_jobset(cluster: Cluster, mode: str) -> None:
-    """Exit code 0 of every worker is success: no restart, and the JobSet is Completed."""
-    async with running_group(cluster, mode) as group:
-        await group.until_runs(1)
-        for pod in group.pods():
-            group.order(pod, "exit 0")
-        await group.until_ended("Completed")
+async def test_a_worker_out_of_memory_restarts_the_group_in_place(group: Group) -> None:
+    """The kernel kills a worker above its container's limit: one epoch, and the Pod stays."""
+    epoch, before = group.epoch + 1, group.uids()
+    group.order(group.pods()[2], "oom")
+    await group.until_runs(epoch)
 
-        assert group.epochs() == (1, 0)
-        assert group.broken() == []
+    assert group.uids() == before
+    assert group.broken() == []
+
+
+async def test_twenty_restarts_in_a_row(group: Group) -> None:
+    """No restart is slower for those before it: kubelet's CrashLoopBackOff never applies, and no Pod goes."""
+    first, before = group.epoch + 1, group.uids()
+    for epoch in range(first, first + IN_A_ROW):
+        group.order(group.pods()[epoch % 3], "exit 3")
+        await group.until_runs(epoch)
+
+    assert group.uids() == before
+    assert group.broken() == []
 
 
 async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster) -> None:
@@ -63,34 +68,23 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
         assert group.broken() == []
 
 
-async def test_a_worker_out_of_memory_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
-    """The kernel kills a worker above its container's limit: one epoch, and the Pod stays."""
-    async with running_group(cluster, mode) as group:
+async def test_a_supervisor_killed_outright_costs_its_own_pod(cluster: Cluster) -> None:
+    """It is the container's first process: the worker ends with it, the Pod fails, and its Job makes another."""
+    async with running_group(cluster, "supervisor") as group:
         await group.until_runs(1)
-        before = group.uids()
-        group.order(group.pods()[2], "oom")
+        before, victim = group.uids(), group.pods()[1]
+        group.expect_lost([victim])
+        await group.kill(1, "worker", process=0)
         await group.until_runs(2)
 
-        assert group.uids() == before
+        assert before < group.uids()
+        assert group.epochs() == (2, 1)
         assert group.broken() == []
 
 
-async def test_twenty_restarts_in_a_row(cluster: Cluster, mode: str) -> None:
-    """No restart is slower for those before it: kubelet's CrashLoopBackOff never applies, and no Pod goes."""
-    async with running_group(cluster, mode, pods=2, restarts_max=IN_A_ROW) as group:
-        await group.until_runs(1)
-        before = group.uids()
-        for epoch in range(2, IN_A_ROW + 2):
-            group.order(group.pods()[epoch % 2], "exit 3")
-            await group.until_runs(epoch)
-
-        assert group.uids() == before
-        assert group.broken() == []
-
-
-async def test_one_restart_too_many_fails_the_jobset(cluster: Cluster, mode: str) -> None:
+async def test_one_restart_too_many_fails_the_jobset(cluster: Cluster) -> None:
     """After maxRestarts restarts the next failure ends the JobSet, and no worker runs an epoch beyond."""
-    async with running_group(cluster, mode, restarts_max=1) as group:
+    async with running_group(cluster, "supervisor", restarts_max=1) as group:
         for epoch in (1, 2):
             await group.until_runs(epoch)
             group.order(group.pods()[0], "exit 3")

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SLOTS = 4
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def second(cluster: Cluster) -> AsyncIterator[Node]:
-    """Give a node beside the first, for one test; it is off and forgotten afterwards."""
+    """Give a node beside the first; the last test takes it, or it is off and forgotten afterwards."""
     node = await cluster.add_node()
     yield node
     await node.power_off()
@@ -30,10 +30,14 @@ async def second(cluster: Cluster) -> AsyncIterator[Node]:
         await cluster.client.delete(NODES, None, node.name)
 
 
-async def on(group: Group, node: Node) -> list[KubeObject]:
-    """Return the group's Pods on a node after everybody runs, and let no new Pod come there."""
+async def cordon(node: Node, cluster: Cluster, *, on: bool) -> None:
+    """Let no new Pod come to a node, or let them come again."""
+    await cluster.client.patch(NODES, None, node.name, {"spec": {"unschedulable": on}})
+
+
+async def running_on(node: Node, group: Group) -> list[KubeObject]:
+    """Return the group's Pods on a node after everybody runs."""
     await group.until_runs(1)
-    await group.cluster.client.patch(NODES, None, node.name, {"spec": {"unschedulable": True}})
     there = [pod for pod in group.pods() if pod["spec"].get("nodeName") == node.name]
     assert 0 < len(there) < SLOTS, "the scheduler spreads the Pods of a JobSet over nodes that are alike"
     return there
@@ -42,7 +46,8 @@ async def on(group: Group, node: Node) -> list[KubeObject]:
 async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cluster, second: Node, mode: str) -> None:
     """Evicted Pods come back on the other node; the Pods there stay and restart in place."""
     async with running_group(cluster, mode, pods=SLOTS) as group:
-        evicted = await on(group, second)
+        evicted = await running_on(second, group)
+        await cordon(second, cluster, on=True)
         staying = group.uids() - {pod["metadata"]["uid"] for pod in evicted}
         group.expect_lost(evicted)
         for pod in evicted:
@@ -50,26 +55,35 @@ async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cl
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
             await cluster.client.raw("POST", f"{PODS.path(group.namespace, name)}/eviction", body=eviction)
         await group.until_runs(2)
+        await cordon(second, cluster, on=False)
 
         assert staying < group.uids()
         assert {pod["spec"]["nodeName"] for pod in group.pods()} == {cluster.nodes[0].name}
         assert group.broken() == []
 
 
-async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster, second: Node, mode: str) -> None:
-    """The power goes, and somebody deletes the Node: its Pods are replaced, and the group goes on without it.
+async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster, second: Node) -> None:
+    """The power goes, and somebody deletes the Node: its Pods are replaced, and the groups go on without it.
 
     The Pods themselves cannot be deleted, not even by force: under podReplacementPolicy Failed their Job keeps its
     finalizer on them until they have failed, and with kubelet gone only the garbage collector says so, some 40 s after
-    the Node is gone.
+    the Node is gone. So both modes lose the node together.
     """
-    async with running_group(cluster, mode, pods=SLOTS) as group:
-        lost = await on(group, second)
-        staying = group.uids() - {pod["metadata"]["uid"] for pod in lost}
+    async with (
+        running_group(cluster, "sidecar", pods=SLOTS) as beside,
+        running_group(cluster, "supervisor", pods=SLOTS) as within,
+    ):
+        groups = (beside, within)
+        lost = [await running_on(second, group) for group in groups]
+        staying = [
+            group.uids() - {pod["metadata"]["uid"] for pod in gone} for group, gone in zip(groups, lost, strict=True)
+        ]
+        await cordon(second, cluster, on=True)
         await second.power_off()
-        group.expect_lost(lost)
+        for group, gone in zip(groups, lost, strict=True):
+            group.expect_lost(gone)
         await cluster.client.delete(NODES, None, second.name)
-        await group.until_runs(2)
-
-        assert staying < group.uids()
-        assert group.broken() == []
+        for group, stayed in zip(groups, staying, strict=True):
+            await group.until_runs(2)
+            assert stayed < group.uids()
+            assert group.broken() == []

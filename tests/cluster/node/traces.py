@@ -87,7 +87,7 @@ def _cgroups() -> Iterator[str]:
 
 def _folders() -> Iterator[str]:
     temporary = Path(tempfile.gettempdir())
-    yield from (f"folder {entry}" for entry in temporary.glob("inplace-[0-9]*"))
+    yield from (f"folder {entry}" for entry in temporary.glob("inplace-[0-9]*-[0-9]*-*"))  # capsule.OWNERS
     for name in (
         "/run/containerd",
         "/var/lib/kubelet",

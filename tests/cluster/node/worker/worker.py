@@ -1,8 +1,9 @@
 """A worker that keeps a record of its own life, and dies as it is told.
 
-Imports nothing of this project: the record is evidence against it. One file for each process, EVIDENCE/POD.TIME.life,
-holds one JSON object, written anew at every beat; so it tells of the last moment at which the process surely ran, also
-when SIGKILL ended it. Times are CLOCK_MONOTONIC, which all containers of a machine share.
+Imports nothing of this project: the record is evidence against it. One file for each process,
+EVIDENCE/SLOT.EPOCH.TIME.life, holds one JSON object, written anew at every beat; so it tells of the last moment at
+which the process surely ran, also when SIGKILL ended it. Times are CLOCK_MONOTONIC, which all containers of a machine
+share.
 
 What it imports is part of what a restart takes, so it does without pathlib.
 
@@ -37,7 +38,8 @@ def main() -> None:
         "alive_s": time.monotonic(),
         "ended": "",
     }
-    file = os.open(f"{folder}/{pod}.{time.time_ns()}.life", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    name = f"{folder}/{record['slot']}.{record['epoch']}.{time.time_ns()}"
+    file = os.open(f"{name}.begun", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
 
     def write(ended: str = "") -> None:
         record.update(alive_s=time.monotonic(), ended=ended)
@@ -48,6 +50,8 @@ def main() -> None:
         os._exit(128 + number)
 
     signal.signal(signal.SIGTERM, told_to_stop)
+    write()
+    os.rename(f"{name}.begun", f"{name}.life")
     order = f"{folder}/{pod}.order"
     while True:
         write()

@@ -1,0 +1,356 @@
+"""
+One group restart on a modelled cluster, event by event: from a worker's death to the last worker's start.
+
+The agents' decisions about time are the real ones (`Herd`, `RetryBudget`); everything else is a profile's delay or
+work that waits in a line (`model_server`). `tests/benchmarks/test_restart_model.py` holds it against the embedded
+cluster, which runs the real agent and controller. Deliberately knows no fault but the one death.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Literal
+
+from agent.herd import PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
+from agent.retry_budget import RETRY_BASE_S, RetryBudget
+from benchmarks.model_server import Agenda, Cores, Server, servers_of
+from common.kube.errors import Throttled
+from common.kube.watch import Busy
+from simulator.profile import Profile
+
+Mode = Literal["sidecar", "supervisor", "upstream"]
+PROBE_PERIOD_S: Final = 1.0  # of upstream's manifest; our agent holds the probe's answer until the lift
+CLIENT_GO_RETRIES_MAX: Final = 10  # with exactly Retry-After between them: client-go rest/with_retry.go
+CLIENT_GO_BACKOFF_S_MAX: Final = 30.0
+UPSTREAM_REQUESTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How agents spread their requests: the constants of `agent.herd` and `agent.retry_budget`."""
+
+    rate_per_s: float = RATE_PER_S
+    window_s_max: float = WINDOW_S
+    patches_per_start: float = PATCHES_PER_START
+    retry_base_s: float = RETRY_BASE_S
+
+
+NO_SLOTS: Final = Slots(window_s_max=0.0)  # what deploy/apf says to set
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """One modelled restart; moments are seconds after the death.
+
+    Args:
+        total_s: the last worker runs.
+        kubelet_s: what the same draws take with an API server, network and controller that take no time.
+        bound_s: no order of the same work on the same cores can be faster, see `Restarting.bound_s`.
+        rejected: answers 429.
+        phases: moments by name.
+    """
+
+    total_s: float
+    kubelet_s: float
+    bound_s: float
+    rejected: int
+    phases: dict[str, float]
+
+
+@dataclass(slots=True)
+class _Pod:
+    """One Pod's own delays, drawn before anything happens, so that every way is judged by the same luck.
+
+    Args:
+        down_s: from the order to restart (or the end) to its next agent's first moment; a supervisor's: to its
+            worker's tree gone.
+        agent_s: from there to its first request.
+        up_s: from its lift to its worker's process.
+    """
+
+    down_s: float
+    agent_s: float
+    up_s: float
+    herd: Herd
+    budget: RetryBudget
+    left: int
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class Restarting:
+    """The run of one model.
+
+    Args:
+        pods: of the group; the first one's worker dies.
+        apf: deploy/apf is applied, and agents use no slots.
+        mode: ours, or upstream's sidecar with its controller.
+    """
+
+    profile: Profile
+    pods: int
+    mode: Mode = "sidecar"
+    apf: bool = False
+    slots: Slots = field(default_factory=Slots)
+    seed: int = 1
+    agenda: Agenda = field(default_factory=Agenda)
+    group: list[_Pod] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
+    controller: Cores = field(default_factory=lambda: Cores(1))
+    phases: dict[str, float] = field(default_factory=dict)
+    _rng: Random = field(default_factory=Random)
+    _announced: int = 0
+    _watching: set[int] = field(default_factory=set)
+    _synced_s: list[float] = field(default_factory=list)
+    _last_s: float = 0.0
+
+    def run(self) -> Restart:
+        """Restart the group once."""
+        self._rng = Random(f"{self.seed}/{self.profile.name}/{self.pods}/{self.mode}")
+        self.servers = servers_of(self.profile, self.agenda, apf=self.apf, rng=self._rng)
+        if self.mode == "upstream":
+            self.controller = Cores(int(self.profile["upstream.controller_cores"]))
+        self.group = [self._pod(index) for index in range(self.pods)]
+        self._watching = set(range(1, self.pods))
+        self._die()
+        self.agenda.run()
+        rejected = sum(server.rejected for server in self.servers)
+        return Restart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases)
+
+    # What the draws say without any contention.
+
+    def kubelet_s(self) -> float:
+        """Return what the nodes alone take: the slowest Pod down, then the slowest up."""
+        if self.mode == "supervisor":
+            return 0.0
+        return max(self._ready_s()) + max(pod.up_s for pod in self.group)
+
+    def bound_s(self) -> float:
+        """Return a lower bound for the same draws: no order of the same work on the same cores is faster.
+
+        A line that gets pieces of work at t1 <= ... <= tM cannot be empty before the greatest of
+        tk + (M - k + 1) x (CPU of a piece) / cores. The servers' line: each Pod's requests up to its announcement, from
+        the moment its node lets it ask. The controller's: its announcement, and the status writes of its kubelet that
+        stand before it in the same ordered watch. After the later of the two come the fan-out of one write over all
+        cores and the slowest worker's start, and on the way the network's shortest trips.
+        """
+        cores = self.profile["apiserver.servers"] * self.profile["apiserver.cores"]
+        start_s = sum(self._request(step)[0] for step in range(self._requests) if self._is_needed(step))
+        ready_s = self._ready_s()
+        written_s = self._status_writes_s(ready_s)
+        counted_s = max(
+            emptied_s(ready_s, start_s / cores),
+            emptied_s([*ready_s, *written_s], self._event_cpu_s() / self._controller_cores),
+        )
+        fan_out_s = self.pods * self.profile["apiserver.event_cpu_s"] / cores
+        trips = 5 + 2 * (self.mode == "sidecar")  # the order to stop, (list, its answer,) patch, event; S, event
+        network_s = trips * self.profile.delays["network.one_way"].draw(_Least())
+        return counted_s + fan_out_s + network_s + max(pod.up_s for pod in self.group)
+
+    def _status_writes_s(self, ready_s: list[float]) -> list[float]:
+        """Return when the kubelets write what the controller reads before the announcements."""
+        if self.mode == "supervisor":
+            return []
+        ended_s = [at_s - pod.agent_s - pod.down_s / 2 for at_s, pod in zip(ready_s[1:], self.group[1:], strict=True)]
+        return ended_s * int(self.profile["kubelet.status_writes"])
+
+    def _ready_s(self) -> list[float]:
+        """Return when each Pod could ask at the earliest: the first is told by its own death, the others by it."""
+        victim = self.group[0].down_s + self.group[0].agent_s
+        told_s = self._seen_s if self.mode == "sidecar" else victim if self.mode == "upstream" else 0.0
+        return [victim, *(told_s + pod.down_s + pod.agent_s for pod in self.group[1:])]
+
+    @property
+    def _seen_s(self) -> float:
+        """Return when kubelet sees the death."""
+        return self.phases.get("seen", 0.0)
+
+    # The draws.
+
+    def _pod(self, index: int) -> _Pod:
+        draw, rng = self._draw, self._rng
+        slots = NO_SLOTS if self.apf or self.mode == "upstream" else self.slots
+        herd = Herd(self.pods, index, rng.random(), slots.rate_per_s, slots.window_s_max)
+        if self.mode == "supervisor":
+            down_s, agent_s, up_s = draw("supervisor.stop"), 0.0, draw("supervisor.start")
+        else:
+            relist_s = rng.uniform(0.0, self.profile["kubelet.relist_s"])
+            down_s = relist_s + draw("kubelet.process_exit") + draw("kubelet.container_start")
+            agent_s, up_s = draw("agent.start"), draw("kubelet.probe") + draw("kubelet.container_start")
+            if self.mode == "upstream":
+                up_s += rng.uniform(0.0, PROBE_PERIOD_S)
+            if index == 0:
+                self.phases["seen"] = relist_s
+        return _Pod(
+            down_s, agent_s, up_s, herd, RetryBudget(rng, herd.spread_s, base_s=slots.retry_base_s), self._requests
+        )
+
+    def _draw(self, name: str) -> float:
+        return self.profile.delays[name].draw(self._rng)
+
+    @property
+    def _requests(self) -> int:
+        return {"sidecar": 3, "supervisor": 1, "upstream": UPSTREAM_REQUESTS}[self.mode]
+
+    def _request(self, step: int) -> tuple[float, bool]:
+        """Return the CPU of a start's request, and whether it writes."""
+        profile = self.profile
+        if self.mode == "upstream":  # discovery twice, watch, apply
+            return profile["upstream.start_cpu_s"] / UPSTREAM_REQUESTS, step == UPSTREAM_REQUESTS - 1
+        handshake_s, patch_s = profile["apiserver.handshake_cpu_s"], profile["apiserver.patch_cpu_s"]
+        if self.mode == "supervisor":  # beside its watch: a second connection
+            return handshake_s + patch_s, True
+        return (handshake_s + profile["apiserver.list_cpu_s"], patch_s, profile["apiserver.watch_cpu_s"])[
+            step
+        ], step == 1
+
+    def _is_needed(self, step: int) -> bool:
+        """Return whether the announcement waits for this request: a sidecar's watch comes after it."""
+        return self.mode != "sidecar" or step < 2
+
+    @property
+    def _controller_cores(self) -> float:
+        return self.profile["upstream.controller_cores"] if self.mode == "upstream" else 1
+
+    def _event_cpu_s(self) -> float:
+        if self.mode == "upstream":
+            return self.profile["upstream.event_cpu_s"] + self.pods * self.profile["upstream.event_cpu_s_per_pod"]
+        return self.profile["controller.event_cpu_s"]
+
+    # What happens, in order.
+
+    def _die(self) -> None:
+        """Let the first Pod's worker die."""
+        victim = self.group[0]
+        if self.mode == "sidecar":  # its kubelet's status write tells the controller, before its agent is back
+            self._status_write(self._seen_s, True)
+        elif self.mode == "upstream":
+            self._status_write(self._seen_s, False)
+        self.agenda.at(victim.down_s, self._agent_starts, 0)
+
+    def _agent_starts(self, now_s: float, index: int) -> None:
+        pod = self.group[index]
+        slot_s = pod.herd.start_slot_s
+        if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
+            slot_s = 0.0 if index == 0 else max(0.0, slot_s / self.slots.patches_per_start - pod.down_s)
+        self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), self._ask, index)
+
+    def _ask(self, now_s: float, index: int) -> None:
+        pod = self.group[index]
+        cpu_s, writes = self._request(self._requests - pod.left)
+        commit_s = self._draw("apiserver.commit") if writes else 0.0
+
+        def done(done_s: float) -> None:
+            pod.left -= 1
+            pod.budget.note_success(done_s)
+            if writes:
+                self._tell_controller(done_s, self._take_announcement)
+            if pod.left:
+                pause_s = 2 * self._draw("network.one_way") + self._draw("agent.think")
+                self.agenda.at(done_s + pause_s, self._ask, index)
+            if pod.left == 0 or (self.mode == "upstream" and pod.left == 1):
+                self._watch(done_s, index)
+
+        def refused(at_s: float, after_s: float) -> None:
+            wait_s = self._wait_s(pod, at_s, after_s) + 2 * self._draw("network.one_way")
+            self.agenda.at(at_s + wait_s, self._ask, index)
+
+        self.servers[index % len(self.servers)].ask(now_s, cpu_s, commit_s, done, refused)
+
+    def _wait_s(self, pod: _Pod, now_s: float, after_s: float) -> float:
+        pod.tries += 1
+        if self.mode != "upstream":
+            return pod.budget.wait_s(Busy(after_s, Throttled(429, "TooManyRequests", "modelled")), now_s)
+        if pod.tries <= CLIENT_GO_RETRIES_MAX:
+            return after_s
+        doublings = pod.tries - CLIENT_GO_RETRIES_MAX - 1
+        wait_s = min(CLIENT_GO_BACKOFF_S_MAX, self.profile["upstream.backoff_s"] * 2.0**doublings)
+        return wait_s * (1.0 + self._rng.random())
+
+    def _watch(self, now_s: float, index: int) -> None:
+        """Open a watch: it begins with the JobSet as it is."""
+        self._watching.add(index)
+        if self._synced_s and now_s >= self._synced_s[0]:
+            self._lift(now_s, [index])
+
+    def _status_write(self, now_s: float, tells: bool) -> None:
+        """Let a kubelet write what it saw; the controller deprecates when it hears of the death."""
+        stored_s = self.servers[0].write(now_s, self.profile["apiserver.patch_cpu_s"], self._draw("apiserver.commit"))
+        self._tell_controller(stored_s, self._take_death if tells else lambda _: None)
+
+    def _tell_controller(self, stored_s: float, take: Callable[[float], None]) -> None:
+        seen_s = stored_s + self._draw("apiserver.watch_lag") + self._draw("network.one_way")
+
+        def arrive(now_s: float) -> None:
+            self.agenda.at(self.controller.work(now_s, self._event_cpu_s()), take)
+
+        self.agenda.at(seen_s, arrive)
+
+    def _take_death(self, now_s: float) -> None:
+        self._order(now_s, "deprecated", self._restart)
+
+    def _take_announcement(self, now_s: float) -> None:
+        self._announced += 1
+        self.phases.setdefault("first_announced", now_s)
+        if self._announced == 1 and self.mode != "sidecar":
+            self._order(now_s, "deprecated", self._restart)
+        if self._announced == self.pods:
+            self.phases["last_announced"] = now_s
+            held_s = self._rng.uniform(0.0, self.profile["controller.batch_s"])
+            self._order(now_s + held_s, "synced", self._lift)
+
+    def _order(self, now_s: float, name: str, obey: Callable[[float, list[int]], None]) -> None:
+        """Write the JobSet's status, and let every watcher hear of it."""
+
+        def write(at_s: float) -> None:
+            stored_s = self.servers[0].write(
+                at_s, self.profile["apiserver.patch_cpu_s"], self._draw("apiserver.commit")
+            )
+            self.phases[name] = stored_s
+            if name == "synced":
+                self._synced_s.append(stored_s)
+            for number, server in enumerate(self.servers):
+                self.agenda.at(stored_s + self._draw("apiserver.watch_lag"), self._fan_out, number, server, obey)
+
+        self.agenda.at(now_s + self._draw("network.one_way"), write)
+
+    def _fan_out(self, now_s: float, number: int, server: Server, obey: Callable[[float, list[int]], None]) -> None:
+        watchers = [index for index in sorted(self._watching) if index % len(self.servers) == number]
+        server.tell(now_s, watchers, self.profile["apiserver.event_cpu_s"], obey)
+
+    def _restart(self, now_s: float, some: list[int]) -> None:
+        """Let Pods restart: their watches end, their kubelets take note."""
+        for index in some:
+            if index == 0:
+                continue
+            seen_s = now_s + self._draw("network.one_way")
+            if self.mode != "supervisor":
+                self._watching.discard(index)
+                for _ in range(int(self.profile["kubelet.status_writes"])):
+                    self.agenda.at(seen_s + self.group[index].down_s / 2, self._status_write, False)
+            self.agenda.at(seen_s + self.group[index].down_s, self._agent_starts, index)
+
+    def _lift(self, now_s: float, some: list[int]) -> None:
+        """Let workers run."""
+        for index in some:
+            lifted_s = now_s + self._draw("network.one_way")
+            self.phases["last_lifted"] = max(self.phases.get("last_lifted", 0.0), lifted_s)
+            self._last_s = max(self._last_s, lifted_s + self.group[index].up_s)
+
+
+def emptied_s(comes_s: list[float], piece_s: float) -> float:
+    """Return the earliest end of equal pieces of work that come at these moments and are done one at a time."""
+    left = len(comes_s)
+    return max(at_s + (left - k) * piece_s for k, at_s in enumerate(sorted(comes_s)))
+
+
+class _Least(Random):
+    """Draws the least that a distribution has: the bound's luck."""
+
+    def uniform(self, a: float, b: float) -> float:  # noqa: ARG002
+        return a
+
+    def lognormvariate(self, mu: float = 0.0, sigma: float = 1.0) -> float:  # noqa: ARG002
+        return 0.0

@@ -1,0 +1,169 @@
+"""
+Open a connection to the cluster that kubectl would talk to: same files, same contexts, same namespace.
+
+A kubeconfig that says directly who we are is read by the agent's small reader and served by its transport: a command
+is up in a third of the time. Exec plugins, auth providers, proxies and lists of files need kubernetes_asyncio, which is
+imported only then (see controller/credentials.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.refusal import CliExit, RefusalError
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from common.kube.credentials import Credentials, CredentialsError, in_cluster
+from common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
+from common.kube.http import Transport, TransportError
+from common.kube.http1 import Http1Transport
+from common.kube.kubeconfig import Kubeconfig
+
+USER_AGENT = "inplace-cli"
+IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
+ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster, and which namespace of it; None is what kubectl would take.
+
+    Args:
+        context: of the kubeconfig.
+        kubeconfig: the file.
+        namespace: its name.
+    """
+
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Return the kubeconfig's path, or several as $KUBECONFIG has them."""
+        return self.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+    @property
+    def is_in_cluster(self) -> bool:
+        """Say whether the account of the Pod we run in is meant."""
+        return self.kubeconfig is None and self.context is None and IN_CLUSTER_VARIABLE in os.environ
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An open connection.
+
+    Args:
+        client: its verbs.
+        namespace: what is asked about.
+    """
+
+    client: KubeClient
+    namespace: str
+
+
+@asynccontextmanager
+async def connected(target: Target) -> AsyncIterator[Connection]:
+    """Connect for the block; whatever the cluster refuses in it ends the command in words.
+
+    Raises:
+        RefusalError: there is no cluster to talk to, or it refused.
+    """
+    try:
+        transport = await _transport(target)
+    except CredentialsError as error:
+        raise RefusalError(f"no cluster to talk to: {error}", CliExit.NO_CLUSTER) from error
+    try:
+        namespace = target.namespace or _namespace(target) or "default"
+        yield Connection(KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT), namespace)
+    except (ApiError, TransportError) as error:
+        raise refusal_of(error, target) from error
+    finally:
+        await transport.close()
+
+
+def refusal_of(error: ApiError | TransportError, target: Target) -> RefusalError:
+    """Put into words why the cluster did not do what was asked."""
+    where = f"context {target.context}" if target.context else f"the kubeconfig {target.path}"
+    if target.is_in_cluster:
+        where = "this Pod's account"
+    match error:
+        case Unauthorized():
+            message = f"the cluster of {where} does not accept its credentials: {error.message}; log in again"
+            return RefusalError(message, CliExit.NO_CLUSTER)
+        case Forbidden():
+            cure = "ask for it, or `kubectl auth can-i --list` to see what you may do"
+            return RefusalError(f"not allowed: {error.message}; {cure}", CliExit.NOT_ALLOWED)
+        case NotFound():
+            cure = "install it: kubectl apply --server-side -k deploy/; or is it another cluster (--context)?"
+            return RefusalError(f"the cluster of {where} does not know JobSets ({error.message}); {cure}")
+        case TransportError():
+            cure = "is it up, and the right one (--context, --kubeconfig)?"
+            return RefusalError(f"no answer from the cluster of {where}: {error}; {cure}", CliExit.NO_CLUSTER)
+        case _:
+            return RefusalError(f"the cluster refused: {error}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint at what was perhaps meant: the closest names, or all of them when they are few."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"there is {', '.join(names)}" if 0 < len(names) <= NAMES_SHOWN else f"there are {len(names)} others"
+
+
+NAMES_SHOWN = 5  # a longer list is `inplace status`
+
+
+async def _transport(target: Target) -> Transport:
+    """Return a transport to the cluster.
+
+    Raises:
+        CredentialsError: there is none, or it cannot be used.
+    """
+    credentials = _plain(target)
+    if credentials is not None:
+        return Http1Transport(credentials, clock=LoopClock())
+    from controller.credentials import load_credentials
+    from controller.transport import AiohttpTransport
+
+    transport = AiohttpTransport(await load_credentials(target.kubeconfig, clock=LoopClock(), context=target.context))
+    return await transport.__aenter__()
+
+
+def _plain(target: Target) -> Credentials | None:
+    """Return what the small reader makes of it; None when the other one has to try.
+
+    Raises:
+        CredentialsError: there is no such context.
+    """
+    if target.is_in_cluster:
+        return in_cluster(os.environ)
+    if os.pathsep in target.path:
+        return None
+    with suppress(CredentialsError):
+        file = Kubeconfig(str(Path(target.path).expanduser()))
+        if target.context is not None and target.context not in file.contexts:
+            message = (
+                f"expected context {target.context} in {target.path}: {did_you_mean(target.context, file.contexts)}"
+            )
+            raise RefusalError(message, CliExit.NO_CLUSTER)
+        return file.credentials(target.context)
+    return None
+
+
+def _namespace(target: Target) -> str:
+    """Return the namespace that the context or the Pod's account prefers, "" for none."""
+    if target.is_in_cluster:
+        with suppress(OSError):
+            return ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
+    for part in filter(None, target.path.split(os.pathsep)):
+        with suppress(CredentialsError):  # as kubectl does: the first file that has the context
+            return Kubeconfig(str(Path(part).expanduser())).namespace(target.context)
+    return ""

@@ -1,0 +1,225 @@
+"""
+Why a JobSet is where it is: what happened, what it waits for, what to do. Pure.
+
+Every source may be missing: a status that another controller wrote, Events that expired or may not be read, Pods that
+are gone. What is there is told; what could not be read is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cli.advice import ADVICE
+from cli.cluster_events import Event
+from cli.first_failure import first_failure
+from cli.group_state import GroupState, Phase, ScopeState
+from cli.moments import count_text, duration_text, parse_time
+from cli.pod_facts import PodFact
+from cli.status_data import TRIGGERS, failure_text
+from cli.straggler import Straggler, Why
+
+MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
+CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
+NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was read.
+
+    Args:
+        events: of the JobSet, oldest first.
+        more_events: of the Pods or Jobs that are waited for, by their name.
+        nodes: whether the nodes of those Pods are ready, in words, by name.
+        unread: what could not be read, and why.
+    """
+
+    state: GroupState
+    pods: Sequence[PodFact]
+    events: Sequence[Event] = ()
+    more_events: Mapping[str, Sequence[Event]] = field(default_factory=dict)
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    unread: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened; `at_s` is None when nobody knows when."""
+
+    at_s: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that keeps the JobSet from training.
+
+    Args:
+        kind: one word, for programs.
+        pods: names, where it is about Pods.
+        advice: what to do.
+    """
+
+    kind: str
+    text: str
+    advice: str
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer."""
+
+    facts: Facts
+    headline: str
+    moments: Sequence[Moment]
+    causes: Sequence[Cause]
+
+
+def explain(facts: Facts, *, now_s: float) -> Explanation:
+    """Explain a JobSet."""
+    moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
+    return Explanation(facts, headline(facts.state), moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)))
+
+
+def headline(state: GroupState) -> str:
+    """Return one sentence."""
+    pods = count_text(state.expected, "Pod")
+    match state.phase:
+        case Phase.RUNNING:
+            epochs = ", ".join(str(scope.synced) for scope in state.scopes)
+            return f"it trains: all {pods} are at epoch {epochs}"
+        case Phase.STARTING:
+            return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
+        case Phase.RESTARTING:
+            return f"it restarts in place: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
+        case Phase.DEGRADED:
+            return f"it runs epoch {_target(state)} without {len(state.stragglers):,} of its {pods}"
+        case Phase.RECREATING:
+            return "it recreates its Jobs and Pods"
+        case Phase.SUSPENDED:
+            return "it is suspended"
+        case Phase.COMPLETED:
+            return "it completed"
+        case Phase.FAILED:
+            return "it failed"
+        case Phase.LEAVING:
+            return "it is being deleted"
+        case Phase.UNREADABLE:
+            return "its controller cannot read it, and leaves it alone"
+        case Phase.OTHER:
+            return "it does not restart in place: a failure recreates its Pods"
+
+
+def _target(state: GroupState) -> str:
+    return ", ".join(str(scope.target) for scope in _gathering(state) or state.scopes)
+
+
+def _gathering(state: GroupState) -> list[ScopeState]:
+    return [scope for scope in state.scopes if scope.stragglers]
+
+
+def _moments(facts: Facts) -> Iterator[Moment]:
+    """Yield what happened: the last restart by the status, by the Pods, and the Events."""
+    last = facts.state.last
+    failure = last.first_failure if last is not None else None
+    began_s = parse_time(last.started_at) if last is not None else None
+    if failure:
+        said = f": {failure['message']}" if failure.get("message") else ""
+        yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
+    elif (seen := first_failure(facts.pods)) is not None:
+        yield Moment(seen.at_s, f"first failure, by what the Pods remember: {failure_text(seen.as_data())}")
+    if last is not None:
+        cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
+        yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}")
+        if (ended_s := parse_time(last.synced_at)) is not None:
+            took = f" after {duration_text(ended_s - began_s)}" if began_s is not None else ""
+            yield Moment(ended_s, f"every Pod was at epoch {last.epoch}{took}")
+    for event in facts.events:
+        if event.message and (last is None or event.reason not in ("GroupRestartStarted", "GroupRestartFinished")):
+            yield Moment(event.at_s, f"{event.reason}: {event.message}")
+
+
+def _causes(facts: Facts, now_s: float) -> Iterator[Cause]:
+    """Yield what keeps it from training, what decides first."""
+    state, conditions = facts.state, facts.state.conditions or {}
+    if state.managed_by is not None:
+        text = f"another controller manages it: spec.managedBy is {state.managed_by}"
+        yield Cause("ManagedByAnother", text, "ask that controller; ours does nothing to this JobSet")
+    if "Unreadable" in conditions:
+        advice = "mend the field: kubectl edit jobset " + state.name
+        yield Cause("Unreadable", conditions["Unreadable"]["message"], advice)
+    if "SpecProblem" in conditions:
+        text = f"the spec cannot be followed: {conditions['SpecProblem'].get('message', '')}"
+        yield Cause("SpecProblem", text, "each problem says its cure; check the manifest with inplace lint -f FILE")
+    if state.phase is Phase.FAILED:
+        yield _of_failed(state, conditions["Failed"])
+    elif state.phase is Phase.SUSPENDED:
+        patch = '{"spec":{"suspend":false}}'
+        advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
+        yield Cause("Suspended", "spec.suspend is true", advice)
+    elif state.phase is Phase.RECREATING:
+        yield Cause("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
+    elif state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
+        yield from _of_controller(facts, now_s)
+        yield from _of_stragglers(facts)
+        yield from _of_counting(state)
+
+
+def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Cause:
+    """Return why it failed, for good."""
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if reason != "ReachedMaxRestarts":
+        return Cause(reason or "Failed", message, "mend what failed, and create the JobSet anew")
+    last = state.last.first_failure if state.last is not None else None
+    cause = f"; the last failure was {failure_text(last)}" if last else ""
+    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and there was one failure more{cause}"
+    advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
+    return Cause(reason, text, advice)
+
+
+def _of_controller(facts: Facts, now_s: float) -> Iterator[Cause]:
+    """Yield that nobody works on it, where the status is still empty."""
+    jobset = facts.state.jobset
+    created_s = parse_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
+    if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:
+        return
+    text = f"no controller has touched it in {duration_text(now_s - created_s)}"
+    yield Cause("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
+
+
+def _of_stragglers(facts: Facts) -> Iterator[Cause]:
+    """Yield one cause for each reason for which Pods are waited for, most Pods first."""
+    by_reason: dict[Why, list[Straggler]] = {}
+    for one in facts.state.stragglers:
+        by_reason.setdefault(one.why, []).append(one)
+    for why, late in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        first = late[0]
+        said = first.detail or _said(facts.more_events.get(event_subject(facts.state, first)[1], ()))
+        node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
+        text = f"{count_text(len(late), 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
+        places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first)[1]}
+        names = tuple(one.name for one in late)
+        yield Cause(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
+
+
+def _of_counting(state: GroupState) -> Iterator[Cause]:
+    """Yield that every Pod is there and only the controller is missing."""
+    late = [scope for scope in state.scopes if scope.phase is not Phase.RUNNING]
+    if late and not any(scope.stragglers for scope in late):
+        text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
+        advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"
+        yield Cause("NotSyncedYet", text, advice)
+
+
+def event_subject(state: GroupState, late: Straggler) -> tuple[str, str]:
+    """Return the kind and name of the object whose Events say more: the Pod, or the Job that makes none."""
+    if late.pod is not None:
+        return "Pod", late.pod
+    return "Job", f"{state.name}-{late.slot.rpartition('-')[0]}"
+
+
+def _said(events: Iterable[Event]) -> str:
+    """Return the newest warning."""
+    return next((event.message for event in reversed(list(events)) if event.is_warning and event.message), "")

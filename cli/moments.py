@@ -1,0 +1,40 @@
+"""Times as Kubernetes writes them, and durations as people read them. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def parse_time(text: object) -> float | None:
+    """Return the wall time in seconds of a metav1.Time or MicroTime; None for anything else."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def clock_text(wall_s: float) -> str:
+    """Return the time of day, UTC."""
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%H:%M:%S")
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in at most two units: `0.8 s`, `42 s`, `4m12s`, `3h05m`, `12d`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, left_s = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{left_s:02d}s"
+    hours, left_min = divmod(minutes, 60)
+    return f"{hours}h{left_min:02d}m" if hours < 72 else f"{hours // 24}d"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return `1 Pod`, `5,000 Pods`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

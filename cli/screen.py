@@ -1,0 +1,56 @@
+"""
+What commands print: tables for people, JSON or YAML for programs, refusals on stderr.
+
+Colours and the live picture are for terminals alone (rich looks; NO_COLOR is obeyed). A pipe gets whole lines, however
+long, so that grep finds what it looks for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal
+
+from cli.refusal import CliExit, RefusalError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Output = Literal["table", "json", "yaml"]
+PIPE_COLUMNS = 200  # of a table that goes into a pipe; a terminal says how wide it is
+
+
+def run_command(name: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a command to its end; return its exit code."""
+    import asyncio
+
+    try:
+        return asyncio.run(work())
+    except RefusalError as refusal:
+        print(f"inplace {name}: {refusal}", file=sys.stderr)
+        return refusal.code
+    except KeyboardInterrupt:
+        return CliExit.INTERRUPTED
+    except BrokenPipeError:  # `inplace status | head`
+        sys.stderr.close()
+        return CliExit.DONE
+
+
+def console() -> Console:
+    """Return where people's output goes."""
+    from rich.console import Console
+
+    knows_its_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if knows_its_width else PIPE_COLUMNS)
+
+
+def print_data(data: Any, output: Output) -> None:
+    """Print what a program reads."""
+    if output == "json":
+        print(json.dumps(data, indent=2))
+        return
+    import yaml
+
+    print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")

@@ -1,0 +1,130 @@
+"""What `inplace status` shows of a JobSet to people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cli.group_state import GroupState, Phase, ScopeState
+from cli.moments import count_text, duration_text, parse_time
+from cli.status_data import TRIGGERS, failure_text
+from cli.straggler import Straggler
+
+BAR_COLUMNS_MAX = 40
+NAMES_SHOWN = 10  # of those who are waited for; `-o json` has them all
+STYLES = {
+    Phase.RUNNING: "green",
+    Phase.COMPLETED: "green",
+    Phase.STARTING: "yellow",
+    Phase.RESTARTING: "yellow",
+    Phase.RECREATING: "yellow",
+    Phase.DEGRADED: "red",
+    Phase.FAILED: "red",
+    Phase.UNREADABLE: "red",
+}
+
+
+def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: float | None = None) -> RenderableType:
+    """Return the picture of one JobSet.
+
+    Args:
+        state: what to show.
+        now_s: wall time.
+        columns: how wide the terminal is.
+        left_s: when the barrier is expected to lift; None for nobody knows.
+    """
+    title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
+    title.append(state.phase.value, STYLES.get(state.phase, ""))
+    parts: list[RenderableType] = [title, *(Text(line) for line in _notes(state))]
+    for scope in state.scopes if state.phase not in (Phase.COMPLETED, Phase.SUSPENDED) else ():
+        parts += _scope(scope, columns, left_s)
+    late = state.stragglers
+    if late and state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
+        parts += [Text(""), Text(f"waiting for {count_text(len(late), 'Pod')}", "bold"), _late(late)]
+    if state.stuck:
+        parts.append(Text(f"barrier stuck: {state.stuck}", "red"))
+    parts += [Text(line) for line in _history(state, now_s)]
+    return Group(*parts)
+
+
+def _notes(state: GroupState) -> Iterator[str]:
+    """Yield what must be known BEFORE the numbers are read."""
+    conditions = state.conditions or {}
+    if state.managed_by is not None:
+        yield f"managed by {state.managed_by}: our controller leaves it alone"
+    if state.phase is Phase.OTHER:
+        yield f"{count_text(state.pods, 'Pod')}; it does not restart in place (failurePolicy.restartStrategy)"
+    for kind in ("Failed", "Unreadable", "SpecProblem", "RestartingJobSet"):
+        if kind in conditions:
+            yield f"{kind}: {conditions[kind].get('message', '')}"
+
+
+def _scope(scope: ScopeState, columns: int, left_s: float | None) -> Iterator[RenderableType]:
+    """Yield one scope: a line, a bar, and a row for each epoch."""
+    name = f"{scope.name}: " if scope.name else ""
+    line = f"{name}epoch {scope.target} · {scope.arrived:,} of {count_text(scope.expected, 'Pod')}"
+    if scope.phase in (Phase.RUNNING, Phase.DEGRADED):
+        line += f" · {scope.working:,} working"
+    elif left_s is not None and scope.phase in (Phase.STARTING, Phase.RESTARTING):
+        line += f" · about {duration_text(left_s)} left"
+    yield Text(line)
+    if scope.phase is not Phase.RUNNING:
+        width = min(BAR_COLUMNS_MAX, max(10, columns - 10))
+        done = width * scope.arrived // max(scope.expected, 1)
+        share = scope.arrived / max(scope.expected, 1)
+        percent = "100" if share == 1 else f"{min(share * 100, 99.9):.1f}"  # not 100 before the last one is there
+        yield Text.assemble(("━" * done, "green"), ("━" * (width - done), "dim"), f" {percent} %")
+    if set(scope.epochs) != {scope.target}:
+        yield _histogram(scope, columns)
+
+
+def _histogram(scope: ScopeState, columns: int) -> RenderableType:
+    """Return one bar for each epoch that some Pod announced, and one for slots without a Pod."""
+    rows = [(f"epoch {epoch}" if epoch else "announced nothing", count) for epoch, count in scope.epochs.items()]
+    missing = scope.expected - sum(scope.epochs.values())
+    rows += [("no live Pod", missing)] if missing > 0 else []
+    width = min(BAR_COLUMNS_MAX, max(4, columns - 30))
+    table = Table.grid(padding=(0, 1))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    for name, count in rows:
+        table.add_row(f"  {name}", f"{count:,}", "█" * max(1, count * width // max(scope.expected, 1)) if count else "")
+    return table
+
+
+def _late(late: list[Straggler]) -> RenderableType:
+    """Return those who are waited for: few by name, many by reason."""
+    lines: list[RenderableType] = []
+    if len(late) > NAMES_SHOWN:
+        reasons = Counter(one.why.value for one in late)
+        lines += [Text(f"  {count:,} {why}") for why, count in reasons.most_common()]
+        lines.append(Text(f"  the first {NAMES_SHOWN} of them:"))
+    lines += [Text(f"  {one.name}  {one.reason}", overflow="fold") for one in late[:NAMES_SHOWN]]
+    return Group(*lines)
+
+
+def _history(state: GroupState, now_s: float) -> Iterator[str]:
+    """Yield what went before."""
+    if state.used is not None:
+        yield f"restarts {state.used} of {state.allowed}"
+    last = state.last
+    if last is None:
+        return
+    began, ended = parse_time(last.started_at), parse_time(last.synced_at)
+    line = f"last restart: {TRIGGERS.get(last.trigger or '', last.trigger or 'cause unknown')}"
+    if last.first_failure:
+        line += f", {failure_text(last.first_failure)}"
+    if began is not None:
+        line += (
+            f", {duration_text(now_s - began)} ago"
+            if ended is not None
+            else f", began {duration_text(now_s - began)} ago"
+        )
+    if began is not None and ended is not None:
+        line += f", took {duration_text(ended - began)}"
+    yield line

@@ -1,0 +1,165 @@
+"""
+`inplace status --watch`: two watches, one of the JobSet and one of its Pods, and a picture that follows them.
+
+On a terminal the picture is drawn again when something changed, at most four times a second. Into a pipe goes one
+line, or one JSON object, for each change of what the line says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import nullcontext
+from random import Random
+from typing import Any
+
+from rich.live import Live
+
+from cli.connection import Connection
+from cli.group_read import read_jobset
+from cli.group_state import ENDED, GroupState, group_state
+from cli.moments import clock_text, count_text
+from cli.pod_facts import POD_CODEC, PodFact
+from cli.progress import Progress
+from cli.refusal import CliExit, RefusalError
+from cli.screen import Output, console
+from cli.status_data import status_data
+from cli.status_view import status_picture
+from common import wire
+from common.kube.client import KubeObject
+from common.kube.clock import LoopClock
+from common.kube.codec import RAW
+from common.kube.informer import Informer
+from common.kube.resources import JOBSETS, PODS
+
+REFRESH_S = 0.25  # 5,000 Pods announce within a second or two; more pictures than that nobody sees
+TICK_S = 1.0  # durations in the picture grow although nothing happens
+
+
+class WatchLog:
+    """What the informers log: kept for the picture; a refusal that waiting does not cure ends the command."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.denied = ""
+
+    def info(self, event: str, **_keys: Any) -> None:
+        """Forget the trouble: the cache is filled again."""
+        if event == "cache filled":
+            self.trouble = ""
+
+    def warning(self, event: str, **keys: Any) -> None:
+        """Note what cures itself."""
+        self.trouble = f"{event}: {keys.get('error', '')}"
+
+    def error(self, event: str, **keys: Any) -> None:
+        """Note what does not."""
+        self.denied = f"{event}: {keys.get('error', '')}"
+
+
+class StatusWatch:
+    """The JobSet and its Pods, as the watches show them.
+
+    Args:
+        name: of the JobSet.
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._name = name
+        self._namespace = connection.namespace
+        self.log = WatchLog()
+        self.changed = asyncio.Event()
+        common: dict[str, Any] = {"clock": LoopClock(), "rng": Random(), "log": self.log}
+        common |= {"namespace": connection.namespace}
+        self.jobsets: Informer[KubeObject] = Informer(
+            connection.client, JOBSETS, RAW, keep=lambda one: bool(one["metadata"]["name"] == name), **common
+        )
+        selector = f"{wire.JOBSET_NAME}={name}"
+        self.pods: Informer[PodFact] = Informer(connection.client, PODS, POD_CODEC, label_selector=selector, **common)
+        for informer in (self.jobsets, self.pods):
+            informer.add_handler(lambda _old, _new: self.changed.set())
+
+    @property
+    def is_filled(self) -> bool:
+        """Say whether both caches are."""
+        return self.jobsets.has_synced and self.pods.has_synced
+
+    def state(self) -> GroupState:
+        """Return how the JobSet stands now.
+
+        Raises:
+            RefusalError: it is gone.
+        """
+        raw = self.jobsets.get(self._namespace, self._name)
+        if raw is None:
+            raise RefusalError(f"JobSet {self._name} was deleted", CliExit.NOT_FOUND)
+        return group_state(raw, self.pods)
+
+
+async def watch_status(connection: Connection, name: str, output: Output) -> int:
+    """Show a JobSet until it ends or the user has seen enough; return the exit code."""
+    await read_jobset(connection, name)  # says better than a watch why it cannot be read
+    watch = StatusWatch(connection, name)
+    following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
+    try:
+        return await _follow(watch, output)
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+
+
+async def _follow(watch: StatusWatch, output: Output) -> int:
+    screen, progress, said = console(), Progress(), ""
+    is_live = screen.is_terminal and output == "table"
+    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
+        while True:
+            if watch.log.denied:
+                raise RefusalError(watch.log.denied, CliExit.NOT_ALLOWED)
+            if watch.is_filled:
+                state, now_s = watch.state(), time.time()
+                left_s = _pace(progress, state)
+                if picture is not None:
+                    drawn = status_picture(state, now_s=now_s, columns=screen.width, left_s=left_s)
+                    picture.update(drawn, refresh=True)
+                elif (line := _line(state, output)) != said:
+                    said = line
+                    print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)
+                if state.phase in ENDED:
+                    return CliExit.DONE
+            await _next_change(watch)
+
+
+def _pace(progress: Progress, state: GroupState) -> float | None:
+    """Take note of what was seen, and return when the barrier lifts at this pace."""
+    gathering = [scope for scope in state.scopes if scope.target > scope.synced]
+    if not gathering:
+        return None
+    arrived = sum(scope.arrived for scope in gathering)
+    progress.saw(time.monotonic(), max(scope.target for scope in gathering), arrived)
+    return progress.left_s(sum(scope.expected for scope in gathering))
+
+
+def _line(state: GroupState, output: Output) -> str:
+    """Return what a pipe is told: it is told again when it differs."""
+    if output != "table":
+        return json.dumps(status_data(state))
+    epochs = ", ".join(
+        f"{scope.name + ' ' if scope.name else ''}epoch {scope.target}: {scope.arrived:,} of {scope.expected:,}"
+        for scope in state.scopes
+    )
+    late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]
+    waits = f"; waits for {count_text(len(state.stragglers), 'Pod')}: {', '.join(late)}" if late else ""
+    return f"{state.phase.value} {epochs}{waits}"
+
+
+async def _next_change(watch: StatusWatch) -> None:
+    """Return a moment after something changed, or when the clock in the picture has to move."""
+    await asyncio.sleep(REFRESH_S)
+    try:
+        async with asyncio.timeout(TICK_S - REFRESH_S):
+            await watch.changed.wait()
+    except TimeoutError:
+        return
+    watch.changed.clear()

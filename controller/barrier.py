@@ -1,0 +1,61 @@
+"""A barrier that waits, and for whom; what the planner reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+PATIENCE_S: Final = 15.0  # a restart takes up to 10 s, and says nothing of itself meanwhile
+NAMES_MAX: Final = 10  # missing Pods that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """One slot that a barrier waits for.
+
+    Args:
+        job: name of its Job.
+        index: its completion index.
+        why: what is known of it, in words.
+    """
+
+    job: str
+    index: int
+    why: str
+
+    def __str__(self) -> str:
+        """Return the Pod's name without its random end, and why it is not there."""
+        return f"{self.job}-{self.index} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier that waits.
+
+    Args:
+        epoch: at which Pods meet.
+        arrived: slots that are there.
+        expected: N.
+        waited_s: for how long it has waited.
+        told_s: how long ago the conditions were written; None while nobody wrote them.
+        missing: the first slots that it waits for; none while nobody needs to know.
+        in_the_way: Pods that hold it up although they are in no slot, by reason.
+        deadline_in_s: how long until its deadline is over; None when it has none.
+        late: names of the Jobs with missing slots, when the deadline is over; else empty.
+    """
+
+    epoch: int
+    arrived: int
+    expected: int
+    waited_s: float
+    told_s: float | None = None
+    missing: tuple[Missing, ...] = ()
+    in_the_way: Mapping[str, int] = field(default_factory=dict)
+    deadline_in_s: float | None = None
+    late: frozenset[str] = frozenset()
+
+    @property
+    def is_worth_telling(self) -> bool:
+        """Say whether it has waited long enough to be told of, by our measure or by its own."""
+        return self.waited_s >= PATIENCE_S or bool(self.late)

@@ -1,0 +1,150 @@
+"""
+Why a group restarts: what is remembered of the first sign, and how it is said.
+
+One cause for each scope, from the first sign to the sync of the next epoch. The API server's view is what counts: a
+worker that died shows itself as a container's exit code, as a Pod that goes, or only as its next announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+
+MESSAGE_CHARS_MAX: Final = 512  # of a failure; it goes into every copy of the JobSet, and kubelet allows 4096
+REASON_CHARS_MAX: Final = 128
+EXIT_CODE: Final = "exitCode"
+
+
+class Trigger(Enum):
+    """What brings a group restart about; a label's value, so closed."""
+
+    WORKER_EXIT = "worker_exit"  # a worker ended, or announced the next epoch by itself
+    POD_LOST = "pod_lost"  # deleted, evicted, or its node is gone
+    JOB_FAILED = "job_failed"  # the failure policy recreates Jobs
+    MANUAL = "manual"  # somebody asked for it
+    RESIZE = "resize"
+    RESUME = "resume"  # of a suspended JobSet
+    JOIN = "join"  # a replicatedJob whose turn came joins the group
+    UNKNOWN = "unknown"  # the controller changed meanwhile
+
+    @property
+    def is_failure(self) -> bool:
+        """Say whether the group stands still from the first sign on."""
+        return self in (Trigger.WORKER_EXIT, Trigger.POD_LOST, Trigger.JOB_FAILED)
+
+    @property
+    def reason(self) -> str:
+        """Return it as the reason of a condition."""
+        return self.value.title().replace("_", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What failed first, as far as anybody saw it.
+
+    Args:
+        container: "" when the Pod as a whole was lost, or its exit was not seen.
+        exit_code: of the container.
+        reason: one word: the container's, the Pod's, or that of the disruption.
+        message: in words, shortened.
+        finished_at: when the container ended, by its node's clock; RFC 3339.
+    """
+
+    pod: str = ""
+    node: str = ""
+    container: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    finished_at: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Return status.lastGroupRestart.firstFailure."""
+        fields = {
+            "pod": self.pod,
+            "node": self.node,
+            "container": self.container,
+            EXIT_CODE: self.exit_code,
+            "reason": self.reason[:REASON_CHARS_MAX],
+            "message": self.message[:MESSAGE_CHARS_MAX],
+            "finishedAt": self.finished_at,
+        }
+        return {name: value for name, value in fields.items() if value not in ("", None)}
+
+    def __str__(self) -> str:
+        """Say who failed and how, for a person."""
+        who = f"pod {self.pod}" if self.pod else "a pod that nobody saw"
+        if self.node:
+            who += f" on node {self.node}"
+        how = f"container {self.container} exited with {self.exit_code}" if self.container else ""
+        if self.reason:
+            how = f"{how} ({self.reason})" if how else self.reason
+        return ": ".join(part for part in (who, how, self.message[:MESSAGE_CHARS_MAX]) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why the next group restart of a scope comes, or is under way.
+
+    Args:
+        seen_at: when the first sign was seen, by our clock; RFC 3339.
+        seen_s: the same, monotonic; None while nobody has noted it.
+        detected_after_s: from the container's end to its sign here; None when its node's clock cannot be believed.
+        request: the id of a manual restart.
+    """
+
+    trigger: Trigger
+    seen_at: str
+    seen_s: float | None = None
+    failure: Failure | None = None
+    detected_after_s: float | None = None
+    request: str = ""
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        words = _WORDS[self.trigger]
+        if self.request:
+            words += f" (request {self.request})"
+        return f"{words}: {self.failure}" if self.failure is not None else words
+
+
+_WORDS: Final[Mapping[Trigger, str]] = {
+    Trigger.WORKER_EXIT: "a worker exited",
+    Trigger.POD_LOST: "a pod was lost",
+    Trigger.JOB_FAILED: "a job failed",
+    Trigger.MANUAL: "somebody asked for it",
+    Trigger.RESIZE: "the group was resized",
+    Trigger.RESUME: "the jobset was resumed",
+    Trigger.JOIN: "a replicatedJob joins",
+    Trigger.UNKNOWN: "nobody saw why",
+}
+
+
+def unix_time(text: object) -> float | None:
+    """Read a time of the status; None when there is none, or nobody can read it."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None
+
+
+def trigger_of(entry: Mapping[str, Any]) -> Trigger:
+    """Read the trigger of a status.lastGroupRestart."""
+    try:
+        return Trigger(entry.get("trigger"))
+    except ValueError:
+        return Trigger.UNKNOWN
+
+
+def failure_of_entry(entry: Mapping[str, Any]) -> Failure | None:
+    """Read the first failure of a status.lastGroupRestart."""
+    found = entry.get("firstFailure")
+    if not isinstance(found, Mapping):
+        return None
+    code = found.get(EXIT_CODE)
+    words = {name: str(found.get(name) or "") for name in ("pod", "node", "container", "reason", "message")}
+    finished_at = str(found.get("finishedAt") or "")
+    return Failure(**words, exit_code=code if isinstance(code, int) else None, finished_at=finished_at)

@@ -1,0 +1,30 @@
+"""What keeps the annotations of a JobSet that ask for something from having an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from common import wire
+from common.epoch.errors import RemoteProtocolError
+from controller.jobset import JobSet
+from controller.requests import read_deadline, read_request
+
+ASKING: Final = (wire.RESTART_REQUESTED, wire.BARRIER_DEADLINE, wire.BARRIER_DEADLINE_ACTION)
+
+
+def bad_requests(jobset: JobSet) -> Iterator[str]:
+    """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
+    for read in (read_request, read_deadline):
+        try:
+            read(jobset.annotations)
+        except RemoteProtocolError as error:
+            yield str(error)
+    if jobset.is_in_place:
+        return
+    for name in ASKING:
+        if name in jobset.annotations:
+            yield (
+                f"metadata.annotations[{name}]: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has "
+                "no effect; remove it"
+            )

@@ -1,0 +1,29 @@
+"""Put values where Grafana's variables stand, so that Prometheus can be asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVERYTHING: Final = {"cluster": ".*", "namespace": ".*", "jobset": ".*"}  # what All stands for
+
+
+def concrete(expr: str, *, rate_s: int = 60, range_s: int = 3600, price: float = 16.8) -> str:
+    """Return an expression of a panel as Grafana would send it with All chosen.
+
+    Args:
+        expr: with Grafana's variables.
+        rate_s: $__rate_interval, which Grafana makes at least four scrapes long.
+        range_s: the range of the board.
+        price: what a person typed.
+    """
+    values = {
+        "__rate_interval": f"{rate_s}s",
+        "__range_s": f"{range_s}",
+        "__range": f"{range_s}s",
+        "price": f"{price:g}",
+        **EVERYTHING,
+    }
+    for name, value in values.items():
+        expr = expr.replace(f"${name}", value)
+    assert "$" not in expr, f"expected only the variables {sorted(values)}, saw {expr}"
+    return expr

@@ -1,0 +1,203 @@
+"""The board of the controller's inside: whether it is there, is behind, and sees what happens."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana import shared
+from grafana.panels import Board, Panel, Query, Row
+from grafana.promql import CLUSTER, RATE, ours
+
+_QUEUE: Final = 'name="jobset"'
+_NEVER: Final = "none yet"
+
+
+def controller() -> Board:
+    """Return the board inplace-controller."""
+    return Board(
+        "inplace-controller",
+        "inplace / Controller",
+        "Is the controller there, is it behind, does it see what happens, and what does it use?",
+        (shared.CLUSTERS,),
+        (
+            Row("Is it there?", (shared.leaders(), _replicas(), _versions()), height=4),
+            Row("Is it behind?", (_depth(), _waits(), _longest())),
+            Row("What it does", (_reconciles(), _durations(), _workers())),
+            Row("Does it see what happens?", (shared.staleness(), _endings(), shared.requests())),
+            Row("What it uses", (_cpu(), _memory(), _oddities())),
+        ),
+    )
+
+
+def _rate(name: str, labels: str = "") -> str:
+    """Return the rate of a counter of ours that others have too."""
+    more = f",{labels}" if labels else ""
+    return ours(f"rate({name}{{{CLUSTER}{more}}}[{RATE}])")
+
+
+def _quantiles(histogram: str, labels: str = "") -> tuple[Query, ...]:
+    """Return median and slowest hundredth."""
+    buckets = f"sum by (le) {_rate(f'{histogram}_bucket', labels)}"
+    return tuple(
+        Query(f"histogram_quantile({share}, {buckets})", name) for share, name in ((0.5, "p50"), (0.99, "p99"))
+    )
+
+
+def _replicas() -> Panel:
+    return Panel(
+        "stat",
+        "Replicas",
+        "Controllers that Prometheus reaches; deploy/ runs two.",
+        "short",
+        "InplaceControllerDown",
+        (Query(f"count(inplace_build_info{{{CLUSTER}}})", "replicas"),),
+    )
+
+
+def _versions() -> Panel:
+    return Panel(
+        "stat",
+        "Versions",
+        "More than one for more than a few minutes is an upgrade that got stuck.",
+        "short",
+        "InplaceControllerDown",
+        (Query(f"count by (version) (inplace_build_info{{{CLUSTER}}})", "{{version}}"),),
+    )
+
+
+def _depth() -> Panel:
+    depth = ours(f'workqueue_depth{{{CLUSTER},name="jobset"}}')
+    return Panel(
+        "timeseries",
+        "Work queue",
+        "JobSets that wait for a worker, and how many are added a second. One whose group is due overtakes all others.",
+        "short",
+        "InplaceRestartSlow",
+        (
+            Query(f"sum {depth}", "waiting"),
+            Query(f"sum {_rate('workqueue_adds_total', _QUEUE)}", "added/s"),
+            Query(f"sum {_rate('workqueue_retries_total', _QUEUE)}", "back by backoff/s"),
+        ),
+    )
+
+
+def _waits() -> Panel:
+    return Panel(
+        "timeseries",
+        "Wait in the queue",
+        "From an event to the worker that looks at its JobSet.",
+        "s",
+        "InplaceRestartSlow",
+        _quantiles("workqueue_queue_duration_seconds", _QUEUE),
+    )
+
+
+def _longest() -> Panel:
+    def now(name: str) -> str:
+        return ours(f'workqueue_{name}_seconds{{{CLUSTER},name="jobset"}}')
+
+    return Panel(
+        "timeseries",
+        "Work in progress",
+        "Age of the oldest, and the sum of all: one that grows for minutes is stuck on a request.",
+        "s",
+        "InplaceRestartSlow",
+        (
+            Query(f"max {now('longest_running_processor')}", "longest running"),
+            Query(f"sum {now('unfinished_work')}", "unfinished"),
+        ),
+    )
+
+
+def _reconciles() -> Panel:
+    return Panel(
+        "timeseries",
+        "Passes by result",
+        "One pass looks at one JobSet. An error comes back by backoff.",
+        "ops",
+        "InplaceRestartSlow",
+        (
+            Query(f"sum by (result) {_rate('controller_runtime_reconcile_total')}", "{{result}}"),
+            Query(f"sum {_rate('controller_runtime_reconcile_errors_total')} > 0", "errors", empty="no error"),
+        ),
+    )
+
+
+def _durations() -> Panel:
+    return Panel(
+        "timeseries",
+        "Duration of a pass",
+        "With its requests to the API server.",
+        "s",
+        "InplaceRestartSlow",
+        _quantiles("controller_runtime_reconcile_time_seconds"),
+    )
+
+
+def _workers() -> Panel:
+    return Panel(
+        "timeseries",
+        "Workers",
+        "All busy for long means that JobSets wait; `--workers` adds some.",
+        "short",
+        "InplaceRestartSlow",
+        (
+            Query(f"sum {ours(f'controller_runtime_active_workers{{{CLUSTER}}}')}", "busy"),
+            Query(f"sum {ours(f'controller_runtime_max_concurrent_reconciles{{{CLUSTER}}}')}", "there are"),
+        ),
+    )
+
+
+def _endings() -> Panel:
+    return Panel(
+        "timeseries",
+        "Watch endings",
+        "By kind and how; closed is the server's ordinary time-out, expired means that the history was too short.",
+        "ops",
+        "InplaceWatchStale",
+        (
+            Query(
+                f"sum by (kind, ending) (rate(inplace_watch_endings_total{{{CLUSTER}}}[{RATE}]))", "{{kind}} {{ending}}"
+            ),
+        ),
+        empty="no watch has ended",
+    )
+
+
+def _cpu() -> Panel:
+    return Panel(
+        "timeseries",
+        "CPU",
+        "Seconds of CPU a second.",
+        "short",
+        "InplaceControllerDown",
+        (Query(f"sum by (instance) {_rate('process_cpu_seconds_total')}", "{{instance}}"),),
+    )
+
+
+def _memory() -> Panel:
+    return Panel(
+        "timeseries",
+        "Memory",
+        "Resident. deploy/ limits it to 512 MiB, which 10,000 Pods do not half fill.",
+        "bytes",
+        "InplaceControllerDown",
+        (Query(f"sum by (instance) {ours(f'process_resident_memory_bytes{{{CLUSTER}}}')}", "{{instance}}"),),
+    )
+
+
+def _oddities() -> Panel:
+    return Panel(
+        "timeseries",
+        "What should not happen",
+        "Announcements whose phases could not be read, status writes that lost a race, barriers beyond their deadline "
+        "and the Jobs recreated for them; per hour.",
+        "short",
+        "InplaceBarrierStuck",
+        (
+            Query(f"sum(increase(inplace_unreadable_phases_total{{{CLUSTER}}}[1h]))", "unreadable phases"),
+            Query(f"sum(increase(inplace_api_conflicts_total{{{CLUSTER}}}[1h]))", "conflicts"),
+            Query(f"sum(increase(inplace_barrier_deadline_exceeded_total{{{CLUSTER}}}[1h]))", "deadlines", _NEVER),
+            Query(f"sum(increase(inplace_barrier_recreations_total{{{CLUSTER}}}[1h]))", "recreations", _NEVER),
+        ),
+    )

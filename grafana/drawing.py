@@ -1,0 +1,237 @@
+"""
+Draw a board with its data, where there is no Grafana: what a reader of the documentation will see.
+
+Each kind of panel is one function from a box and series to elements of SVG. No interaction, no second axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from grafana import svg
+from grafana.layout import render
+from grafana.panels import Board, Panel
+from grafana.series import Series, with_unit
+
+COLUMN: Final = 56  # pixels of one of Grafana's 24 columns
+UNIT: Final = 30  # pixels of one unit of height
+_LEGENDS_MAX: Final = 5  # lines below a time series; Grafana lets one scroll
+_LINE: Final = 14  # pixels between two of them
+Answers = Mapping[str, Sequence[list[Series]]]  # by the panel's title: one list of series per query
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Where something is drawn."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def draw(board: Board, answers: Answers, start_s: float, end_s: float) -> str:
+    """Return a board as SVG."""
+    panels = {panel.title: panel for panel in board.panels}
+    body = [svg.text(12, 26, board.title, size=18), svg.text(12, 44, board.description, fill=svg.FAINT)]
+    bottom = 56.0
+    for placed in render(board)["panels"]:
+        place = placed["gridPos"]
+        box = Box(place["x"] * COLUMN + 4, 56 + place["y"] * UNIT, place["w"] * COLUMN - 8, place["h"] * UNIT - 8)
+        bottom = max(bottom, box.y + box.height)
+        if placed["type"] == "row":
+            body.append(svg.text(box.x + 6, box.y + 18, placed["title"], size=13))
+        else:
+            panel = panels[placed["title"]]
+            body += _panel(panel, box, answers[panel.title], (start_s, end_s))
+    return svg.document(24 * COLUMN, bottom + 8, body)
+
+
+def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: tuple[float, float]) -> list[str]:
+    title = svg.text(box.x + 8, box.y + 16, svg.fitting(panel.title, box.width - 12, 12), size=12)
+    frame = [svg.rect(box.x, box.y, box.width, box.height, svg.PANEL), title]
+    inner = Box(box.x + 8, box.y + 24, box.width - 16, box.height - 30)
+    series = [each for of_query in found for each in of_query]
+    if not series:
+        words = svg.fitting(panel.empty or "no data", inner.width)
+        middle = (inner.x + inner.width / 2, inner.y + inner.height / 2)
+        return [*frame, svg.text(*middle, words, fill=svg.FAINT, anchor="middle")]
+    match panel.kind:
+        case "stat":
+            return frame + _stat(panel, inner, series)
+        case "bargauge":
+            return frame + _bars(panel, inner, series)
+        case "table":
+            return frame + _table(panel, inner, found)
+        case "heatmap":
+            return frame + _heatmap(panel, inner, series, span)
+        case "timeseries":
+            return frame + _lines(panel, inner, series, span)
+
+
+def _colour(panel: Panel, value: float) -> str:
+    return svg.RED if panel.limit is not None and value >= panel.limit else svg.GREEN
+
+
+def _stat(panel: Panel, box: Box, series: list[Series]) -> list[str]:
+    shown = series[:3]
+    width = box.width / len(shown)
+    drawn = []
+    for index, each in enumerate(shown):
+        x = box.x + width * (index + 0.5)
+        words = with_unit(each.last, panel.unit)
+        drawn.append(
+            svg.text(x, box.y + box.height / 2 + 8, words, size=26, fill=_colour(panel, each.last), anchor="middle")
+        )
+        if panel.queries[0].legend.startswith("{{"):
+            drawn.append(svg.text(x, box.y + box.height - 4, each.legend, fill=svg.FAINT, anchor="middle"))
+    return drawn
+
+
+def _bars(panel: Panel, box: Box, series: list[Series]) -> list[str]:
+    most = max(each.last for each in series) or 1.0
+    height = min(box.height / len(series), 34.0)
+    drawn = []
+    for index, each in enumerate(sorted(series, key=lambda one: one.last)):
+        y = box.y + index * height
+        width = (box.width - 60) * each.last / most
+        drawn += [
+            svg.text(box.x, y + 11, svg.fitting(each.legend, box.width), fill=svg.FAINT),
+            svg.rect(box.x, y + 14, max(width, 2), height - 20, _colour(panel, each.last)),
+            svg.text(box.x + width + 6, y + height / 2 + 8, with_unit(each.last, panel.unit)),
+        ]
+    return drawn
+
+
+def _table(panel: Panel, box: Box, found: Sequence[list[Series]]) -> list[str]:
+    """Join the queries' series by their labels, as the transformation `merge` does."""
+    rows: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for query, series in zip(panel.queries, found, strict=True):
+        for each in series:
+            row = rows.setdefault(tuple(sorted(each.labels.items())), dict(each.labels))
+            row[query.legend] = with_unit(each.last, panel.unit)
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    columns.sort(key=lambda name: next((i for i, q in enumerate(panel.queries) if q.legend == name), -1))
+    width = box.width / len(columns)
+    drawn = []
+    for line_number, row in enumerate([{name: name for name in columns}, *rows.values()]):
+        y = box.y + 14 + line_number * 22
+        if y > box.y + box.height:
+            break
+        fill = svg.INK if line_number else svg.FAINT
+        drawn += [
+            svg.text(box.x + i * width, y, svg.fitting(row.get(name, ""), width - 6), fill=fill)
+            for i, name in enumerate(columns)
+        ]
+        drawn.append(svg.line([(box.x, y + 6), (box.x + box.width, y + 6)], svg.GRID))
+    return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """Where a time and a value are in a box."""
+
+    box: Box
+    span: tuple[float, float]
+    top: float
+
+    def at(self, moment: float, value: float) -> tuple[float, float]:
+        start, end = self.span
+        x = self.box.x + (moment - start) / max(end - start, 1.0) * self.box.width
+        return x, self.box.y + self.box.height * (1 - value / self.top)
+
+
+def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, float]) -> list[str]:
+    legends = min(len(series), _LEGENDS_MAX)
+    plot = Box(box.x + 44, box.y + 4, box.width - 48, box.height - 24 - legends * _LINE)
+    layers = (
+        _stacked(series) if panel.stacked else [(each, tuple((at, 0.0) for at, _ in each.points)) for each in series]
+    )
+    tops = [value + base for each, under in layers for (_, value), (_, base) in zip(each.points, under, strict=True)]
+    limit = panel.limit if panel.limit is not None and panel.limit < 4 * max(tops) else 0.0
+    axes = _Axes(plot, span, max(*tops, limit, 0.0) * 1.05 or 1.0)
+    drawn = _grid(axes, panel.unit)
+    for index, (each, under) in enumerate(layers):
+        colour = _series_colour(panel, each, index)
+        for stretch in _unbroken(each, under):
+            above = [axes.at(at, value + base) for at, value, base in stretch]
+            if panel.stacked:
+                drawn.append(svg.area([*above, *(axes.at(at, base) for at, _, base in reversed(stretch))], colour))
+            drawn.append(svg.line(above, colour))
+    if limit:
+        drawn.append(svg.line([axes.at(span[0], limit), axes.at(span[1], limit)], svg.RED, dashed=True))
+    y = box.y + box.height - legends * _LINE + 8
+    for index, each in enumerate(series[:legends]):
+        words = f"{each.legend}  {with_unit(each.last, panel.unit)}"
+        if index == legends - 1 and len(series) > legends:
+            words += f"   and {len(series) - legends} more"
+        drawn.append(svg.rect(box.x, y + index * _LINE - 8, 10, 3, _series_colour(panel, each, index)))
+        drawn.append(svg.text(box.x + 16, y + index * _LINE - 3, svg.fitting(words, box.width - 16, 10), size=10))
+    return drawn
+
+
+def _series_colour(panel: Panel, series: Series, index: int) -> str:
+    return panel.colours.get(series.legend, svg.COLOURS[index % len(svg.COLOURS)])
+
+
+def _unbroken(each: Series, under: Sequence[tuple[float, float]]) -> list[list[tuple[float, float, float]]]:
+    """Return (time, value, what lies below) in stretches; where there was no answer, Grafana draws no line either."""
+    step_s = min((later[0] - at[0] for at, later in pairwise(each.points)), default=1.0)
+    stretches: list[list[tuple[float, float, float]]] = []
+    for (at, value), (_, base) in zip(each.points, under, strict=True):
+        if not stretches or at - stretches[-1][-1][0] > 1.5 * step_s:
+            stretches.append([])
+        stretches[-1].append((at, value, base))
+    return stretches
+
+
+def _stacked(series: list[Series]) -> list[tuple[Series, tuple[tuple[float, float], ...]]]:
+    """Return each series with what lies below it at its moments."""
+    below: dict[float, float] = {}
+    layers = []
+    for each in series:
+        layers.append((each, tuple((at, below.get(at, 0.0)) for at, _ in each.points)))
+        for at, value in each.points:
+            below[at] = below.get(at, 0.0) + value
+    return layers
+
+
+def _grid(axes: _Axes, unit: str) -> list[str]:
+    start, end = axes.span
+    drawn = []
+    for share in (0.0, 0.5, 1.0):
+        x, y = axes.at(start, axes.top * share)
+        drawn.append(svg.line([(x, y), (x + axes.box.width, y)], svg.GRID))
+        drawn.append(svg.text(x - 4, y + 4, with_unit(axes.top * share, unit), size=9, fill=svg.FAINT, anchor="end"))
+    x, y = axes.at(end, 0.0)
+    drawn.append(svg.text(x, y + 11, f"{end - start:.0f} s", size=9, fill=svg.FAINT, anchor="end"))
+    return drawn
+
+
+def _heatmap(panel: Panel, box: Box, series: list[Series], span: tuple[float, float]) -> list[str]:
+    """Draw what fell between two neighbouring edges; Prometheus' buckets count everything below theirs."""
+    ordered = sorted(series, key=lambda each: float(each.labels["le"]))
+    cells: list[tuple[float, int, float]] = []
+    below: dict[float, float] = {}
+    for row, each in enumerate(ordered):
+        cells += [(at, row, value - below.get(at, 0.0)) for at, value in each.points]
+        below = dict(each.points)
+    full = [cell for cell in cells if cell[2] > 0]
+    most = max((count for _, _, count in full), default=1.0)
+    plot = Box(box.x + 44, box.y + 4, box.width - 48, box.height - 24)
+    height = plot.height / len(ordered)
+    width = plot.width / max(len({at for at, _, _ in cells}), 1)
+    axes = _Axes(plot, span, float(len(ordered)))
+    drawn = []
+    for row in range(0, len(ordered), 3):
+        x, y = axes.at(span[0], row + 1)
+        edge = ordered[row].labels["le"]
+        words = with_unit(float(edge), panel.unit) if edge != "+Inf" else edge
+        drawn.append(svg.text(x - 4, y + 4, words, size=9, fill=svg.FAINT, anchor="end"))
+    for at, row, count in full:
+        x, y = axes.at(at, row + 1)
+        drawn.append(svg.rect(x - width / 2, y, width, height, svg.COLOURS[3], opacity=0.25 + 0.75 * count / most))
+    return drawn

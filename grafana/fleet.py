@@ -1,0 +1,137 @@
+"""The board of all JobSets: which train, which wait, what it costs."""
+
+from __future__ import annotations
+
+from grafana import shared
+from grafana.links import JOBSET_ROW
+from grafana.panels import Board, Panel, Query, Row, amount
+from grafana.promql import BY_JOBSET, JOBSET, RANGE, lost_share, restarts
+
+
+def fleet() -> Board:
+    """Return the board inplace-fleet."""
+    return Board(
+        "inplace-fleet",
+        "inplace / Fleet",
+        "All JobSets: which of them train, what the others wait for, who failed first, and what it cost.",
+        (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
+        (
+            Row("Is everything training?", _counts(), height=4),
+            Row("Every JobSet; a row leads to its board", (_table(),), height=7),
+            Row("What is waited for", (shared.pods_by_state(), _waits())),
+            Row("Who failed, and why", (shared.first_failures(), _nodes(), shared.restarts_by_trigger())),
+            Row("How long restarts take", (shared.duration_quantiles(), shared.duration_heatmap())),
+            Row("Where the time goes, and what is left", (shared.duration_by_phase(), shared.budget())),
+        ),
+    )
+
+
+def _standing(state: str) -> str:
+    """Return the Pods of each JobSet, or those in one state."""
+    name, only = ("inplace_pods", f'{JOBSET},state="{state}"') if state else ("inplace_pods_expected", JOBSET)
+    return f"sum by ({BY_JOBSET}) ({name}{{{only}}})"
+
+
+def _counts() -> tuple[Panel, ...]:
+    running, expected = _standing("running"), _standing("")
+    return (
+        Panel(
+            "stat",
+            "JobSets that train",
+            "All their Pods run at the running epoch.",
+            "short",
+            "InplaceBarrierStuck",
+            (Query(f"count({running} >= ({expected} > 0)) or vector(0)", "train"),),
+        ),
+        Panel(
+            "stat",
+            "JobSets that do not",
+            "At least one Pod is not running: they start, restart, or wait.",
+            "short",
+            "InplaceBarrierStuck",
+            (Query(f"count({running} < {expected}) or vector(0)", "do not train"),),
+            limit=1,
+        ),
+        Panel(
+            "stat",
+            "Restarting now",
+            "Group restarts in progress.",
+            "short",
+            "InplaceBarrierStuck",
+            (Query(f"sum(inplace_restart_in_progress{{{JOBSET}}})", "restarting"),),
+        ),
+        Panel(
+            "stat",
+            "Restarts",
+            "Group restarts in the range of the board, whatever caused them.",
+            "short",
+            "InplaceRestartStorm",
+            (Query(f"sum({restarts(RANGE)})", "restarts"),),
+        ),
+        Panel(
+            "stat",
+            "Effective time",
+            "Share of the Pods' time, in the range of the board, that group restarts left to training.",
+            "percentunit",
+            "InplaceRestartStorm",
+            (Query(f"1 - {lost_share()}", "effective"),),
+        ),
+        shared.lost_pod_hours(),
+        shared.money(),
+    )
+
+
+def _table() -> Panel:
+    def largest(name: str) -> str:
+        return f"max by ({BY_JOBSET}) ({name}{{{JOBSET}}})"
+
+    never = "not restarted since the controller started"
+    return Panel(
+        "table",
+        "JobSets",
+        "How each JobSet stands: its Pods, how long its barrier has waited, what is left of maxRestarts, and its last "
+        "restart.",
+        "none",
+        "InplaceBarrierStuck",
+        (
+            Query(_standing(""), "Pods"),
+            Query(_standing("running"), "running"),
+            Query(_standing("waiting"), "waiting"),
+            Query(_standing("missing"), "missing"),
+            Query(largest("inplace_barrier_wait_seconds"), "barrier waits (s)"),
+            Query(f'max by ({BY_JOBSET}) (inplace_epoch{{{JOBSET},which="synced"}})', "epoch"),
+            Query(f"min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}})", "restarts left"),
+            Query(largest("inplace_last_restart_duration_seconds"), "last restart (s)", never),
+            Query(f"time() - {largest('inplace_last_restart_timestamp_seconds')}", "ago (s)", never),
+        ),
+        link=JOBSET_ROW,
+    )
+
+
+def _waits() -> Panel:
+    return Panel(
+        "timeseries",
+        "Longest waits at a barrier",
+        "How long the present barrier of a group has waited; 0 while its workers run.",
+        "s",
+        "InplaceBarrierStuck",
+        (
+            Query(
+                f"topk(10, max by ({BY_JOBSET}, scope) (inplace_barrier_wait_seconds{{{JOBSET}}}))",
+                "{{namespace}}/{{jobset}} {{scope}}",
+            ),
+        ),
+        limit=120,
+    )
+
+
+def _nodes() -> Panel:
+    return Panel(
+        "bargauge",
+        "Nodes that failed first",
+        "How many JobSets' last restart began on a node. One node in several is a reason to cordon it.",
+        "short",
+        "InplaceNodeFailsFirst",
+        (Query(f'topk(10, count by (node) (inplace_first_failure_info{{{JOBSET},node!=""}}))', "{{node}}"),),
+        empty="no node has failed first since the controller started",
+    )

@@ -1,0 +1,72 @@
+"""
+The shapes of PromQL that several panels and rules share.
+
+What is counted per JobSet carries its names as labels. What client-go and prometheus_client name is exposed by every
+second program of a cluster under the same name; `ours` keeps what comes from a process that exposes inplace_build_info.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+RATE: Final = "$__rate_interval"
+RANGE: Final = "$__range"
+RANGE_S: Final = "$__range_s"  # the same as a number
+CLUSTER: Final = 'cluster=~"$cluster"'
+JOBSET: Final = f'{CLUSTER},namespace=~"$namespace",jobset=~"$jobset"'
+BY_JOBSET: Final = "cluster, namespace, jobset"
+
+
+def quantile(share: float, histogram: str, *, by: str = "", window: str = RATE, only: str = CLUSTER) -> str:
+    """Return a quantile of a histogram over all processes that expose it."""
+    labels = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share:g}, sum by ({labels}) (rate({histogram}_bucket{{{only}}}[{window}])))"
+
+
+def mean(histogram: str, *, by: str, window: str = RATE, only: str = CLUSTER) -> str:
+    """Return the mean of a histogram by a label."""
+    total, count = (f"sum by ({by}) (rate({histogram}_{part}{{{only}}}[{window}]))" for part in ("sum", "count"))
+    return f"{total} / ({count} > 0)"
+
+
+def ours(expr: str) -> str:
+    """Return what of an expression comes from our controllers."""
+    return f"({expr} and on (cluster, job, instance) inplace_build_info{{{CLUSTER}}})"
+
+
+def restarts(window: str, *, only: str = JOBSET) -> str:
+    """Return how many group restarts each scope of a JobSet had in a window, whatever caused them.
+
+    By the epoch, which is in the JobSet's status: it survives the controller, and the first restart of a JobSet counts,
+    which a counter that appears with value 1 hides from increase(). The first start is no restart, hence the 1.
+    """
+    epoch = f'inplace_epoch{{{only},which="synced"}}'
+    by = f"{BY_JOBSET}, scope"
+    last, first = (
+        f"max by ({by}) (max_over_time({epoch}[{window}]))",
+        f"min by ({by}) (min_over_time({epoch}[{window}]))",
+    )
+    return f"clamp_min({last} - clamp_min({first}, 1), 0)"
+
+
+def counted(counter: str, window: str) -> str:
+    """Return by how much a counter of a JobSet, given with its labels, grew in a window.
+
+    Such a series appears with the first thing that is counted, which increase() cannot see; so what was not there when
+    the window began has grown by all that it says.
+    """
+    return f"((increase({counter}[{window}]) and {counter} offset {window}) or {counter})"
+
+
+def lost_seconds(window: str, *, only: str = JOBSET) -> str:
+    """Return how many Pod-seconds group restarts took from training in a window."""
+    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{only}}}', window)})"
+
+
+def lost_share(*, only: str = JOBSET) -> str:
+    """Return which share of the Pods' time in the range of the board they did not train, from 0 to 1.
+
+    The maximum over processes: a controller that lost the Lease within the window left series that say the same.
+    """
+    pods = f"sum(max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{only}}}[{RANGE}])))"
+    return f"clamp_max({lost_seconds(RANGE, only=only)} / {RANGE_S} / ({pods} > 0), 1)"

@@ -1,0 +1,216 @@
+"""Panels that stand on more than one board, and the variables all boards have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.panels import Json, Panel, Query, variable
+from grafana.promql import BY_JOBSET, CLUSTER, JOBSET, RANGE, RATE, counted, lost_seconds, mean, ours, quantile
+
+_STATES: Final = {
+    "running": "#73bf69",
+    "waiting": "#f2cc0c",
+    "restarting": "#5794f2",
+    "missing": "#f2495c",
+    "expected": "#8e8e9c",
+}
+PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
+_FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
+_EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
+QUIET: Final = "no group restart in this range"
+CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
+JOBSETS: Final[tuple[Json, ...]] = (
+    CLUSTERS,
+    variable("namespace", "Namespace", f"label_values(inplace_pods_expected{{{CLUSTER}}}, namespace)"),
+    variable("jobset", "JobSet", f'label_values(inplace_pods_expected{{{CLUSTER},namespace=~"$namespace"}}, jobset)'),
+)
+
+
+def duration_quantiles() -> Panel:
+    """Return how long restarts take, against the promise."""
+    name = "inplace_group_restart_duration_seconds"
+    return Panel(
+        "timeseries",
+        "Restart duration",
+        "From the first sign of a failure to the status that lets the workers start, all JobSets of the controller. "
+        "The line is the promise for restarts in place; a lost Pod has to be scheduled again and may be above it.",
+        "s",
+        "InplaceRestartSlow",
+        (
+            Query(quantile(0.5, name), "p50"),
+            Query(quantile(0.99, name), "p99"),
+            Query(quantile(0.99, name, by="trigger"), "p99 {{trigger}}"),
+        ),
+        empty=QUIET,
+        limit=PROMISE_S,
+    )
+
+
+def duration_heatmap() -> Panel:
+    """Return every restart as a cell."""
+    expr = f"sum by (le) (increase(inplace_group_restart_duration_seconds_bucket{{{CLUSTER}}}[{RATE}]))"
+    return Panel(
+        "heatmap",
+        "Restart duration, each of them",
+        "Every group restart falls into one cell: one slow JobSet among many is seen here and not in a quantile.",
+        "s",
+        "InplaceRestartSlow",
+        (Query(expr, "{{le}}"),),
+    )
+
+
+def duration_by_phase() -> Panel:
+    """Return where the time of a restart goes."""
+    return Panel(
+        "timeseries",
+        "Where the time goes",
+        "Mean duration of each phase, one on the other. detect: the worker's end to the decision. deprecate: to the "
+        "accepted status. announce: until the last Pod is back. sync: to the accepted status. lift: until Pods saw it.",
+        "s",
+        "InplaceRestartSlow",
+        (Query(mean("inplace_group_restart_phase_duration_seconds", by="phase"), "{{phase}}"),),
+        empty=QUIET,
+        stacked=True,
+    )
+
+
+def restarts_by_trigger() -> Panel:
+    """Return how often groups restart, and why."""
+    return Panel(
+        "timeseries",
+        "Restarts per hour, by trigger",
+        "worker_exit: a worker ended. pod_lost: a Pod or its node went. job_failed: its Job was recreated. manual: "
+        "somebody asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
+        "short",
+        "InplaceRestartStorm",
+        (
+            Query(
+                f"sum by (trigger) {counted(_FINISHED, '1h')}",
+                "{{trigger}}",
+            ),
+            Query(
+                f"sum {counted(_EXCEEDED, '1h')} > 0",
+                "exceeded",
+                empty="nothing failed for good",
+            ),
+        ),
+        empty="no group restart yet",
+        stacked=True,
+    )
+
+
+def pods_by_state() -> Panel:
+    """Return how the Pods stand."""
+    return Panel(
+        "timeseries",
+        "Pods by state",
+        "running: train at the running epoch. waiting: at the barrier. restarting: between two epochs. missing: there "
+        "is no such Pod, or it is not running; these are what the waiting ones wait for.",
+        "short",
+        "InplaceBarrierStuck",
+        (
+            Query(f"sum by (state) (inplace_pods{{{JOBSET}}})", "{{state}}"),
+            Query(f"sum(inplace_pods_expected{{{JOBSET}}})", "expected"),
+        ),
+        colours=_STATES,
+    )
+
+
+def first_failures() -> Panel:
+    """Return who failed first."""
+    by = f"{BY_JOBSET}, pod, node, container, reason, exit_code"
+    return Panel(
+        "table",
+        "Who failed first, and why",
+        "The first failure of each JobSet's last restart, and how long ago that was. `inplace explain JOBSET` adds "
+        "the container's last message.",
+        "s",
+        "InplaceNodeFailsFirst",
+        (
+            Query(
+                f"time() - max by ({by}) (inplace_first_failure_info{{{JOBSET}}} * on ({BY_JOBSET}) group_left () "
+                f"max by ({BY_JOBSET}) (inplace_last_restart_timestamp_seconds{{{JOBSET}}}))",
+                "age",
+            ),
+        ),
+        empty="nothing has failed since the controller started",
+    )
+
+
+def budget() -> Panel:
+    """Return how many restarts are left."""
+    return Panel(
+        "bargauge",
+        "Restarts left",
+        "The ten JobSets that have the fewest group restarts left of their maxRestarts.",
+        "short",
+        "InplaceBudgetLow",
+        (
+            Query(
+                f"bottomk(10, min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}}))",
+                "{{namespace}}/{{jobset}}",
+            ),
+        ),
+    )
+
+
+def lost_pod_hours(*, title: str = "Lost Pod-hours") -> Panel:
+    """Return what did not train."""
+    return Panel(
+        "stat",
+        title,
+        "Time in which Pods of a JobSet did not train because its group restarted, added up over its Pods.",
+        "h",
+        "InplaceRestartStorm",
+        (Query(f"{lost_seconds(RANGE)} / 3600", "lost"),),
+    )
+
+
+def money() -> Panel:
+    """Return what that cost."""
+    return Panel(
+        "stat",
+        "What it cost",
+        "Lost Pod-hours times the price of a Pod's hour, which the field at the top takes.",
+        "currencyUSD",
+        "InplaceRestartStorm",
+        (Query(f"{lost_seconds(RANGE)} / 3600 * $price", "cost"),),
+    )
+
+
+def requests() -> Panel:
+    """Return what the controller asks of the API server."""
+    rate = ours(f"rate(rest_client_requests_total{{{CLUSTER}}}[{RATE}])")
+    return Panel(
+        "timeseries",
+        "Controller: requests to the API server",
+        "By method and answer. 409 is a lost race and normal; 429 says that the server throttles us.",
+        "reqps",
+        "InplaceApiThrottled",
+        (Query(f"sum by (method, code) {rate}", "{{method}} {{code}}"),),
+    )
+
+
+def staleness() -> Panel:
+    """Return how old the controller's view may be."""
+    return Panel(
+        "timeseries",
+        "Silence of the watches",
+        "Since the API server last said anything, be it a bookmark, which comes about once a minute.",
+        "s",
+        "InplaceWatchStale",
+        (Query(f"max by (kind) (inplace_watch_staleness_seconds{{{CLUSTER}}})", "{{kind}}"),),
+        limit=90,
+    )
+
+
+def leaders() -> Panel:
+    """Return who leads."""
+    return Panel(
+        "stat",
+        "Controllers that lead",
+        "Exactly one leads; the other replicas stand by.",
+        "short",
+        "InplaceNoLeader",
+        (Query(f"sum {ours(f'leader_election_master_status{{{CLUSTER}}}')}", "leaders"),),
+    )

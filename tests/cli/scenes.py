@@ -1,0 +1,83 @@
+"""Groups in trouble on the simulated cluster, under virtual time, and what the commands make of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from cli.connection import Connection
+from cli.explain import explanation_lines, read_facts
+from cli.explanation import Explanation, explain
+from cli.group_read import read_group
+from cli.group_state import GroupState, group_state
+from common.kube.client import KubeObject
+from common.kube.clock import LoopClock
+from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from simulator.cluster.manifests import read_manifests, with_pods
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train.yaml"
+SETTLED_S_MAX = 600.0  # of virtual time; a node that is lost is given up after 340 s
+Documents = list[KubeObject]
+
+
+def documents(pods: int) -> Documents:
+    """Return the example with so many Pods."""
+    return with_pods(read_manifests(EXAMPLE), pods)
+
+
+def jobset_of(manifests: Documents) -> KubeObject:
+    """Return the JobSet among them, to be changed."""
+    return next(one for one in manifests if one["kind"] == "JobSet")
+
+
+@asynccontextmanager
+async def training(pods: int = 4, *, nodes: int | None = None, **changes: Any) -> AsyncIterator[Cluster]:
+    """Run a group that trains at epoch 1; `changes` are fields of its failure policy."""
+    manifests = deepcopy(documents(pods))
+    jobset_of(manifests)["spec"]["failurePolicy"] |= changes
+    clock = LoopClock(VIRTUAL_EPOCH_S)
+    async with Cluster(runtime="model", clock=clock, nodes=nodes or pods, pods_per_node=1) as cluster:
+        await cluster.apply(manifests)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 1 and all_work(cluster, pods))
+        yield cluster
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    """Return the JobSet's status."""
+    found: dict[str, Any] = cluster.jobset("train").get("status") or {}
+    return found
+
+
+def all_work(cluster: Cluster, pods: int) -> bool:
+    """Say whether every worker container is ready."""
+    statuses = [pod.get("status", {}).get("containerStatuses") or [{}] for pod in cluster.pods()]
+    return sum(all(one.get("ready") for one in found) for found in statuses) == pods
+
+
+async def until(cluster: Cluster, holds: Callable[[], bool]) -> None:
+    """Wait, bounded."""
+    await cluster.until(holds, timeout_s=SETTLED_S_MAX)
+
+
+def connection(cluster: Cluster) -> Connection:
+    """Return the commands' way to the cluster."""
+    return Connection(cluster.client("user"), "default")
+
+
+async def seen(cluster: Cluster, name: str = "train") -> GroupState:
+    """Return what `inplace status` sees."""
+    return group_state(*await read_group(connection(cluster), name))
+
+
+async def explained(cluster: Cluster, name: str = "train") -> Explanation:
+    """Return what `inplace explain` says."""
+    facts = await read_facts(connection(cluster), name)
+    return explain(facts, now_s=cluster.clock.wall_s())
+
+
+def text_of(explanation: Explanation) -> str:
+    """Return what a person reads."""
+    return "\n".join(text for text, _ in explanation_lines(explanation))

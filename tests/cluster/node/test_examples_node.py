@@ -1,0 +1,67 @@
+"""A user's way on a real node: a plain manifest, inject, lint, and a training job that goes on after a restart."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from common.kube.client import KubeObject
+from tests.cli.command import REPOSITORY, command, run
+from tests.cluster.node.archives import WORKER_IMAGE
+from tests.cluster.node.cluster import Cluster
+from tests.cluster.node.group import SETTLED_S_MAX, Group, running
+from tests.cluster.node.manifests import documents_of
+from tests.cluster.node.patience import until
+
+PODS = 3
+SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
+
+
+def adapt(jobset: KubeObject) -> None:
+    """Change what a test machine asks for: the size, the worker's image and where the example lies in it."""
+    job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["parallelism"] = job["completions"] = PODS
+    (worker,) = job["template"]["spec"]["containers"]
+    worker["image"] = WORKER_IMAGE
+    worker["workingDir"] = "/opt/inplace"
+    worker["env"] = [each for each in worker["env"] if each["name"] not in SETTINGS]
+    worker["env"] += [{"name": name, "value": value} for name, value in SETTINGS.items()]
+
+
+@pytest.fixture
+def made(mode: str) -> str:
+    """Give what inject makes of the plain manifest."""
+    return run("inject", "-f", "examples/plain.yaml", "--mode", mode, "--quiet").stdout
+
+
+def test_what_inject_makes_is_clean(made: str) -> None:
+    """As in the README: inject, piped into lint."""
+    words = command("lint", "-f", "-")
+    linted = subprocess.run(words, cwd=REPOSITORY, input=made, capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, "JobSet default/plain: clean\n")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_inject_makes_trains(cluster: Cluster, made: str) -> None:
+    """The workers meet by DNS, and after a SIGKILL all go on from a checkpoint to the last step, in their Pods."""
+    group = Group(cluster, await cluster.plane.create_namespace(), pods=PODS, restarts_max=10)
+    documents = documents_of(made, group.namespace)
+    adapt(documents[-1])
+    async with running(group, documents):
+        await until(
+            lambda: group.printed("worker").count("step=10 ") == PODS,
+            "a first checkpoint",
+            timeout_s=SETTLED_S_MAX,
+            also=group.state,
+        )
+        before = group.uids()
+        await group.kill(1, "worker")
+        await group.until_ended("Completed")
+
+        went_on = re.findall(r"epoch=(\d) goes on from step (\d+)", group.printed("worker"))
+        assert [epoch for epoch, _ in went_on].count("2") == PODS
+        assert all(int(step) >= 10 for epoch, step in went_on if epoch == "2")
+        assert group.epochs() == (2, 1)
+        assert group.uids() == before

@@ -1,0 +1,53 @@
+"""A real Prometheus answers every query, also in the seconds in which two controllers say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from grafana.build import RULES
+from grafana.herd import AGENTS
+from tests.grafana.evaluate import panels, rules
+from tests.grafana.prometheus import Prometheus, prometheus
+from tests.grafana.scene import Played
+from tests.grafana.two_controllers import exposed
+from tests.promtool import require
+
+SCRAPED_S_MAX = 60.0
+SAMPLES = 4  # so that a rate over four scrapes has two
+
+pytestmark = pytest.mark.asyncio
+
+
+async def until_scraped(running: Prometheus) -> None:
+    """Wait until every target was scraped often enough, and every rule was evaluated."""
+    async with asyncio.timeout(SCRAPED_S_MAX):
+        while True:
+            counts = await running.instant("min(count_over_time(up[5m]))", time.time())
+            evaluated = [rule["health"] for rule in await running.rules()]
+            if counts and float(counts[0]["value"][1]) >= SAMPLES and "unknown" not in evaluated:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def test_every_query_is_answered_while_the_leader_changes(tmp_path: Path) -> None:
+    """No expression is refused, no rule is unhealthy, and what must not be empty is not."""
+    program = require("prometheus", shutil.which("prometheus"))
+    async with exposed() as jobs:
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(RULES)],
+            "scrape_configs": jobs,
+        }
+        start_s = time.time()
+        async with prometheus(program, tmp_path, config) as running:
+            await until_scraped(running)
+            played = Played(running, start_s, time.time(), frozenset({AGENTS}))
+            answers = [answer async for answer in panels(played)] + [answer async for answer in rules(played)]
+    wrong = [f"{answer.where}, {answer.what}: {answer.fault}" for answer in answers if answer.fault]
+    assert wrong == []
+    assert len(answers) > len(jobs)

@@ -1,0 +1,97 @@
+"""The rules are right by promtool, each alert fires and does not fire, and what an alert says leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grafana.build import BOARDS, FOLDER, PROMETHEUS_RULE, RULES
+from grafana.links import runbook_url
+from tests.promtool import verdict
+
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
+TESTS = FOLDER / "rules" / "tests.yaml"
+GROUPS = yaml.safe_load(RULES.read_text())["groups"]
+ALERTS: dict[str, Any] = {rule["alert"]: rule for group in GROUPS for rule in group["rules"] if "alert" in rule}
+
+alerts = pytest.mark.parametrize("name", ALERTS)
+
+
+def test_promtool_is_content_with_the_rules() -> None:
+    """`promtool check rules` finds every rule and nothing wrong."""
+    content, said = verdict("check", "rules", RULES)
+    assert content, said
+    assert f"{sum(len(group['rules']) for group in GROUPS)} rules found" in said
+
+
+def test_the_rules_do_what_their_tests_say() -> None:
+    """`promtool test rules` passes."""
+    content, said = verdict("test", "rules", TESTS)
+    assert content, said
+
+
+def test_a_rule_that_is_wrong_is_noticed(tmp_path: Path) -> None:
+    """The tests of the rules can fail: with another threshold an alert stays silent."""
+    (tmp_path / "tests.yaml").write_text(TESTS.read_text())
+    text = RULES.read_text()
+    assert text.count("count15m) > 3") == 1
+    (tmp_path / "inplace.yaml").write_text(text.replace("count15m) > 3", "count15m) > 9"))
+    content, said = verdict("test", "rules", tmp_path / "tests.yaml")
+    assert not content
+    assert "InplaceRestartStorm" in said
+
+
+@alerts
+def test_an_alert_is_tested_firing_and_silent(name: str) -> None:
+    """Each alert has a test in which it fires and one in which it does not."""
+    cases = [
+        case
+        for test in yaml.safe_load(TESTS.read_text())["tests"]
+        for case in test["alert_rule_test"]
+        if case["alertname"] == name
+    ]
+    assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}
+
+
+@alerts
+def test_an_alert_says_what_to_do(name: str) -> None:
+    """Severity, summary, description, and links to a runbook and a board that exist."""
+    rule = ALERTS[name]
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    said = rule["annotations"]
+    assert set(said) == {"summary", "description", "runbook_url", "dashboard_url"}
+    assert said["runbook_url"] == runbook_url(name)
+    board = re.match(r"/d/([\w-]+)", said["dashboard_url"])
+    assert board is not None
+    assert board[1] in {build().uid for build in BOARDS}
+
+
+@alerts
+def test_a_runbook_is_written_for_three_in_the_morning(name: str) -> None:
+    """It says what the alert means, what to run and what to do, and its commands are kubectl's or ours."""
+    text = (RUNBOOKS / f"{name}.md").read_text()
+    assert re.findall(r"^#+ .*", text, re.MULTILINE) == [
+        f"# {name}",
+        "## What it means",
+        "## What to run",
+        "## What to do",
+    ]
+    block = re.search(r"## What to run\n(.*?)\n## ", text, re.DOTALL)
+    assert block is not None
+    commands = re.findall(r"^    (\w+)", block[1], re.MULTILINE)
+    assert commands
+    assert set(commands) <= {"kubectl", "inplace"}
+
+
+def test_no_runbook_is_left_over() -> None:
+    """Every page is an alert's."""
+    assert {path.stem for path in RUNBOOKS.glob("*.md")} == set(ALERTS)
+
+
+def test_the_operators_object_holds_the_same_rules() -> None:
+    """The PrometheusRule of deploy/overlays is the file of the rules, indented."""
+    assert yaml.safe_load(PROMETHEUS_RULE.read_text())["spec"]["groups"] == GROUPS

@@ -1,0 +1,61 @@
+"""
+What Prometheus scrapes in the seconds after the leader changed: two controllers that say the same of one JobSet.
+
+This is when a query with a join fails (many-to-many), which no other test would notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agent.metrics import AgentMetrics, render
+from common.phases import Phase
+from controller.health import HealthServer
+from tests.cluster.ports import LOOPBACK, free_ports
+from tests.grafana.test_dashboards import controller_metrics
+
+
+def agent_text() -> bytes:
+    """Return the metrics of an agent that was throttled once."""
+    metrics = AgentMetrics(epoch=2, synced=2, deprecated=1, lifted=True, heard_s=0.0)
+    metrics.requests["watch", "ok"] += 1
+    metrics.watch_endings["closed"] += 1
+    metrics.wait("watch", "busy", 1.0, throttled=True)
+    metrics.observe(Phase.VIEW, 0.1)
+    text: bytes = render(metrics)[1]
+    return text
+
+
+def busy_controller() -> Callable[[], bytes]:
+    """Return the metrics of a controller that did something between any two scrapes."""
+    metrics = controller_metrics()
+
+    def text() -> bytes:
+        metrics.restart_seconds.labels("worker_exit").observe(4.0)
+        metrics.reconcile_seconds.labels("jobset").observe(0.01)
+        metrics.queue.queue_duration(0.001)
+        return metrics.text()
+
+    return text
+
+
+@asynccontextmanager
+async def exposed() -> AsyncIterator[list[dict[str, Any]]]:
+    """Serve them; yield the jobs of Prometheus."""
+    ports = free_ports(3)
+    texts = [busy_controller(), busy_controller(), agent_text]
+    async with asyncio.TaskGroup() as group:
+        servers = [
+            group.create_task(HealthServer(LOOPBACK, port, is_ready=lambda: None, metrics=text).run())
+            for port, text in zip(ports, texts, strict=True)
+        ]
+        targets = [f"{LOOPBACK}:{port}" for port in ports]
+        yield [
+            {"job_name": "inplace-controller", "static_configs": [{"targets": targets[:2]}]},
+            {"job_name": "inplace-agents", "static_configs": [{"targets": targets[2:]}]},
+        ]
+        for server in servers:
+            server.cancel()

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from simulator.cluster.timings import Latency, Tailed
+from simulator.profile import DELAYS, NUMBERS, Profile, ProfileError, read_profile, shipped
+
+
+def written(folder: Path, text: str) -> Profile:
+    """Return the profile that a cluster owner wrote."""
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return read_profile(str(path))
+
+
+def test_every_shipped_profile_has_every_quantity_and_its_source() -> None:
+    """At least five clusters can be chosen, and no number of theirs stands without a source."""
+    assert len(shipped()) >= 5
+    for name in shipped():
+        profile = read_profile(name)
+        assert profile.description
+        assert set(profile.sources) == {*NUMBERS, *DELAYS}
+        assert all(len(source) > 10 for source in profile.sources.values())
+
+
+def test_a_cluster_owners_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    """What a file does not name comes from the lab's profile, with the lab's source."""
+    mine = written(tmp_path, '[apiserver.cores]\nvalue = 96\nsource = "ours"\n')
+    lab = read_profile("lab")
+    assert mine["apiserver.cores"] == 96
+    assert mine.sources["apiserver.cores"] == "ours"
+    assert {**mine.numbers, "apiserver.cores": 0} == {**lab.numbers, "apiserver.cores": 0}
+    assert mine.delays == lab.delays
+
+
+def test_the_cluster_draws_from_the_profile(tmp_path: Path) -> None:
+    """The embedded cluster's timings are the profile's delays."""
+    mine = written(
+        tmp_path, '[kubelet.container_start]\nmedian_s = 1.0\np99_s = 4.0\nmax_s = 9.0\nsource = "our nodes"\n'
+    )
+    assert mine.timings().container_start == Tailed(1.0, 4.0, 9.0)
+    assert mine.timings().api == Latency(0.0001, 0.0005)
+
+
+def test_a_tail_has_the_quantiles_that_it_names() -> None:
+    """Half of the draws lie below the median, one in a hundred beyond p99, none beyond the greatest."""
+    rng, delay = Random(1), Tailed(1.0, 4.0, 5.0)
+    draws = sorted(delay.draw(rng) for _ in range(20_000))
+    assert draws[10_000] == pytest.approx(1.0, rel=0.03)
+    assert draws[19_800] == pytest.approx(4.0, rel=0.05)
+    assert draws[-1] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[apiserver.cores]\nvalue = 0\nsource = 'x'", "expected value = a whole number from 1 to 512"),
+        ("[apiserver.cores]\nvalue = 2.5\nsource = 'x'", "expected value = a whole number from 1 to 512"),
+        ("[apiserver.cores]\nvalue = true\nsource = 'x'", "expected value = a whole number from 1 to 512"),
+        ("[apiserver.cores]\nuniform_s = [1, 2]\nsource = 'x'", "expected value = a whole number"),
+        ("[apiserver.cores]\nvalue = 4", "with a source"),
+        ("[apiserver.cores]\nvalue = 4\nsource = ' '", "with a source"),
+        ("[apiserver.corse]\nvalue = 4\nsource = 'x'", "expected one of apiserver.servers, apiserver.cores"),
+        ("cores = 4", "expected a group of quantities"),
+        ("[apiserver]\ncores = 4", "with a source"),
+        ("[agent.start]\nuniform_s = [2, 1]\nsource = 'x'", "expected rising seconds"),
+        ("[agent.start]\nuniform_s = [-1, 1]\nsource = 'x'", "expected rising seconds"),
+        ("[agent.start]\nuniform_s = [0, 601]\nsource = 'x'", "from 0 to 600"),
+        ("[agent.start]\nuniform_s = [1]\nsource = 'x'", "expected uniform_s = [low, high]"),
+        ("[agent.start]\nmedian_s = 0\np99_s = 1\nmax_s = 1\nsource = 'x'", "expected a median_s above 0"),
+        ("[agent.start]\nmedian_s = 1\np99_s = 2\nsource = 'x'", "expected uniform_s = [low, high], or median_s"),
+        ("[agent.start]\nuniform_s = ['a', 1]\nsource = 'x'", "expected uniform_s = [low, high], or median_s"),
+        ("[fairness.seats]\nvalue = 10\nsource = 'x'", "expected at most fairness.seats (10)"),
+        ("= 4", "expected a readable TOML file"),
+    ],
+)
+def test_an_impossible_profile_is_refused_with_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+    """Nothing runs with a number that cannot be, that nobody knows, or whose source is not named."""
+    with pytest.raises(ProfileError) as refused:
+        written(tmp_path, text)
+    assert said in str(refused.value)
+
+
+def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+    """Who misspells a profile is told the names."""
+    with pytest.raises(ProfileError, match="big, far, lab"):
+        read_profile("bigg")
