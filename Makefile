@@ -96,6 +96,7 @@ sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
 rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
+	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.chart
 

@@ -22,7 +22,6 @@ from prometheus_client import (
     Info,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -30,6 +29,7 @@ from prometheus_client.registry import Collector
 from common.epoch.ledger import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
+from controller.exposition import text_of
 
 CONTROLLER: Final = "jobset"
 VERSION: Final = "0.1.0"
@@ -109,7 +109,7 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # a series for each series, that nobody asks for
         self.registry = r = CollectorRegistry()
-        ProcessCollector(registry=r)
+        self.process = ProcessCollector(registry=r)
         Info("inplace_build", "What runs here.", registry=r).info({"version": VERSION})
         self.restart_seconds = Histogram(
             "inplace_group_restart_duration_seconds",
@@ -201,7 +201,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the exposition in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return text_of(self.registry)
 
     def forget(self, namespace: str, jobset: str) -> None:
         """Drop every series that names a JobSet."""

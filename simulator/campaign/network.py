@@ -24,7 +24,7 @@ from simulator.apiserver import ApiServer, StreamingResponse
 from simulator.apiserver.memory import WholeStream
 from simulator.campaign.process import current_process
 from simulator.campaign.trace import Trace
-from simulator.cluster.timings import Latency
+from simulator.cluster.timings import Delay
 
 NEVER_S = 1e9
 
@@ -117,7 +117,7 @@ class Network:
     servers: list[ApiServer]
     clock: Clock
     rng: Random
-    latency: Latency
+    latency: Delay
     trace: Trace
     fired: Callable[[str], None]
     on_write: Callable[[str, Request, str], None] = lambda *_: None
