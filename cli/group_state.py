@@ -15,14 +15,14 @@ from itertools import islice
 
 from cli.pod_facts import PodFact
 from cli.straggler import Straggler, straggler_of
+from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape, Slot
 from common.kube.client import KubeObject
+from controller.conditions import BARRIER_WAITING
 from controller.jobset import JobSet, parse_jobset
 from controller.scopes import Scope
 
-BARRIER_WAITING = "BarrierWaiting"
-LAST_GROUP_RESTART = "lastGroupRestart"
 STRAGGLERS_MAX = 10_000  # every slot of the largest group; the views cut at what fits
 
 
@@ -157,7 +157,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
         len(own),
         stuck=waiting,
         conditions=true,
-        used=_used(jobset, scopes) if scopes else None,
+        used=min(_used(jobset, scopes), policy.restarts_max) if policy is not None and scopes else None,
         allowed=policy.restarts_max if policy is not None and scopes else None,
         last=_last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
@@ -226,12 +226,12 @@ def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, obje
 def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
     """Return how many restarts counted towards maxRestarts."""
     in_place = sum(jobset.scopes[scope.name].restarts_at(max(scope.target, 1)) for scope in scopes)
-    return in_place + jobset.recreations_counted
+    return in_place + jobset.recreations_counted  # the one that was too many is among them
 
 
 def _last_restart(status: Mapping[str, object]) -> Restart | None:
     """Read status.lastGroupRestart; None where no controller of ours wrote it."""
-    seen = status.get(LAST_GROUP_RESTART)
+    seen = status.get(wire.LAST_GROUP_RESTART)
     if not isinstance(seen, dict) or not isinstance(seen.get("epoch"), int):
         return None
     failure = seen.get("firstFailure")

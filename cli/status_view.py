@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cli.group_state import GroupState, Phase, ScopeState
+from cli.group_state import ENDED, GroupState, Phase, ScopeState
 from cli.moments import count_text, duration_text, parse_time
 from cli.status_data import TRIGGERS, failure_text
 from cli.straggler import Straggler
@@ -40,7 +40,7 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))
     parts: list[RenderableType] = [title, *(Text(line) for line in _notes(state))]
-    for scope in state.scopes if state.phase not in (Phase.COMPLETED, Phase.SUSPENDED) else ():
+    for scope in state.scopes if state.phase not in (*ENDED, Phase.SUSPENDED) else ():
         parts += _scope(scope, columns, left_s)
     late = state.stragglers
     if late and state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):

@@ -85,15 +85,25 @@ class StatusWatch:
         """Say whether both caches are."""
         return self.jobsets.has_synced and self.pods.has_synced
 
+    def jobset(self) -> KubeObject | None:
+        """Return the JobSet, raw; None while it was not seen yet.
+
+        Raises:
+            RefusalError: it is gone.
+        """
+        raw = self.jobsets.get(self._namespace, self._name)
+        if raw is None and self.jobsets.has_synced:
+            raise RefusalError(f"JobSet {self._name} was deleted", CliExit.NOT_FOUND)
+        return raw
+
     def state(self) -> GroupState:
         """Return how the JobSet stands now.
 
         Raises:
             RefusalError: it is gone.
         """
-        raw = self.jobsets.get(self._namespace, self._name)
-        if raw is None:
-            raise RefusalError(f"JobSet {self._name} was deleted", CliExit.NOT_FOUND)
+        raw = self.jobset()
+        assert raw is not None, "asked for once the caches are filled"
         return group_state(raw, self.pods)
 
 
