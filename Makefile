@@ -8,7 +8,7 @@ PODS   ?= 1000
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test sim bench demo agent-pyz image sbom check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test sim bench demo agent-pyz image sbom check clean rewrite docs-images
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ test-node: node  ## run real kubelets and containers: whole group restarts, judg
 
 docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
 	$(BIN)/mkdocs build -q
+
+docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Debian's tmux and prometheus)
+	$(BIN)/python -m docs.pictures
+	$(BIN)/python -m grafana.pictures
 
 dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
 	$(BIN)/python -m tests.grafana.evaluate

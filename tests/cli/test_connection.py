@@ -16,12 +16,15 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from rich.console import Group
+from rich.text import Text
 
 from cli.connection import Connection, Target, connected, did_you_mean, refusal_of
 from cli.explain import run_explain
 from cli.group_read import read_jobset
 from cli.refusal import CliExit, RefusalError
 from cli.restart import run_restart
+from cli.screen import show
 from cli.status import run_status
 from cli.timeline import run_timeline
 from common.kube.errors import Forbidden, error_from_status
@@ -239,3 +242,11 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
         check=True,
     )
     assert "\x1b" not in result.stdout
+
+
+def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever COLUMNS says: grep must find what it looks for."""
+    monkeypatch.setenv("COLUMNS", "40")
+    long = "waits for " + "a-pod-with-a-long-name " * 12
+    show(Text(long), Group(Text(long)))
+    assert capsys.readouterr().out.splitlines() == [long, long]
