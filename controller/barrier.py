@@ -57,5 +57,5 @@ class Barrier:
 
     @property
     def is_worth_telling(self) -> bool:
-        """Say whether it has waited long enough to be told of."""
-        return self.waited_s >= PATIENCE_S
+        """Say whether it has waited long enough to be told of, by our measure or by its own."""
+        return self.waited_s >= PATIENCE_S or bool(self.late)

@@ -71,10 +71,10 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
 
 
 def note_restarting(draft: Draft) -> None:
-    """Set InPlaceRestarting, in the write that begins or ends a group restart; its Events tell more."""
+    """Set InPlaceRestarting in a write that happens anyway, as does that which begins or ends a group restart."""
     scopes = draft.jobset.scopes_in(draft.status).values() if draft.jobset.is_in_place else ()
     restarting = [scope for scope in scopes if 0 < scope.synced <= scope.deprecated]
-    if bool(restarting) == draft.is_true(conditions.IN_PLACE_RESTARTING):
+    if bool(restarting) == draft.is_true(conditions.IN_PLACE_RESTARTING) or not draft.is_written_anyway:
         return
     if not restarting:
         draft.turn_false(conditions.IN_PLACE_RESTARTING)

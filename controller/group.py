@@ -40,6 +40,10 @@ class ScopeLedger:
     cause: Cause | None = None
     barrier_s_min: float | None = None
 
+    def note_barrier(self, waited_s: float) -> None:
+        """Take in how long a Pod waited at the last barrier."""
+        self.barrier_s_min = waited_s if self.barrier_s_min is None else min(self.barrier_s_min, waited_s)
+
     def note_waiting(self, now_s: float, *, waits: bool) -> None:
         """Note whether a barrier waits, and since when."""
         if not waits:

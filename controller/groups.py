@@ -162,6 +162,10 @@ class Groups:
         """Return the Pods that a Job controls."""
         return tuple(self._pods_of.get(job.metadata.uid, {}).values())
 
+    def home_of(self, pod_uid: str) -> ScopeLedger | None:
+        """Return who counts a Pod."""
+        return self._home_of.get(pod_uid)
+
     def pod_of(self, job: Job, uid: str) -> Pod | None:
         """Return one Pod that a Job controls."""
         return self._pods_of.get(job.metadata.uid, {}).get(uid)

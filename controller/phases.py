@@ -3,23 +3,32 @@ Sum up what the Pods announce about their own restarts: one histogram instead of
 
 Each announcement is counted once, at the event that shows a higher epoch than the Pod had before; a Pod that is seen
 for the first time (a new leader fills its caches) is not, so that no restart is counted by two leaders. O(1) per event,
-and nothing is kept. What a Pod measured decides nothing: garbage is counted and forgotten.
+and of all Pods of a scope one number is kept: the shortest wait at the last barrier, which is that of the Pod that came
+last. What a Pod measured decides nothing: garbage is counted and forgotten.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from common.epoch.errors import RemoteProtocolError
-from common.phases import parse_phases
+from common.phases import Phase, parse_phases
+from controller.group import ScopeLedger
 from controller.kinds import Pod
 from controller.metrics import Metrics
 from controller.pods import epoch_of
 
 
 class PhaseReader:
-    """Observe the phases of each new announcement."""
+    """Observe the phases of each new announcement.
 
-    def __init__(self, metrics: Metrics) -> None:
+    Args:
+        home_of: who counts a Pod, by its UID.
+    """
+
+    def __init__(self, metrics: Metrics, home_of: Callable[[str], ScopeLedger | None] = lambda _: None) -> None:
         self._metrics = metrics
+        self._home_of = home_of
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
@@ -36,6 +45,10 @@ class PhaseReader:
             return
         for phase, seconds in phases.items():
             self._metrics.pod_phase_seconds.labels(phase.value).observe(seconds)
+        if (waited_s := phases.get(Phase.BARRIER)) is not None and (
+            home := self._home_of(new.metadata.uid)
+        ) is not None:
+            home.note_barrier(waited_s)
 
 
 def _epoch(pod: Pod) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from common.kube.client import KubeObject
 from controller.causes import Cause, Trigger
 from controller.draft import Note
-from controller.group import Group
+from controller.group import Group, ScopeLedger
 from controller.metrics import EXCEEDED, FINISHED, Metrics
 from controller.scopes import Scope
 
@@ -58,6 +58,7 @@ class RestartTimer:
             if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
                 known = _Timing(_beginning(cause, due_since_s), due_since_s)
             self._tell_end(group, after, known, cause, due_since_s, now_s)
+            self._observe_lift(group.ledgers[after.name])
 
     def exceeded(self, group: Group) -> None:
         """Take note of a group that may not restart again."""
@@ -65,13 +66,15 @@ class RestartTimer:
         trigger = next((cause.trigger for cause in group.causes().values()), Trigger.UNKNOWN)
         self._count(group, EXCEEDED, trigger)
 
-    def lifted(self, seconds: float) -> None:
-        """Take note of how long the last Pod of a restart waited for its barrier to lift, which it tells later."""
-        self._observe("lift", seconds)
-
     def forget(self, uid: str) -> None:
         """Drop a JobSet."""
         self._timings.pop(uid, None)
+
+    def _observe_lift(self, counted: ScopeLedger) -> None:
+        """Observe how fast the barrier before this one lifted: all Pods have told of it by now."""
+        if counted.barrier_s_min is not None:
+            self._observe("lift", counted.barrier_s_min)
+            counted.barrier_s_min = None
 
     def _observe(self, phase: str, seconds: float) -> None:
         self.metrics.restart_phase_seconds.labels(phase).observe(seconds)

@@ -13,6 +13,7 @@ from itertools import islice
 from common.epoch.slot import Slot
 from controller.absent import why_absent
 from controller.barrier import NAMES_MAX, PATIENCE_S, Barrier, Missing
+from controller.conditions import BARRIER_WAITING
 from controller.group import Group, ScopeLedger
 from controller.groups import Groups
 
@@ -30,7 +31,7 @@ def _barrier(groups: Groups, group: Group, counted: ScopeLedger, now_s: float) -
     waited_s = now_s - counted.waits_since_s
     left_s = None if deadline is None else max(0.0, counted.deadline_from_s + deadline.seconds - now_s)
     is_late = left_s == 0.0
-    is_told = waited_s >= PATIENCE_S or is_late
+    is_told = waited_s >= PATIENCE_S or is_late or group.jobset.is_true(BARRIER_WAITING)
     return Barrier(
         epoch=ledger.next_epoch,
         arrived=ledger.arrived(),

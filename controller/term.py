@@ -84,7 +84,7 @@ class Term:
         self.services.add_handler(self.groups.service_changed)
         self.claims.add_handler(self.groups.claim_changed)
         self.pods.add_handler(self.groups.pod_changed)
-        self.pods.add_handler(PhaseReader(metrics).pod_changed)
+        self.pods.add_handler(PhaseReader(metrics, self.groups.home_of).pod_changed)
         self._reconciler = Reconciler(
             client=client,
             groups=self.groups,

@@ -25,7 +25,8 @@ def watch_barriers(draft: Draft) -> bool:
     for name, barrier in barriers.items():
         if barrier.late:
             _end_patience(draft, name, barrier)
-    told = {name: barrier for name, barrier in barriers.items() if barrier.is_worth_telling}
+    is_told = draft.is_true(conditions.BARRIER_WAITING)
+    told = {name: barrier for name, barrier in barriers.items() if barrier.is_worth_telling or is_told}
     if not told:
         draft.turn_false(conditions.BARRIER_WAITING)
     elif _may_tell(draft, told.values()):

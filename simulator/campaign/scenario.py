@@ -56,6 +56,8 @@ class Scenario:
         controllers: processes that take part in the leader election.
         timings: how long things take.
         shuffles: ready tasks run in another order than they became ready.
+        pods_per_node: a node's room.
+        completes: at the end, workers end with success and the JobSet completes.
     """
 
     jobs: int = 1
@@ -67,6 +69,8 @@ class Scenario:
     controllers: int = 1
     timings: Timings = SHORT
     shuffles: bool = False
+    pods_per_node: int = 3
+    completes: bool = True
 
     @property
     def pods(self) -> int:
@@ -98,7 +102,8 @@ class Scenario:
 def draw_scenario(rng: Random) -> Scenario:
     """Return the scenario of a seed."""
     jobs = rng.choice((1, 1, 2, 3, 4))
-    per_job = rng.randint(2 if jobs == 1 else 1, PODS_MAX // jobs)
+    least, most = 2 if jobs == 1 else 1, PODS_MAX // jobs
+    per_job = min(rng.randint(least, most), rng.randint(least, most))  # small ones cost less and find as much
     servers = rng.choice((1, 2, 3))
     return Scenario(
         jobs=jobs,

@@ -1,0 +1,116 @@
+"""
+How long a scrape of the controller takes: 1,000 JobSets of 8 Pods, and 20 of 1,000.
+
+The event loop stands still meanwhile, and so do the restarts that it carries; the promise is 200 ms.
+
+    python -m benchmarks.exposition [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import structlog
+
+from common import wire
+from common.kube.client import KubeObject
+from common.kube.clock import LoopClock
+from controller.causes import Failure, Trigger
+from controller.groups import Groups
+from controller.kinds import JOB_CODEC, Pod
+from controller.metrics import FINISHED, LiveCollector, Metrics
+
+ROUNDS = 20
+SHAPES = ((1_000, 8), (20, 1_000))  # JobSets, Pods of each
+NAMESPACE = "default"
+
+
+def jobset(name: str, pods: int) -> KubeObject:
+    """Return a JobSet that has restarted once, and of which everything is known that can be told."""
+    failure = Failure(f"{name}-w-0-3-abcde", "node-0123", "worker", 137, "OOMKilled", "out of memory")
+    last = {
+        "epoch": 2,
+        "trigger": "worker_exit",
+        "startedAt": "2026-01-01T00:00:00Z",
+        "syncedAt": "2026-01-01T00:00:09Z",
+    }
+    job = {"name": "w", "replicas": 1, "template": {"spec": {"parallelism": pods, "completions": pods}}}
+    return {
+        "apiVersion": wire.API_VERSION,
+        "kind": wire.KIND,
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "replicatedJobs": [job],
+            "failurePolicy": {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART},
+        },
+        "status": wire.status_of_epochs(2, 1) | {wire.LAST_GROUP_RESTART: last | {"firstFailure": failure.fields()}},
+    }
+
+
+def pod(name: str, index: int) -> Pod:
+    """Return a Pod at epoch 2."""
+    owner = {"kind": "Job", "uid": f"{name}-job", "controller": True}
+    metadata = {
+        "name": f"{name}-w-0-{index}",
+        "namespace": NAMESPACE,
+        "uid": f"{name}-{index}",
+        "resourceVersion": "1",
+        "labels": {wire.JOBSET_UID: name, wire.JOB_COMPLETION_INDEX: str(index)},
+        "annotations": wire.epoch_annotations(2),
+        "ownerReferences": [owner],
+    }
+    return msgspec.convert({"metadata": metadata, "status": {"phase": "Running"}}, Pod)
+
+
+def filled(jobsets: int, pods: int) -> Metrics:
+    """Return the metrics of a controller that knows so many JobSets, each of which has restarted."""
+    metrics, log = Metrics(), structlog.get_logger()
+    groups = Groups(lambda *_: None, lambda *_: None, LoopClock(), log)
+    owner = {"kind": wire.KIND, "controller": True}
+    for number in range(jobsets):
+        name = f"train-{number}"
+        groups.jobset_changed(None, jobset(name, pods))
+        meta = {"name": f"{name}-w-0", "namespace": NAMESPACE, "uid": f"{name}-job", "resourceVersion": "1"}
+        owned = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner | {"uid": name}]}
+        groups.job_changed(None, JOB_CODEC.convert({"metadata": meta | owned}))
+        for index in range(pods):
+            groups.pod_changed(None, pod(name, index))
+        metrics.restarts.labels(NAMESPACE, name, FINISHED, Trigger.WORKER_EXIT.value).inc()
+        metrics.last_restart_seconds.labels(NAMESPACE, name).set(9.0)
+        metrics.lost_pod_seconds.labels(NAMESPACE, name).inc(72.0)
+    metrics.registry.register(LiveCollector(groups.counts, list, lambda: [("Pod", 0.1)]))
+    return metrics
+
+
+@contextmanager
+def timed(durations_ms: list[float]) -> Iterator[None]:
+    """Add how much CPU the body took."""
+    began_s = time.process_time()
+    yield
+    durations_ms.append(1000 * (time.process_time() - began_s))
+
+
+async def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    rounds = parser.parse_args().rounds
+    print(f"{'JobSets':>8} {'Pods each':>10} {'series':>8} {'kB':>7} {'best ms':>8} {'median ms':>10}")
+    for jobsets, pods in SHAPES:
+        metrics, durations_ms = filled(jobsets, pods), list[float]()
+        for _ in range(rounds):
+            with timed(durations_ms):
+                text = metrics.text()
+        series = sum(not line.startswith(b"#") for line in text.splitlines())
+        best, median = min(durations_ms), statistics.median(durations_ms)
+        print(f"{jobsets:>8} {pods:>10} {series:>8} {len(text) / 1000:>7.0f} {best:>8.0f} {median:>10.0f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

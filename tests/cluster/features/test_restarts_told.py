@@ -1,0 +1,155 @@
+"""What is said of a group restart, and what a person may ask: causes, barriers that wait, deadlines, requests."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from common import wire
+from common.kube.resources import PODS
+from tests.cluster.features.served import ServedController
+from tests.cluster.features.stage import Stage
+from tests.cluster.waiting import eventually
+from tests.controller.manifests import jobset
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JOB: Final = "train-workers-0"
+UNSCHEDULABLE: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/8 nodes are available: 8 Insufficient google.com/tpu. preemption: not eligible.",
+}
+
+
+async def running(stage: Stage, **annotations: str) -> list[str]:
+    """Bring a group of two to its first epoch, with running workers; return its Pods."""
+    manifest = jobset()
+    manifest["metadata"]["annotations"] = annotations
+    await stage.start(manifest)
+    await stage.make_pods()
+    await stage.announce_all(1)
+    await eventually(stage.epochs, (1, 0))
+    for pod in stage.pods.values():
+        await stage.set_worker(pod)
+    return list(stage.pods.values())
+
+
+async def last(stage: Stage) -> dict[str, Any]:
+    """Return status.lastGroupRestart without its times."""
+    found = (await stage.status()).get(wire.LAST_GROUP_RESTART) or {}
+    return {name: value for name, value in found.items() if name not in ("startedAt", "syncedAt")}
+
+
+async def is_over(stage: Stage) -> bool:
+    """Say whether the last group restart has ended."""
+    return "syncedAt" in ((await stage.status()).get(wire.LAST_GROUP_RESTART) or {})
+
+
+async def asked(stage: Stage, request: str) -> None:
+    """Ask for a restart, as kubectl annotate does."""
+    await stage.edit({"metadata": {"annotations": {wire.RESTART_REQUESTED: request}}})
+
+
+async def test_what_failed_first(stage: Stage, controller: ServedController) -> None:
+    """Status, condition and metrics name the Pod, its container and its exit code, from first sign to sync."""
+    first, _ = await running(stage)
+    await stage.set_worker(first, exit_code=137)
+    await eventually(stage.epochs, (1, 1))
+    failure = {"pod": first, "container": "worker", "exitCode": 137}
+    found = await last(stage)
+    assert (found["epoch"], found["trigger"]) == (2, "worker_exit")
+    assert failure.items() <= found["firstFailure"].items()
+    words = await stage.words("InPlaceRestarting")
+    assert words is not None
+    assert words[:2] == ("True", "WorkerExit")
+    assert f"pod {first}: container worker exited with 137" in words[2]
+    assert not await is_over(stage)
+    await stage.announce_all(2)
+    await eventually(stage.epochs, (2, 1))
+    assert await is_over(stage)
+    assert ((await stage.words("InPlaceRestarting")) or ("",))[0] == "False"
+    series = f'inplace_first_failure_info{{namespace="{stage.namespace}",jobset="train",pod="{first}"'
+    assert series in controller.metrics()
+
+
+async def test_a_pod_that_is_lost(stage: Stage) -> None:
+    """A Pod that goes is the cause, also when its replacement is what makes the group restart."""
+    lost, _ = await running(stage)
+    await stage.remove(lost)
+    await stage.make_pods()
+    await stage.announce(stage.pods[JOB, 0], 2)
+    await eventually(stage.epochs, (1, 1))
+    found = await last(stage)
+    assert (found["trigger"], found["firstFailure"]["pod"]) == ("pod_lost", lost)
+
+
+async def test_a_deadline(stage: Stage) -> None:
+    """After it a Warning names who is missing and why, and the Job of the missing Pod is made anew, uncounted."""
+    deadline = {wire.BARRIER_DEADLINE: "2", wire.BARRIER_DEADLINE_ACTION: "RecreateJobs"}
+    first, second = await running(stage, **deadline)
+    uid = (await stage.jobs())[JOB]["metadata"]["uid"]
+    status = {"phase": "Pending", "conditions": [UNSCHEDULABLE]}
+    await stage.client.patch(PODS, stage.namespace, second, {"status": status}, subresource="status")
+    await stage.announce(first, 2)
+    await stage.says_soon("BarrierDeadlineExceeded")
+    missing = f"1/2 at epoch 2; waiting for {JOB}-1 (Pending: 8 Insufficient google.com/tpu)"
+    assert missing in (await stage.events())["BarrierDeadlineExceeded"][1]
+
+    async def is_new() -> bool:
+        await stage.collect_garbage()
+        job = (await stage.jobs()).get(JOB)
+        return job is not None and job["metadata"]["uid"] != uid
+
+    await eventually(is_new, True)
+    assert (await stage.status())["restarts"] == 0
+
+
+async def test_a_barrier_that_waits(stage: Stage) -> None:
+    """The condition names whom it waits for; a deadline that does nothing else brings it at once."""
+    first, second = await running(stage, **{wire.BARRIER_DEADLINE: "1"})
+    await stage.announce(first, 2)
+    message = f"1/2 at epoch 2; waiting for {JOB}-1 (Pending: announced epoch 1)"
+
+    async def is_told() -> bool:
+        words = await stage.words("BarrierWaiting")
+        return words is not None and words[:2] == ("True", "PodsMissing") and f"{JOB}-1 (" in words[2]
+
+    await eventually(is_told, True)
+    assert message.split("(")[0] in ((await stage.words("BarrierWaiting")) or ("", "", ""))[2]
+    await stage.announce(second, 2)
+    await eventually(stage.epochs, (2, 1))
+    assert ((await stage.words("BarrierWaiting")) or ("",))[0] == "False"
+
+
+async def test_a_restart_on_request(stage: Stage) -> None:
+    """Each id restarts the group once, in the write that remembers it, and costs none of maxRestarts."""
+    await running(stage)
+    for epoch, request in ((2, "2026-11-22T02:39:09Z"), (3, "again")):
+        await asked(stage, request)
+        await eventually(stage.epochs, (epoch - 1, epoch - 1))
+        status = await stage.status()
+        assert (status[wire.LAST_RESTART_REQUEST], status[wire.EXEMPT_EPOCHS]) == (request, epoch - 1)
+        assert await last(stage) == {"epoch": epoch, "trigger": "manual", "request": request}
+        await asked(stage, request)
+        await stage.announce_all(epoch)
+        await eventually(stage.epochs, (epoch, epoch - 1))
+    await stage.edit({"metadata": {"labels": {"looked": "again"}}})
+    await stage.be_ready(JOB)
+    await stage.counts_are("workers", ready=1, active=1)
+    assert await stage.epochs() == (3, 2)
+
+
+async def test_requests_that_mean_nothing(stage: Stage) -> None:
+    """What cannot be read is a problem of the spec, in words, and restarts nothing."""
+    await running(stage)
+    await asked(stage, "no spaces, please")
+
+    async def problem() -> bool:
+        words = await stage.words("SpecProblem")
+        return words is not None and "expected an id of 1 to 63 letters" in words[2]
+
+    await eventually(problem, True)
+    assert await stage.epochs() == (1, 0)

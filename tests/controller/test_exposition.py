@@ -1,0 +1,48 @@
+"""The exposition says what prometheus_client says, faster."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.exposition import filled
+from controller.exposition import text_of
+from simulator.cluster.virtual_time import run
+
+ODD = 'a "quoted" \\ word\nand a line, {x="y"} und \u00fc'
+
+
+def facts(text: bytes) -> list[object]:
+    """Return what a scraper reads: families and samples, whatever the order of labels."""
+    return [
+        (family.name, family.type, family.documentation, [(s.name, s.labels, s.value) for s in family.samples])
+        for family in text_string_to_metric_families(text.decode())
+    ]
+
+
+def test_odd_values_are_written_as_the_library_writes_them() -> None:
+    """Quotes, backslashes, lines, large and special numbers, every kind of metric."""
+    registry = CollectorRegistry()
+    gauge = Gauge("some_gauge", ODD, ("b", "a"), registry=registry)
+    for number, value in enumerate((0, 1, 0.1, 1e9, 1.7e18, float("inf"), float("-inf"), 12345678.5, -3)):
+        gauge.labels(ODD, str(number)).set(value)
+    Counter("some", "A counter.", ("a",), registry=registry).labels("x").inc(3)
+    Counter("none", "A counter without series.", ("a",), registry=registry)
+    Histogram("some_seconds", "A histogram.", ("phase",), registry=registry).labels("p").observe(0.3)
+    Info("some_build", "An info.", registry=registry).info({"version": "1"})
+    assert facts(text_of(registry)) == facts(generate_latest(registry))
+
+
+def test_a_controllers_metrics_are_written_as_the_library_writes_them() -> None:
+    """All families, with JobSets that have restarted, and no series of when they were created."""
+
+    async def scenario() -> tuple[bytes, bytes]:
+        metrics = filled(3, 2)
+        metrics.reconcile_seconds.labels("jobset").observe(0.3)
+        metrics.registry.unregister(metrics.process)  # its numbers change
+        return metrics.text(), generate_latest(metrics.registry)
+
+    text, expected = run(scenario())
+    assert facts(text) == facts(expected)
+    assert b"inplace_first_failure_info{" in text
+    assert b"_created" not in text

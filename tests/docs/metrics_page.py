@@ -1,0 +1,129 @@
+"""
+Write docs/metrics.md from what the programs expose, so that the reference cannot lie.
+
+python -m tests.docs.metrics_page   rewrites the page; test_metrics_page.py checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.metrics import AgentMetrics, render
+from common.epoch.ledger import Standing
+from common.phases import Phase
+from controller.causes import Failure, Trigger
+from controller.exposition import SUFFIXED
+from controller.metrics import OUTCOMES, GroupCount, JobSetCount, LiveCollector, Metrics
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+_HEAD: Final = """# Metrics
+
+Generated from the code by `make rewrite`; do not edit.
+
+The controller answers `/metrics` on port 8080: one target, whatever the number of Pods. What carries a JobSet's name
+goes with the JobSet. Of all Pods one for each JobSet is a label's value: the first that failed in its last restart.
+Where a JobSet is divided into scopes ([ADR 27](adr/0027-partial-restart.md)), `scope` names one; else it is empty.
+[ADR 39](adr/0039-why-a-group-restarts.md) says where triggers and first failures come from.
+"""
+_AGENT: Final = """
+## Agent
+
+Optional: see [agent.md](agent.md#metrics). What matters of 5,000 agents reaches the controller without a scrape, as
+`inplace_pod_restart_phase_duration_seconds`.
+"""
+_VALUES: Final = """
+## Values of labels
+
+| label | values |
+|---|---|
+"""
+_TRIGGERS: Final[dict[Trigger, str]] = {
+    Trigger.WORKER_EXIT: "a container failed, or a Pod announced the next epoch by itself",
+    Trigger.POD_LOST: "deleted, evicted, or its node is gone",
+    Trigger.JOB_FAILED: "the failure policy recreated Jobs",
+    Trigger.MANUAL: "somebody asked, by annotation",
+    Trigger.RESIZE: "an elastic Job has another size",
+    Trigger.RESUME: "of a suspended JobSet",
+    Trigger.JOIN: "a replicatedJob whose turn came",
+    Trigger.UNKNOWN: "the controller changed meanwhile",
+}
+
+
+class Row(NamedTuple):
+    """One family."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    text: str
+
+
+def page() -> str:
+    """Return the page's text."""
+    tables = (_table(sorted(set(rows()))) for rows in (controller_rows, agent_rows))
+    controller, agent = tables
+    return f"{_HEAD}\n## Controller\n\n{controller}{_AGENT}\n{agent}{_VALUES}{''.join(_values())}"
+
+
+def controller_rows() -> Iterator[Row]:
+    """Yield each family of the controller, with a JobSet that has restarted and failed."""
+    metrics = Metrics()
+    whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"))
+    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole)
+    metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("Pod", 0.0)]))
+    for collector in tuple(metrics.registry._collector_to_names):
+        names = getattr(collector, "_labelnames", ())
+        for metric in collector.collect():
+            yield _row(metric, names or _labels_of(metric))
+
+
+def agent_rows() -> Iterator[Row]:
+    """Yield each family of the agent."""
+    metrics = AgentMetrics(heard_s=0.0)
+    metrics.requests["watch", "ok"] += 1
+    metrics.watch_endings["closed"] += 1
+    metrics.wait("watch", "busy", 1.0, throttled=True)
+    metrics.observe(Phase.VIEW, 0.1)
+    body = render(metrics, now_s=lambda: 1.0)[1]
+    for metric in text_string_to_metric_families(body.decode()):
+        yield _row(metric, _labels_of(metric))
+
+
+def _labels_of(metric: Metric) -> Iterable[str]:
+    labels = metric.samples[0].labels if metric.samples else {}
+    return [name for name in labels if name != "le"]
+
+
+def _row(metric: Metric, labels: Iterable[str]) -> Row:
+    name = metric.name + SUFFIXED.get(metric.type, "")
+    return Row(name, metric.type, tuple(labels), metric.documentation)
+
+
+def _table(rows: Iterable[Row]) -> str:
+    lines = ["| name | type | labels | meaning |", "|---|---|---|---|"]
+    for row in rows:
+        labels = ", ".join(f"`{label}`" for label in row.labels)
+        lines.append(f"| `{row.name}` | {row.type} | {labels} | {row.text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values() -> Iterator[str]:
+    """Yield a row for each label whose values are a closed set."""
+    show: Callable[[Iterable[str]], str] = lambda words: ", ".join(f"`{word}`" for word in words)  # noqa: E731
+    triggers = "; ".join(f"`{trigger.value}`: {text}" for trigger, text in _TRIGGERS.items())
+    yield f"| `trigger` | {triggers} |\n"
+    yield f"| `outcome` of group restarts | {show(OUTCOMES)}: one restart too many |\n"
+    yield f"| `state` | {show(('running', 'waiting', 'restarting', 'missing'))} |\n"
+    yield f"| `which` | {show(('synced', 'deprecated'))}: S and D |\n"
+    yield f"| `phase` of group restarts | {show(('detect', 'deprecate', 'announce', 'sync', 'lift'))} |\n"
+    yield f"| `phase` of Pods and agents | {show(phase.value for phase in Phase)}: see [agent.md](agent.md#phases) |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

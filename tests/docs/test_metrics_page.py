@@ -1,0 +1,24 @@
+"""docs/metrics.md is what the programs expose."""
+
+from __future__ import annotations
+
+from controller.causes import Trigger
+from tests.docs.metrics_page import _TRIGGERS, PAGE, controller_rows, page
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    """`make rewrite` would change nothing."""
+    assert PAGE.read_text() == page()
+
+
+def test_every_family_is_explained() -> None:
+    """A name, words, and labels where there are any."""
+    rows = list(controller_rows())
+    assert len(rows) > 40
+    assert all(row.text for row in rows)
+    assert {row.labels for row in rows if row.name == "inplace_pods"} == {("namespace", "jobset", "scope", "state")}
+
+
+def test_every_trigger_is_explained() -> None:
+    """A new one needs a word."""
+    assert _TRIGGERS.keys() == set(Trigger)
