@@ -217,3 +217,13 @@ def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, ki
     raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     found = explain(Facts(group_state(raw, ()), ()), now_s=1_767_229_200.0)
     assert said in {cause.kind: cause.text for cause in found.causes}[kind]
+
+
+def test_a_huge_group_is_told_by_reasons() -> None:
+    """5,000 slots without a Pod are one cause, ten names and a count; programs get all."""
+    found = explain(Facts(group_state(jobset(5_000, wire.status_of_epochs(3, 3)), ()), ()), now_s=0.0)
+    lines = [text for text, _ in explanation_lines(found)]
+    assert len(lines) < 20
+    assert any("5,000 Pods: no Pod" in line for line in lines)
+    assert any(line.endswith("and 4,990 more") for line in lines)
+    assert len(found.causes[0].pods) == 5_000
