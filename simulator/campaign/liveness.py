@@ -57,8 +57,10 @@ async def restart_cheaply(world: World) -> float | None:
         ViolationError: some agent asked for more than it may.
     """
     await world.clock.sleep(max(0.0, world.thawed_s - world.now_s))
-    silent = any(stream.ending is Ending.SILENT for stream in world.network.streams)
-    if _terminal(world) or silent or not is_together(world):
+    if any(stream.ending is Ending.SILENT for stream in world.network.streams):
+        return None
+    await _until(world, lambda: _all_watch(world) or bool(_terminal(world)), TOGETHER_S, L1)
+    if _terminal(world) or not is_together(world):
         return None
     before = dict(world.network.requests)
     epoch = _epochs(world)[0]
@@ -90,6 +92,12 @@ def is_together(world: World) -> bool:
     runs = [slot_of(t.pod) for t in world.machine.workers.values() if t.pod["metadata"]["uid"] in world.judge.running]
     running = [r for r in world.judge.running.values() if r.jobset == jobset["metadata"]["uid"]]
     return len(runs) == len(wanted) and {r.slot for r in running} == wanted and all(r.epoch == synced for r in running)
+
+
+def _all_watch(world: World) -> bool:
+    """Say whether every agent has its watch: what a fault ended has been opened again."""
+    watching = {stream.client for stream in world.network.streams if stream.ending is None}
+    return watching.issuperset(agent.client for agent in world.machine.agents.values())
 
 
 def _epochs(world: World) -> tuple[int, int]:

@@ -49,7 +49,8 @@ class Scenario:
 
     Args:
         jobs, pods_per_job: the group's shape.
-        mode: sidecar, sidecar whose worker waits for the agent as well, or supervisor.
+        mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker waits for the agent itself (as in
+            examples/), or supervisor.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
         lags_s: for each of them, by how much its watch caches trail the store at most.
@@ -86,9 +87,8 @@ class Scenario:
         replicated["replicas"] = self.jobs
         job = replicated["template"]["spec"]
         job["parallelism"] = job["completions"] = self.pods_per_job
-        if self.mode == "wait":
-            worker = job["template"]["spec"]["containers"][0]
-            worker["command"] = ["inplace-agent", "wait", "--", *worker["command"]]
+        if self.mode == "sidecar":
+            job["template"]["spec"]["containers"][0]["command"] = ["python3"]
         return jobset
 
     def __str__(self) -> str:
