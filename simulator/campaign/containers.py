@@ -327,8 +327,10 @@ class SupervisorContainer(AgentContainer):
     agent: Supervisor
 
     def terminate(self) -> None:
-        """Hand SIGTERM to the supervisor, which ends its worker first."""
-        if not self._ended.done():
+        """Hand SIGTERM to the supervisor, which ends its worker first; before it runs, nobody catches a signal."""
+        if self.process.awaits == 0:
+            super().terminate()
+        elif not self._ended.done():
             self.process.call(self.agent.terminate, signal.SIGTERM)
 
     async def stop(self, grace_s: float) -> None:

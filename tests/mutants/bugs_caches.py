@@ -41,6 +41,11 @@ INFORMER = (
             ),
         ),
         "Sieve (OSDI'22): unobserved states",
+        faults=(
+            "api-compaction",
+            "api-410-storm",
+            "pod-deleted",
+        ),
     ),
     Mutant(
         "an informer ends with its first broken connection",
@@ -65,11 +70,19 @@ INFORMER = (
                 "if number is not None:",
             ),
         ),
+        faults=(
+            "api-slow-answer",
+            "job-deleted",
+        ),
     ),
     Mutant(
         "an object that was replaced by a namesake is told as changed",
         Area.INFORMER,
         (Edit(_INFORMER, "if shown.uid != meta.uid:", 'if shown.uid == "":'),),
+        faults=(
+            "jobset-recreated",
+            "partition-controller",
+        ),
     ),
     Mutant(
         "an informer lists from any server's cache",
@@ -82,6 +95,10 @@ INFORMER = (
             ),
         ),
         "Sieve (OSDI'22): a controller reads the past after a change of leaders",
+        faults=(
+            "controllers-crash",
+            "api-stale-cache",
+        ),
     ),
 )
 
@@ -108,6 +125,10 @@ QUEUE = (
                 "heapq.heappush(self._later, (due_s, self._sequence, key))\n",
             ),
         ),
+        faults=(
+            "api-500",
+            "conflict",
+        ),
     ),
     Mutant(
         "a second delay of a key replaces an earlier one, and is dropped itself",
@@ -121,6 +142,10 @@ QUEUE = (
                 "            self._due_s[key] = due_s\n            return\n"
                 "        self._due_s[key] = due_s\n        self._sequence += 1\n",
             ),
+        ),
+        faults=(
+            "api-500",
+            "conflict",
         ),
     ),
 )
@@ -158,6 +183,10 @@ BACKOFF = (
                 "return self._in_line_s(now_s, after_s, width_s=after_s)",
                 "return self._in_line_s(now_s, 0.0, width_s=after_s)",
             ),
+        ),
+        faults=(
+            "api-429",
+            "api-503",
         ),
     ),
 )

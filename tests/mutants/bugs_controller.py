@@ -25,6 +25,10 @@ LEADER = (
             ),
         ),
         "kubernetes_asyncio leaderelection: the end of the leader's task is never noticed",
+        faults=(
+            "lease-stolen",
+            "lease-deleted",
+        ),
     ),
     Mutant(
         "a request for the Lease that hangs is waited for without end",
@@ -43,6 +47,10 @@ LEADER = (
             Edit("common/kube/client.py", "REQUEST_TIMEOUT_S = 30.0", "REQUEST_TIMEOUT_S = 1e9"),
         ),
         "kubernetes_asyncio leaderelection: a hung request outlives the lease",
+        faults=(
+            "partition-controller",
+            "api-timeout-before-commit",
+        ),
     ),
     Mutant(
         "a Lease that is renewed is taken over all the same",
@@ -71,6 +79,10 @@ LEADER = (
             ),
         ),
         "kubernetes_asyncio leaderelection: time.time()",
+        faults=(
+            "clock-forward",
+            "clock-back",
+        ),
     ),
     Mutant(
         "a leader that stood still writes on when it wakes up",
@@ -83,6 +95,7 @@ LEADER = (
             ),
         ),
         "HBase, as told by Kleppmann (How to do distributed locking, 2016): no fence behind a lock",
+        faults=("two-leaders",),
     ),
 )
 
@@ -98,6 +111,7 @@ CONTROLLER = (
             ),
         ),
         "JobSet #1194: no requeue after a failed status update",
+        faults=("api-500",),
     ),
     Mutant(
         "a conflict is not tried again",
@@ -110,6 +124,7 @@ CONTROLLER = (
             ),
         ),
         "JobSet #445, #747: what a conflict leaves undone",
+        faults=("conflict",),
     ),
     Mutant(
         "the status is written over whatever is there",
@@ -122,6 +137,11 @@ CONTROLLER = (
             ),
         ),
         "Sieve (OSDI'22): a deposed leader's stale write",
+        faults=(
+            "two-leaders",
+            "api-slow",
+            "controller-pause",
+        ),
     ),
     Mutant(
         "Pods of a Job that is no longer wanted are counted",
@@ -134,6 +154,10 @@ CONTROLLER = (
             ),
         ),
         "JobSet #1154, #1167: Pods of an older attempt are counted",
+        faults=(
+            "job-deleted",
+            "pod-evicted",
+        ),
     ),
     Mutant(
         "the end of a deleted Pod is not seen",
@@ -159,12 +183,17 @@ CONTROLLER = (
             ),
         ),
         "Volcano #5385: a targeted restart deletes what it needs and hangs in Restarting",
+        faults=(
+            "job-deleted",
+            "worker-completes",
+        ),
     ),
     Mutant(
         "a namesake's Job counts as created",
         Area.CONTROLLER,
         (Edit(_EXECUTE, "            if not _is_owned(created, jobset.uid):\n", "            if not created:\n"),),
         "JobSet #1154, #1167: objects of an older owner of the same name are counted",
+        faults=("jobset-recreated",),
     ),
     Mutant(
         "one broken annotation ends the controller",
@@ -176,6 +205,7 @@ CONTROLLER = (
                 "    except RemoteProtocolError as error:\n        problems.append(str(error))\n        raise\n",
             ),
         ),
+        faults=("annotation-tampered",),
     ),
     Mutant(
         "a worker that ends well is taken for a failure",
@@ -193,12 +223,17 @@ CONTROLLER = (
         Area.CONTROLLER,
         (Edit(_GROUPS, "        group.learn()\n        group.reshape()\n", "        group.learn()\n"),),
         "JobSet #463, #1147: a group that is resized while it restarts",
+        faults=("resize",),
     ),
     Mutant(
         "work begins before the caches are filled",
         Area.CONTROLLER,
         (Edit(_TERM, "                    await informer.wait_synced()\n", ""),),
         "Sieve (OSDI'22): a controller that has just started decides on what it has not seen",
+        faults=(
+            "controllers-crash",
+            "controller-crash",
+        ),
     ),
 )
 
@@ -221,6 +256,10 @@ BUDGET = (
             ),
         ),
         "Kubeflow trainer #3779: an object that is made anew begins with a full budget",
+        faults=(
+            "controllers-crash",
+            "controller-crash",
+        ),
     ),
     Mutant(
         "maxRestarts allows one restart fewer than it says",

@@ -20,6 +20,10 @@ PROTOCOL = (
             ),
         ),
         "Sieve (OSDI'22): stale states, 19 of its 46 reproduction plans",
+        faults=(
+            "api-stale-cache",
+            "worker-exit",
+        ),
     ),
     Mutant(
         "a new Pod believes a stale watch cache",
@@ -30,6 +34,10 @@ PROTOCOL = (
                 "(previous is not None and view.synced >= previous)",
                 "view.synced >= (previous or 0)",
             ),
+        ),
+        faults=(
+            "api-stale-cache",
+            "pod-deleted",
         ),
     ),
     Mutant(
@@ -66,6 +74,10 @@ PROTOCOL = (
         Area.PROTOCOL,
         (Edit(_AGENT, "synced=max(old.synced, new.synced)", "synced=new.synced"),),
         "Sieve (OSDI'22): time travel to a lagging API server",
+        faults=(
+            "api-time-travel",
+            "api-stale-cache",
+        ),
     ),
     Mutant(
         "a slot with two Pods is counted by either of them",
@@ -78,23 +90,30 @@ PROTOCOL = (
             ),
         ),
         "JobSet #665: Pods of attempt N talk to Pods of attempt N - 1 that still run",
+        faults=("pod-slow-to-die",),
     ),
     Mutant(
         "Pods are counted instead of slots",
         Area.PROTOCOL,
         (Edit(_LEDGER, "self._ghosts == 0 and self._slots_at[top] == size", "self._pods_at[top] >= size"),),
         "NVRx #348: five live agents where four fit closed the rendezvous",
+        faults=("pod-slow-to-die",),
     ),
     Mutant(
         "a terminating Pod is taken for gone",
         Area.PROTOCOL,
         (Edit(_LEDGER, "_OCCUPYING = (Life.LIVE, Life.LEAVING)", "_OCCUPYING = (Life.LIVE,)"),),
         "JobSet #684, #686: the next attempt starts while the last one still terminates",
+        faults=("pod-slow-to-die",),
     ),
     Mutant(
         "Pods that a resize left over hold no barrier up",
         Area.PROTOCOL,
         (Edit(_LEDGER, "size > 0 and self._ghosts == 0 and", "size > 0 and"),),
+        faults=(
+            "resize",
+            "term-ignored",
+        ),
     ),
     Mutant(
         "a Pod that is gone stays counted when it was terminating",
@@ -108,6 +127,10 @@ PROTOCOL = (
             ),
         ),
         "JobSet #576: a Pod stuck in Terminating blocks the recovery for ever",
+        faults=(
+            "pod-deleted",
+            "pod-stuck-terminating",
+        ),
     ),
     Mutant(
         "the exit of the last epoch's container counts against this one",
@@ -120,6 +143,11 @@ PROTOCOL = (
             ),
             Edit(_LEDGER, "            and record.ran\n", ""),
         ),
+        faults=(
+            "worker-exit",
+            "partition-kubelet",
+            "workers-die-together",
+        ),
     ),
     Mutant(
         "a worker that died stays on the list after the next sync",
@@ -130,6 +158,7 @@ PROTOCOL = (
         "an epoch far ahead of the group is believed",
         Area.PROTOCOL,
         (Edit(_LEDGER, "if epoch is not None and epoch > self.synced + 1:", "if epoch is not None and epoch < 0:"),),
+        faults=("annotation-tampered",),
     ),
     Mutant(
         "a supervisor announces while its worker still runs",
@@ -153,6 +182,7 @@ PROTOCOL = (
                 "return place in decision.recreate",
             ),
         ),
+        faults=("worker-completes",),
     ),
 )
 
@@ -161,6 +191,7 @@ AGENT = (
         "a lost reply is taken for a success",
         Area.AGENT,
         (Edit(_ANNOUNCER, "            return NotAccepted(epoch)\n", "            return Accepted(epoch)\n"),),
+        faults=("api-timeout-before-commit",),
     ),
     Mutant(
         "an announcement that was refused is not sent again",
@@ -178,12 +209,17 @@ AGENT = (
             ),
         ),
         "kubernetes_asyncio #136, #327: 410 is retried with the same resourceVersion (kr8s too)",
+        faults=(
+            "api-compaction",
+            "api-410-storm",
+        ),
     ),
     Mutant(
         "the agent takes a namesake for its JobSet",
         Area.AGENT,
         (Edit("agent/jobset_events.py", 'seen.name == name and uid in ("", seen.uid)', "seen.name == name"),),
         "JobSet #1154, #1167: objects of an older owner of the same name are counted",
+        faults=("jobset-recreated",),
     ),
     Mutant(
         "the agent's consistent read is a cheap one",
@@ -194,6 +230,10 @@ AGENT = (
                 "list_request(self._config, as_table=self._as_table, consistent=self._consistent)",
                 "list_request(self._config, as_table=self._as_table, consistent=False)",
             ),
+        ),
+        faults=(
+            "api-stale-cache",
+            "pod-deleted",
         ),
     ),
     Mutant(
@@ -207,6 +247,7 @@ AGENT = (
             ),
         ),
         "JobSet #928: a group restart waits for a container that does not end",
+        faults=("term-ignored",),
     ),
     Mutant(
         "a supervisor announces while processes that its worker left still run",

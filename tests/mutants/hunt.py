@@ -1,7 +1,8 @@
 """
 Disturb the code that Python finds first, until a property breaks; the last line of the output says what did it.
 
-Ordinary seeds come first, then perturbed situations (one of each kind before the second of any), then more seeds.
+Ordinary seeds come first, then seeds of those faults without which a bug cannot show, then perturbed situations (one
+of each kind before the second of any), then more ordinary seeds.
 Given cases instead, just those are run.
 """
 
@@ -11,12 +12,13 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import common
 import simulator
+from simulator.campaign.catalogue import CATALOGUE
 from simulator.campaign.judge import ViolationError
 from simulator.campaign.run import run_seed
 from simulator.campaign.sieve import SITUATIONS, Pattern, Plan, plans, run_plan
@@ -26,13 +28,13 @@ STRIDE = 16  # plans of a situation between one that is run and the next, in eac
 Case = dict[str, Any]
 
 
-def main(root: str, seeds_first: int, seeds: int, most_plans: int, cases: list[Case]) -> None:
+def main(root: str, cases: list[Case], bounds: dict[str, int], faults: list[str]) -> None:
     """Hunt below `root`."""
     for package in (common, simulator):
         found = Path(str(package.__file__)).resolve()
         assert found.is_relative_to(Path(root).resolve()), f"expected the planted packages, imported {found}"
     runs = 0
-    for case in cases or chain(_seeds(0, seeds_first), islice(_plans(), most_plans), _seeds(seeds_first, seeds)):
+    for case in cases or _cases(faults, **bounds):
         runs += 1
         if (violation := _violation_in(case)) is not None:
             print(json.dumps({"runs": runs, "case": case, "rule": violation.rule, "what": str(violation)[:2000]}))
@@ -40,8 +42,11 @@ def main(root: str, seeds_first: int, seeds: int, most_plans: int, cases: list[C
     print(json.dumps({"runs": runs}))
 
 
-def _seeds(first: int, last: int) -> Iterator[Case]:
-    return ({"seed": seed} for seed in range(first, last))
+def _cases(faults: list[str], seeds_first: int, directed: int, plans: int, seeds: int) -> Iterator[Case]:
+    yield from ({"seed": seed} for seed in range(seeds_first))
+    yield from ({"seed": seed, "faults": faults} for seed in range(directed if faults else 0))
+    yield from islice(_plans(), plans)
+    yield from ({"seed": seed} for seed in range(seeds_first, seeds))
 
 
 def _plans() -> Iterator[Case]:
@@ -60,7 +65,8 @@ def _plans() -> Iterator[Case]:
 
 def _violation_in(case: Case) -> ViolationError | None:
     if "seed" in case:
-        return run_seed(case["seed"]).violation
+        faults = [CATALOGUE[name] for name in case.get("faults", ())]
+        return run_seed(case["seed"], faults=faults or None).violation
     if "situation" in case:
         return SITUATIONS[case["situation"]].run().violation
     plan = case["plan"]

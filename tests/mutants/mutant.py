@@ -64,12 +64,14 @@ class Mutant:
     Args:
         name: what is wrong, in words.
         model: the bug of somebody else that it is modelled on; "" for one of our own invention.
+        faults: without these it cannot show: after the first seeds, some are drawn from them alone.
     """
 
     name: str
     area: Area
     edits: tuple[Edit, ...]
     model: str = ""
+    faults: tuple[str, ...] = ()
 
     def plant(self, root: Path) -> None:
         """Copy the packages to `root`, with the bug in them."""

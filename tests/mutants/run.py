@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,16 @@ class Bounds:
     """How long to hunt one mutant.
 
     Args:
-        seeds_first: seeds before the perturbed situations.
+        seeds_first: ordinary seeds to begin with.
+        directed: seeds of the faults that the mutant names.
         plans: perturbed situations at most.
-        seeds: at most, in all.
+        seeds: ordinary seeds at most, in all.
     """
 
-    seeds_first: int = 40
-    plans: int = 240
-    seeds: int = 240
+    seeds_first: int = 20
+    directed: int = 60
+    plans: int = 160
+    seeds: int = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,7 @@ def hunt(mutant: Mutant, bounds: Bounds, cases: Sequence[Case] = (), seconds_max
         BrokenMutantError: its process failed for a reason that no campaign decides.
     """
     began_s = time.monotonic()
-    wanted = {
-        "seeds_first": bounds.seeds_first,
-        "seeds": bounds.seeds,
-        "most_plans": bounds.plans,
-        "cases": list(cases),
-    }
+    wanted = {"cases": list(cases), "bounds": asdict(bounds), "faults": mutant.faults}
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         mutant.plant(Path(folder))
         command = [sys.executable, "-P", str(ROOT / "tests/mutants/hunt.py"), folder, json.dumps(wanted)]

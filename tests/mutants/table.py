@@ -14,10 +14,11 @@ OURS: Final = "our own"
 
 _MOST: Final = Bounds()
 _INTRODUCTION: Final = f"""
-Can the campaign fail? `make mutants` plants each of these mistakes in a copy of the code and runs the campaign: the
-first {_MOST.seeds_first} ordinary seeds, at most {_MOST.plans} perturbed situations, then seeds up to {_MOST.seeds},
-until a property breaks. *Runs* is how many that took. What catches a mistake passes on the code as it is: that is run
-too. `tests/mutants` holds the replacements.
+Can the campaign fail? `make mutants` plants each of these mistakes in a copy of the code and runs the campaign until a
+property breaks: {_MOST.seeds_first} ordinary seeds, {_MOST.directed} of the faults without which the mistake cannot
+show (where they are named), {_MOST.plans} perturbed situations, and ordinary seeds up to {_MOST.seeds}. *Runs* is how
+many that took. What catches a mistake passes on the code as it is: that is run too. `tests/mutants` holds the
+replacements; a seed is replayed with `python -m simulator.campaign run --seed N`, with `--faults` where they are named.
 """
 
 
@@ -30,6 +31,8 @@ def line(hunt: Hunt) -> str:
 def case(hunt: Hunt) -> str:
     """Name what caught it."""
     match hunt.case:
+        case {"seed": seed, "faults": faults}:
+            return f"seed {seed} of {', '.join(faults)}"
         case {"seed": seed}:
             return f"seed {seed}"
         case {"plan": plan}:
