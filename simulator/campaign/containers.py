@@ -311,8 +311,10 @@ class SupervisorContainer(AgentContainer):
     agent: Supervisor
 
     def terminate(self) -> None:
-        """Hand SIGTERM to the supervisor, which ends its worker first."""
-        if not self._ended.done():
+        """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
+        if self.process.awaits == 0:
+            self.end(128 + signal.SIGTERM)
+        elif not self._ended.done():
             self.process.call(self.agent.terminate, signal.SIGTERM)
 
     async def stop(self, grace_s: float) -> None:
