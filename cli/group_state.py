@@ -103,6 +103,7 @@ class GroupState:
         stuck: what condition BarrierWaiting says; "" for nothing.
         conditions: those that are True, by type.
         used: restarts that counted; None where nothing restarts in place.
+        not_due: replicatedJobs whose turn to start has not come.
     """
 
     namespace: str
@@ -117,6 +118,7 @@ class GroupState:
     allowed: int | None = None
     last: Restart | None = None
     managed_by: str | None = None
+    not_due: Sequence[str] = ()
 
     @property
     def expected(self) -> int:
@@ -143,7 +145,8 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
     own = [pod for pod in pods if _is_of(pod, meta.get("uid"))]
     try:
         jobset = parse_jobset(raw)
-        scopes = _scopes(jobset, own)
+        not_due = _not_due(jobset, own)
+        scopes = _scopes(jobset, own, not_due)
     except RemoteProtocolError as error:
         problem = {"Unreadable": {"type": "Unreadable", "reason": "Unreadable", "message": str(error)}}
         return GroupState(namespace, name, Phase.UNREADABLE, None, (), len(own), conditions=true | problem)
@@ -161,10 +164,22 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
         allowed=policy.restarts_max if policy is not None and scopes else None,
         last=_last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
+        not_due=not_due,
     )
 
 
-def _scopes(jobset: JobSet, pods: Iterable[PodFact]) -> list[ScopeState]:
+def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
+    """Return the replicatedJobs that no barrier waits for yet: they start after others, and have no Pod and no Job."""
+    if not jobset.has_order or jobset.startup_completed:
+        return []
+    begun = {slot.replicated_job for pod in pods if (slot := pod.slot) is not None}
+    for entry in jobset.status.get("replicatedJobsStatus") or ():
+        if any(isinstance(count, int) and count > 0 for count in entry.values()):
+            begun.add(str(entry.get("name")))
+    return [job.name for job in jobset.replicated_jobs[1:] if job.name not in begun]
+
+
+def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: Sequence[str]) -> list[ScopeState]:
     if not jobset.is_in_place:
         return []
     best: dict[Slot, PodFact] = {}
@@ -172,16 +187,18 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact]) -> list[ScopeState]:
         slot = pod.slot
         if slot is not None and (slot not in best or _rank(pod) > _rank(best[slot])):
             best[slot] = pod
-    return [_scope(jobset, scope, best) for scope in jobset.scopes.values()]
+    return [_scope(jobset, scope, best, not_due) for scope in jobset.scopes.values()]
 
 
-def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact]) -> ScopeState:
-    members = [job for job in jobset.replicated_jobs if job.name in scope.members]
+def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact], not_due: Sequence[str]) -> ScopeState:
+    members = [job for job in jobset.replicated_jobs if job.name in scope.members and job.name not in not_due]
     shape = Shape({job.name: (job.replicas, job.parallelism) for job in members})
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     newest = max((pod.epoch for pod in live.values()), default=0)
     target = max(newest, scope.synced, scope.deprecated + 1)
+    if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting
+        live |= {slot: pod for slot, pod in found.items() if pod.is_done}
     late = [
         straggler_of(str(slot), found.get(slot), scope.deprecated)
         for slot in _slots(shape)

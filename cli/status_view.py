@@ -58,6 +58,8 @@ def _notes(state: GroupState) -> Iterator[str]:
         yield f"managed by {state.managed_by}: our controller leaves it alone"
     if state.phase is Phase.OTHER:
         yield f"{count_text(state.pods, 'Pod')}; it does not restart in place (failurePolicy.restartStrategy)"
+    if state.not_due:
+        yield f"not started yet, by startup order: {', '.join(state.not_due)}"
     for kind in ("Failed", "Unreadable", "SpecProblem", "RestartingJobSet"):
         if kind in conditions:
             yield f"{kind}: {conditions[kind].get('message', '')}"

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+from rich.console import Group
+from rich.text import Text
 
 from cli.connection import Connection, Target, connected, did_you_mean, refusal_of
 from cli.explain import run_explain
 from cli.group_read import read_jobset
 from cli.refusal import CliExit, RefusalError
 from cli.restart import run_restart
+from cli.screen import show
 from cli.status import run_status
 from cli.timeline import run_timeline
 from common.kube.errors import Forbidden, error_from_status
@@ -239,3 +244,36 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
         check=True,
     )
     assert "\x1b" not in result.stdout
+
+
+def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever COLUMNS says: grep must find what it looks for."""
+    monkeypatch.setenv("COLUMNS", "40")
+    long = "waits for " + "a-pod-with-a-long-name " * 12
+    show(Text(long), Group(Text(long)))
+    assert capsys.readouterr().out.splitlines() == [long, long]
+
+
+def test_ctrl_c_ends_a_command_that_waits(tmp_path: Path) -> None:
+    """Exit code 130, and no trace, while a server takes its time."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{silent.getsockname()[1]}", "earth")
+        waiting = subprocess.Popen(
+            command("status", "train", "--kubeconfig", file), cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            asked, _ = silent.accept()
+            asked.recv(16)  # it has sent its request, and waits
+            waiting.send_signal(signal.SIGINT)
+            _, said = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
+        asked.close()
+    assert waiting.returncode == CliExit.INTERRUPTED
+    assert "Traceback" not in said
+
+
+def test_kubectl_finds_it() -> None:
+    """A program of the plugin's name runs the same command line."""
+    scripts = entry_points(group="console_scripts")
+    assert scripts["kubectl-inplace"].value == scripts["inplace"].value

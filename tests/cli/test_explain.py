@@ -13,6 +13,7 @@ from cli.connection import Connection
 from cli.explain import explanation_lines, read_facts
 from cli.explanation import Facts, explain
 from cli.group_state import Phase, group_state
+from cli.pod_table import decode_table
 from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.http import Request, Response
@@ -30,7 +31,7 @@ from tests.cli.scenes import (
     training,
     until,
 )
-from tests.cli.test_status import jobset
+from tests.cli.test_status import jobset, table
 from tests.controller.rig import refusal
 
 
@@ -217,3 +218,23 @@ def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, ki
     raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     found = explain(Facts(group_state(raw, ()), ()), now_s=1_767_229_200.0)
     assert said in {cause.kind: cause.text for cause in found.causes}[kind]
+
+
+def test_a_huge_group_is_told_by_reasons() -> None:
+    """5,000 slots without a Pod are one cause, ten names and a count; programs get all."""
+    found = explain(Facts(group_state(jobset(5_000, wire.status_of_epochs(3, 3)), ()), ()), now_s=0.0)
+    lines = [text for text, _ in explanation_lines(found)]
+    assert len(lines) < 20
+    assert any("5,000 Pods: no Pod" in line for line in lines)
+    assert any(line.endswith("and 4,990 more") for line in lines)
+    assert len(found.causes[0].pods) == 5_000
+
+
+def test_what_only_an_event_knows_is_told() -> None:
+    """A volume that cannot be mounted: the Pod's status says ContainerCreating and no more."""
+    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1)
+    state = group_state(jobset(1, wire.status_of_epochs(1, 0)), rows)
+    event = Event(reason="FailedMount", message='MountVolume.SetUp failed for volume "data"', type="Warning")
+    (cause,) = explain(Facts(state, rows, (), {"train-big-job-0-0-abcde": [event]}), now_s=0.0).causes
+    assert cause.kind == "Creating"
+    assert 'MountVolume.SetUp failed for volume "data"' in cause.text

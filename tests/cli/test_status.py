@@ -132,7 +132,7 @@ def table(*rows: tuple[str, str, str, str]) -> bytes:
         (("2/2", "Terminating", "node-1"), True, "terminating"),
         (("2/2", "NodeLost", "node-1"), True, "node lost"),
         (("0/2", "Evicted", "node-1"), True, "Pod failed: Evicted"),
-        (("0/2", "Completed", "node-1"), True, "completed"),
+        (("0/2", "Completed", "node-1"), False, ""),  # done with the epoch that runs
     ],
 )
 def test_rows_of_a_table(cells: tuple[str, str, str], is_late: bool, reason: str) -> None:
@@ -299,3 +299,30 @@ def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
             assert (await seen(cluster)).phase is Phase.RUNNING
 
     virtual_time.run(scene())
+
+
+def test_who_starts_later_is_not_missing() -> None:
+    """In order: a replicatedJob without a Pod has not had its turn; once one of its Pods is there, all are missed."""
+    first = {"name": "a", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1}}}
+    second = {"name": "b", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}}
+    order = {"startupPolicyOrder": "InOrder"}
+    raw = jobset(1, wire.status_of_epochs(1, 0), replicatedJobs=[first, second], startupPolicy=order)
+    ready = ("2/2", "Running", "node-1")
+    alone = group_state(raw, decode_table(table(("train-a-0-0-abcde", *ready)), "train", 1))
+    assert (alone.phase, alone.expected, list(alone.not_due)) == (Phase.RUNNING, 1, ["b"])
+    assert "not started yet, by startup order: b" in drawn(alone)
+    rows = table(("train-a-0-0-abcde", *ready), ("train-b-0-0-abcde", *ready))
+    begun = group_state(raw, decode_table(rows, "train", 1))
+    assert (begun.phase, begun.expected, begun.arrived, list(begun.not_due)) == (Phase.DEGRADED, 3, 2, [])
+
+
+def test_who_completed_is_waited_for_only_by_a_restart() -> None:
+    """While its epoch runs it is done; a restart cannot take it along."""
+    rows = table(
+        ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
+    )
+    runs = group_state(jobset(2, wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1))
+    assert (runs.phase, runs.arrived) == (Phase.RUNNING, 2)
+    restarts = group_state(jobset(2, wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1))
+    assert restarts.phase is Phase.RESTARTING
+    assert "completed" in [one.why.value for one in restarts.stragglers]
