@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from cli.group_state import Restart
 from cli.pod_facts import POD_CODEC, Annotations, PodFact
-from cli.restart_timeline import RestartTimeline, Row, Stage, restart_timeline
-from cli.timeline import read_restart, timeline_title
+from cli.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage, restart_timeline
+from cli.timeline import STYLES, read_restart, timeline_lines, timeline_title
 from cli.timeline_svg import HEIGHT_MAX, ROWS_MAX, timeline_svg
 from common import wire
 from common.phases import Phase, phases_text
@@ -152,3 +152,17 @@ def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
             assert victim in timeline_title(state, timeline, pods)
 
     virtual_time.run(scene())
+
+
+def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
+    """Forty columns: every row whole, one character for each moment, its stages in order."""
+    timeline = drawn([pod(index, ended=11, back=13, announced=14, working=21) for index in range(3)])
+    lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
+    rows = lines[1:4]
+    assert all(len(line) <= 40 for line in rows)
+    assert all(line.startswith(("…", "train-workers-0-")) for line in rows)
+    bars = [line[-12:] for line in rows]
+    order = [character for character, _ in STYLES.values()]
+    assert [order.index(character) for character in bars[0]] == sorted(order.index(one) for one in bars[0])
+    assert bars[0][-1] == STYLES[Stage.RUNS][0]
+    assert all(words in lines[5] for words in STAGE_WORDS.values())
