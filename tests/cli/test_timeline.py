@@ -85,15 +85,17 @@ def test_who_waits_has_no_end_yet() -> None:
 
 
 def test_a_supervised_worker_is_read_from_the_phases() -> None:
-    """No container ended: its death is as long before its announcement as it says."""
+    """No container ended: its death is as long before its announcement, in the second that is kept, as it says."""
     seen = pod(0, ended=2, back=1, announced=14, working=1)
     meta = replace(
         seen.metadata,
         annotations=Annotations(epoch="2", phases=phases_text({Phase.DEATH: 2.5})),
     )
     raw = replace(seen, metadata=meta)
+    (row,) = drawn([raw], synced=None).rows
+    assert [end_s and end_s - BEGAN_S for end_s in row.ends] == [2.5, 5, 5, None]
     (row,) = drawn([raw]).rows
-    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [1.5, 4, 4, 10]
+    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [2.5, 5, 5, 10]
 
 
 @pytest.mark.parametrize(("jobs", "per_job"), [(1, 1000), (50, 20), (500, 2)])
