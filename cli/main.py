@@ -154,11 +154,14 @@ def demo(
     agent_pyz: Annotated[
         bool, typer.Option("--agent-pyz", help="Run every agent from the one file that `make agent-pyz` builds.")
     ] = False,
+    profile: Annotated[
+        str | None, typer.Option(help="Under model: the cluster's delays, by name or as a .toml file of your own.")
+    ] = None,
 ) -> None:
     """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
     from cli.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile)
     raise typer.Exit(run_demo(options))
 
 
