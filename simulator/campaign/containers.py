@@ -327,9 +327,9 @@ class SupervisorContainer(AgentContainer):
     agent: Supervisor
 
     def terminate(self) -> None:
-        """Hand SIGTERM to the supervisor, which ends its worker first; before it runs, nobody catches a signal."""
+        """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
         if self.process.awaits == 0:
-            super().terminate()
+            self.end(128 + signal.SIGTERM)
         elif not self._ended.done():
             self.process.call(self.agent.terminate, signal.SIGTERM)
 
