@@ -15,6 +15,7 @@ from simulator.campaign.world import World
 from simulator.cluster.node_loss import give_up
 
 NODE = Place.NODE
+GRACE_S = 15  # longer than a restart takes
 FINALIZER = "campaign.inplace.dev/stuck"
 
 
@@ -76,7 +77,8 @@ async def _deleted(world: World, rng: Random, name: str) -> None:
 async def _slow_to_die(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
         world.machine.deaf.add(pod["metadata"]["uid"])
-        await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
+        deletion = world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_s=GRACE_S)
+        await _ask(world, name, pod, deletion)
 
 
 @fault("pod-force-deleted", NODE, "somebody deletes a Pod without grace: its object is gone before its containers")

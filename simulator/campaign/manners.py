@@ -1,8 +1,8 @@
 """
 How programs ask, judged at each request in the moment in which it is sent.
 
-A leader that was deposed writes nothing, nobody asks the same without a pause, and who is told when to come back does
-not come sooner.
+A leader that was deposed writes nothing, nobody asks the same without a pause, and an agent that is told when to come
+back does not come sooner: there are thousands of them. (A controller's key may be woken by something else meanwhile.)
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from simulator.campaign.process import current_process
 
 S9 = "S9 a controller wrote while another one held the Lease"
 L5 = "L5 the same was asked again and again without a pause"
-L6 = "L6 somebody came back before the time that Retry-After says"
+L6 = "L6 an agent came back before the time that Retry-After says"
 
 SAME_MAX = 20  # of one request by one process within a second: a backoff of 5 ms that doubles comes to eight
 WINDOW_S = 1.0
-DRIFT = 0.9  # of Retry-After: a controller's clock may run fast by a twentieth
+EPSILON_S = 1e-6  # waits are added up
 
 What = tuple[str, str, str]  # process, method, path without its query
 
@@ -59,8 +59,8 @@ class Manners:
     def refused(self, request: Request, answer: Response) -> None:
         """Take note of what a client was told."""
         after_s = answer.headers.get("retry-after")
-        if after_s is not None and (what := _what(request)) is not None:
-            self._not_before_s[what] = self._clock.monotonic_s() + DRIFT * float(after_s)
+        if after_s is not None and (what := _what(request)) is not None and what[0].startswith("agent/"):
+            self._not_before_s[what] = self._clock.monotonic_s() + float(after_s) - EPSILON_S
 
     def _judge_leader(self, who: str, wrote: str) -> None:
         """A holder that is no controller is somebody who wrote into the Lease by hand: that excuses for a while."""

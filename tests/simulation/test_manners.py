@@ -108,6 +108,11 @@ async def _comes_in_time(bench: Bench) -> None:
     await bench.ask(AGENT, PATCH, pause_s=2.0)
 
 
+async def _controller_comes_too_soon(bench: Bench) -> None:
+    await bench.refuse(LEADER, 2)
+    await bench.ask(LEADER, PATCH, pause_s=1.0)
+
+
 async def _another_process_comes(bench: Bench) -> None:
     await bench.refuse(AGENT, 2)
     await bench.ask("agent/pod-0#2", PATCH)
@@ -127,6 +132,7 @@ async def _another_process_comes(bench: Bench) -> None:
         (_comes_too_soon, L6),
         (_comes_in_time, None),
         (_another_process_comes, None),
+        (_controller_comes_too_soon, None),
     ],
 )
 def test_manners(scene: Callable[[Bench], object], rule: str | None) -> None:
