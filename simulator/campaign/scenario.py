@@ -89,6 +89,8 @@ class Scenario:
         replicated["replicas"] = self.jobs
         job = replicated["template"]["spec"]
         job["parallelism"] = job["completions"] = self.pods_per_job
+        if self.replaces_early:
+            del job["podReplacementPolicy"]
         if self.mode == "sidecar":
             job["template"]["spec"]["containers"][0]["command"] = ["python3"]
         return jobset

@@ -29,6 +29,7 @@ INFORMER = (
             ),
         ),
         "kubernetes_asyncio #136, #327: 410 is retried with the same resourceVersion",
+        faults=("api-compaction",),
     ),
     Mutant(
         "an informer that lists again does not tell what vanished",
@@ -59,6 +60,10 @@ INFORMER = (
             ),
         ),
         "kubernetes_asyncio #235: the watch dies with an ordinary disconnect",
+        faults=(
+            "watch-reset",
+            "connection-refused",
+        ),
     ),
     Mutant(
         "the answer to a write brings back what was deleted meanwhile",
@@ -114,6 +119,10 @@ QUEUE = (
                 "        self._added_s[key] = self._clock.monotonic_s()\n",
             ),
         ),
+        faults=(
+            "worker-exit",
+            "event-delayed",
+        ),
     ),
     Mutant(
         "a delayed key waits for the next one",
@@ -161,6 +170,10 @@ BACKOFF = (
                 "self.add_after(key, floor_s)",
             ),
         ),
+        faults=(
+            "conflict",
+            "api-500",
+        ),
     ),
     Mutant(
         "a wait after an error is as long as the server says, and otherwise none",
@@ -173,6 +186,10 @@ BACKOFF = (
             ),
         ),
         "kubernetes_asyncio watch.py: an empty answer is followed by the next request at once",
+        faults=(
+            "connection-refused",
+            "api-500",
+        ),
     ),
     Mutant(
         "an agent does not listen to Retry-After",

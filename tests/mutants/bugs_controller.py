@@ -170,6 +170,10 @@ CONTROLLER = (
             ),
         ),
         "JobSet #574: no restart when a Pod is deleted or its node shut down",
+        faults=(
+            "pod-deleted",
+            "pod-evicted",
+        ),
     ),
     Mutant(
         "a Job that is gone wakes nobody",
@@ -271,6 +275,7 @@ BUDGET = (
                 "is_over = restarts >= restarts_max and",
             ),
         ),
+        faults=("worker-exit",),
     ),
     Mutant(
         "maxRestarts allows one restart more than it says",

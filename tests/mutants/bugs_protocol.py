@@ -68,6 +68,7 @@ PROTOCOL = (
                 "    if isinstance(event, Accepted):\n        return waiting, ()\n",
             ),
         ),
+        faults=("api-slow-answer",),
     ),
     Mutant(
         "an older view takes back a newer one",
@@ -197,22 +198,6 @@ AGENT = (
         "an announcement that was refused is not sent again",
         Area.AGENT,
         (Edit(_AGENT, "return state, (Announce(state.epoch),)", "return state, ()"),),
-    ),
-    Mutant(
-        "the agent resumes its watch from the version that is gone",
-        Area.AGENT,
-        (
-            Edit(
-                _WATCH,
-                '            self._version, self._consistent = "", True\n        wait_s',
-                "            pass\n        wait_s",
-            ),
-        ),
-        "kubernetes_asyncio #136, #327: 410 is retried with the same resourceVersion (kr8s too)",
-        faults=(
-            "api-compaction",
-            "api-410-storm",
-        ),
     ),
     Mutant(
         "the agent takes a namesake for its JobSet",
