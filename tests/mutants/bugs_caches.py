@@ -65,46 +65,6 @@ INFORMER = (
             "connection-refused",
         ),
     ),
-    Mutant(
-        "the answer to a write brings back what was deleted meanwhile",
-        Area.INFORMER,
-        (
-            Edit(
-                _INFORMER,
-                "if number is not None and since is not None and number > since:",
-                "if number is not None:",
-            ),
-        ),
-        faults=(
-            "api-slow-answer",
-            "job-deleted",
-        ),
-    ),
-    Mutant(
-        "an object that was replaced by a namesake is told as changed",
-        Area.INFORMER,
-        (Edit(_INFORMER, "if shown.uid != meta.uid:", 'if shown.uid == "":'),),
-        faults=(
-            "jobset-recreated",
-            "partition-controller",
-        ),
-    ),
-    Mutant(
-        "an informer lists from any server's cache",
-        Area.INFORMER,
-        (
-            Edit(
-                _INFORMER,
-                'query = self._selector | ({"limit": str(self._page_limit)} if self._page_limit else {})',
-                'query = self._selector | {"resourceVersion": "0"}',
-            ),
-        ),
-        "Sieve (OSDI'22): a controller reads the past after a change of leaders",
-        faults=(
-            "controllers-crash",
-            "api-stale-cache",
-        ),
-    ),
 )
 
 QUEUE = (
@@ -124,73 +84,9 @@ QUEUE = (
             "event-delayed",
         ),
     ),
-    Mutant(
-        "a delayed key waits for the next one",
-        Area.QUEUE,
-        (
-            Edit(
-                _QUEUE,
-                "heapq.heappush(self._later, (due_s, self._sequence, key))\n        self._rescheduled.set()\n",
-                "heapq.heappush(self._later, (due_s, self._sequence, key))\n",
-            ),
-        ),
-        faults=(
-            "api-500",
-            "conflict",
-        ),
-    ),
-    Mutant(
-        "a second delay of a key replaces an earlier one, and is dropped itself",
-        Area.QUEUE,
-        (
-            Edit(
-                _QUEUE,
-                "        if self._shut_down or self._due_s.get(key, due_s + 1) <= due_s:\n            return\n"
-                "        self._due_s[key] = due_s\n        self._sequence += 1\n",
-                "        if self._shut_down:\n            return\n        if key in self._due_s:\n"
-                "            self._due_s[key] = due_s\n            return\n"
-                "        self._due_s[key] = due_s\n        self._sequence += 1\n",
-            ),
-        ),
-        faults=(
-            "api-500",
-            "conflict",
-        ),
-    ),
 )
 
 BACKOFF = (
-    Mutant(
-        "a pass that failed is tried again at once",
-        Area.BACKOFF,
-        (
-            Edit(
-                _QUEUE,
-                "self.add_after(key, floor_s + min(self._cap_s, self._base_s * 2.0 ** min(failures, _DOUBLINGS_MAX)))",
-                "self.add_after(key, floor_s)",
-            ),
-        ),
-        faults=(
-            "conflict",
-            "api-500",
-        ),
-    ),
-    Mutant(
-        "a wait after an error is as long as the server says, and otherwise none",
-        Area.BACKOFF,
-        (
-            Edit(
-                "common/kube/backoff.py",
-                "return floor_s + self.rng.uniform(0.0, ceiling_s)",
-                "return floor_s",
-            ),
-        ),
-        "kubernetes_asyncio watch.py: an empty answer is followed by the next request at once",
-        faults=(
-            "connection-refused",
-            "api-500",
-        ),
-    ),
     Mutant(
         "an agent does not listen to Retry-After",
         Area.BACKOFF,

@@ -64,27 +64,6 @@ LEADER = (
         ),
     ),
     Mutant(
-        "the age of a Lease is told by the wall clock",
-        Area.LEADER,
-        (
-            Edit(
-                _LEADER,
-                "self._seen, self._seen_s = spec, self._clock.monotonic_s()",
-                "self._seen, self._seen_s = spec, self._clock.wall_s()",
-            ),
-            Edit(
-                _LEADER,
-                "return self._clock.monotonic_s() - self._seen_s >= duration_s",
-                "return self._clock.wall_s() - self._seen_s >= duration_s",
-            ),
-        ),
-        "kubernetes_asyncio leaderelection: time.time()",
-        faults=(
-            "clock-forward",
-            "clock-back",
-        ),
-    ),
-    Mutant(
         "a leader that stood still writes on when it wakes up",
         Area.LEADER,
         (
@@ -127,55 +106,6 @@ CONTROLLER = (
         faults=("conflict",),
     ),
     Mutant(
-        "the status is written over whatever is there",
-        Area.CONTROLLER,
-        (
-            Edit(
-                _RECONCILE,
-                '"metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},',
-                '"metadata": {"uid": jobset.uid},',
-            ),
-        ),
-        "Sieve (OSDI'22): a deposed leader's stale write",
-        faults=(
-            "two-leaders",
-            "api-slow",
-            "controller-pause",
-        ),
-    ),
-    Mutant(
-        "Pods of a Job that is no longer wanted are counted",
-        Area.CONTROLLER,
-        (
-            Edit(
-                _GROUPS,
-                "read_pod(pod, place, current=is_current(group.jobset, job))",
-                "read_pod(pod, place, current=True)",
-            ),
-        ),
-        "JobSet #1154, #1167: Pods of an older attempt are counted",
-        faults=(
-            "job-deleted",
-            "pod-evicted",
-        ),
-    ),
-    Mutant(
-        "the end of a deleted Pod is not seen",
-        Area.CONTROLLER,
-        (
-            Edit(
-                _GROUPS,
-                "and (new is None or new.job_uid != old.job_uid):\n            self._drop",
-                "and new is not None and new.job_uid != old.job_uid:\n            self._drop",
-            ),
-        ),
-        "JobSet #574: no restart when a Pod is deleted or its node shut down",
-        faults=(
-            "pod-deleted",
-            "pod-evicted",
-        ),
-    ),
-    Mutant(
         "a Job that is gone wakes nobody",
         Area.CONTROLLER,
         (
@@ -191,13 +121,6 @@ CONTROLLER = (
             "job-deleted",
             "worker-completes",
         ),
-    ),
-    Mutant(
-        "a namesake's Job counts as created",
-        Area.CONTROLLER,
-        (Edit(_EXECUTE, "            if not _is_owned(created, jobset.uid):\n", "            if not created:\n"),),
-        "JobSet #1154, #1167: objects of an older owner of the same name are counted",
-        faults=("jobset-recreated",),
     ),
     Mutant(
         "one broken annotation ends the controller",
@@ -229,16 +152,6 @@ CONTROLLER = (
         "JobSet #463, #1147: a group that is resized while it restarts",
         faults=("resize",),
     ),
-    Mutant(
-        "work begins before the caches are filled",
-        Area.CONTROLLER,
-        (Edit(_TERM, "                    await informer.wait_synced()\n", ""),),
-        "Sieve (OSDI'22): a controller that has just started decides on what it has not seen",
-        faults=(
-            "controllers-crash",
-            "controller-crash",
-        ),
-    ),
 )
 
 BUDGET = (
@@ -264,18 +177,6 @@ BUDGET = (
             "controllers-crash",
             "controller-crash",
         ),
-    ),
-    Mutant(
-        "maxRestarts allows one restart fewer than it says",
-        Area.BUDGET,
-        (
-            Edit(
-                "common/epoch/ledger.py",
-                "is_over = restarts > restarts_max and",
-                "is_over = restarts >= restarts_max and",
-            ),
-        ),
-        faults=("worker-exit",),
     ),
     Mutant(
         "maxRestarts allows one restart more than it says",

@@ -26,21 +26,6 @@ PROTOCOL = (
         ),
     ),
     Mutant(
-        "a new Pod believes a stale watch cache",
-        Area.PROTOCOL,
-        (
-            Edit(
-                _AGENT,
-                "(previous is not None and view.synced >= previous)",
-                "view.synced >= (previous or 0)",
-            ),
-        ),
-        faults=(
-            "api-stale-cache",
-            "pod-deleted",
-        ),
-    ),
-    Mutant(
         "the barrier lifts as soon as the epoch is announced",
         Area.PROTOCOL,
         (Edit(_AGENT, "if epoch == view.synced:", "if epoch >= view.synced:"),),
@@ -69,16 +54,6 @@ PROTOCOL = (
             ),
         ),
         faults=("api-slow-answer",),
-    ),
-    Mutant(
-        "an older view takes back a newer one",
-        Area.PROTOCOL,
-        (Edit(_AGENT, "synced=max(old.synced, new.synced)", "synced=new.synced"),),
-        "Sieve (OSDI'22): time travel to a lagging API server",
-        faults=(
-            "api-time-travel",
-            "api-stale-cache",
-        ),
     ),
     Mutant(
         "a slot with two Pods is counted by either of them",
@@ -114,23 +89,6 @@ PROTOCOL = (
         faults=(
             "resize",
             "term-ignored",
-        ),
-    ),
-    Mutant(
-        "a Pod that is gone stays counted when it was terminating",
-        Area.PROTOCOL,
-        (
-            Edit(
-                _LEDGER,
-                "        record = self._records.pop(uid, None)\n        if record is None:\n            return\n",
-                "        record = self._records.pop(uid, None)\n        if record is None or record.pod.life is "
-                "Life.LEAVING:\n            return\n",
-            ),
-        ),
-        "JobSet #576: a Pod stuck in Terminating blocks the recovery for ever",
-        faults=(
-            "pod-deleted",
-            "pod-stuck-terminating",
         ),
     ),
     Mutant(
@@ -198,13 +156,6 @@ AGENT = (
         "an announcement that was refused is not sent again",
         Area.AGENT,
         (Edit(_AGENT, "return state, (Announce(state.epoch),)", "return state, ()"),),
-    ),
-    Mutant(
-        "the agent takes a namesake for its JobSet",
-        Area.AGENT,
-        (Edit("agent/jobset_events.py", 'seen.name == name and uid in ("", seen.uid)', "seen.name == name"),),
-        "JobSet #1154, #1167: objects of an older owner of the same name are counted",
-        faults=("jobset-recreated",),
     ),
     Mutant(
         "the agent's consistent read is a cheap one",
