@@ -68,6 +68,10 @@ test-node: node  ## run real kubelets and containers: whole group restarts, judg
 docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
 	$(BIN)/mkdocs build -q
 
+docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Debian's tmux and prometheus)
+	$(BIN)/python -m docs.pictures
+	$(BIN)/python -m grafana.pictures
+
 dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
 	$(BIN)/python -m tests.grafana.evaluate
 

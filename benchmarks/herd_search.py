@@ -26,10 +26,10 @@ from simulator.profile import Profile, read_profile
 REJECTED_MAX: Final = 0.2  # per agent: what issue and README promise
 ROUNDS_MAX: Final = 4  # of the descent; it stood still after two
 GRID: Final[dict[str, tuple[float, ...]]] = {
-    "rate_per_s": (150, 200, 215, 230, 250, 300, 450, 700, 1_000),
-    "window_s_max": (0, 1, 2, 3, 3.5, 4, 5, 7),
-    "patches_per_start": (1, 1.5, 2, 3, 4, 6),
-    "retry_base_s": (0.25, 0.5, 1, 2, 4),
+    "rate_per_s": (150, 200, 230, 250, 300, 450, 1_000),
+    "window_s_max": (0, 1, 2, 3, 3.5, 5),
+    "patches_per_start": (2, 3, 4, 6),
+    "retry_base_s": (0.25, 0.5, 1, 2),
 }
 
 
@@ -43,18 +43,17 @@ class Scenario:
 
 
 CLUSTERS: Final = (
-    ("lab-herd", 1_000),
     ("small", 500),
     ("small", 1_000),
     ("single32", 1_000),
-    ("single32", 5_000),
     ("big", 1_000),
     ("big", 5_000),
     ("slow-kubelets", 1_000),
     ("far", 1_000),
 )
-SCENARIOS: Final = tuple(
-    Scenario(profile, pods, mode) for profile, pods in CLUSTERS for mode in ("sidecar", "supervisor")
+SCENARIOS: Final = (
+    Scenario("lab-herd", 1_000, "sidecar"),  # what benchmarks.herd measures: two cores for 1,000 starts
+    *(Scenario(profile, pods, mode) for profile, pods in CLUSTERS for mode in ("sidecar", "supervisor")),
 )
 
 

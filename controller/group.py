@@ -148,9 +148,8 @@ class Group:
             decision = self.decide(counted.name)
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
             due = changes or decision.exceeded or bool(decision.recreate)
-            waits = ledger.shape.size > 0 and (
-                ledger.synced == 0 or ledger.deprecated >= ledger.synced or ledger.announced > ledger.synced
-            )
+            # Who announced beyond S asks for a change; before the first sync everybody waits.
+            waits = changes or ledger.deprecated >= ledger.synced > 0 or (ledger.synced == 0 and ledger.shape.size > 0)
         counted.note_waiting(now_s, waits=waits)
         if not due:
             counted.due_since_s = None

@@ -196,12 +196,6 @@ class InitStatus(msgspec.Struct, frozen=True, gc=False):
     name: str
     state: InitState = InitState()
 
-    @property
-    def waits(self) -> bool:
-        """Say whether it waits for something of its own, and not for those before it."""
-        waiting = self.state.waiting
-        return waiting is not None and waiting.reason not in (None, "PodInitializing")
-
 
 class PodCondition(msgspec.Struct, frozen=True, gc=False):
     """One condition of a Pod."""
@@ -212,7 +206,7 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     message: str | None = None
 
 
-TELLING: Final = {("PodScheduled", "False"), ("DisruptionTarget", "True")}
+TELLING: Final = {"PodScheduled": "False", "DisruptionTarget": "True"}
 """Conditions that say why a Pod is not there; of 5,000 Pods that run as they should, none is kept."""
 
 
@@ -227,13 +221,20 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     conditions: tuple[PodCondition, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Drop the conditions that say nothing, and the init containers that wait for nothing."""
-        if self.conditions:
-            kept = tuple(one for one in self.conditions if (one.type, one.status) in TELLING)
-            msgspec.structs.force_setattr(self, "conditions", kept or None)
-        if self.init_container_statuses:
-            waiting = tuple(one for one in self.init_container_statuses if one.waits)
-            msgspec.structs.force_setattr(self, "init_container_statuses", waiting or None)
+        """Drop the conditions that say nothing, and the init containers that wait for nothing.
+
+        Plain loops: this runs for each of the 15,000 events of a restart of 5,000 Pods, and mostly finds nothing.
+        """
+        telling = None
+        for condition in self.conditions or ():
+            if TELLING.get(condition.type) == condition.status:
+                telling = (*(telling or ()), condition)
+        msgspec.structs.force_setattr(self, "conditions", telling)
+        waiting = None
+        for status in self.init_container_statuses or ():
+            if status.state.waiting is not None and status.state.waiting.reason not in (None, "PodInitializing"):
+                waiting = (*(waiting or ()), status)
+        msgspec.structs.force_setattr(self, "init_container_statuses", waiting)
 
     @property
     def waiting_reason(self) -> str | None:

@@ -28,12 +28,21 @@ def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool) ->
     if ledger.has_died(pod.metadata.uid) and not pod.is_disrupted:
         return Trigger.WORKER_EXIT, exit_of(pod)
     if lived and (new is None or not ledger.lives(pod.metadata.uid)):
-        return (Trigger.POD_LOST, loss_of(pod)) if pod.status.phase != "Succeeded" else None
+        return _end_of_pod(pod)
     if _epoch(new) <= ledger.synced:
         return None
     if _epoch(old) == 0:  # a replacement, of a Pod whose end nobody saw here
         return Trigger.POD_LOST, None
     return Trigger.WORKER_EXIT, Failure(pod.metadata.name, pod.spec.node_name or "", message=UNSEEN_EXIT)
+
+
+def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:
+    """Say what ended a Pod: itself by a container that failed, or somebody else; one that completed is no failure."""
+    if pod.status.phase == "Succeeded":
+        return None
+    if pod.status.phase == "Failed" and not pod.is_disrupted and (failure := exit_of(pod)).container:
+        return Trigger.WORKER_EXIT, failure
+    return Trigger.POD_LOST, loss_of(pod)
 
 
 def exit_of(pod: Pod) -> Failure:

@@ -249,6 +249,12 @@ UPDATES: Final = (
 
 STATUSES: Final = (
     StatusChange("first_sync", {}, {"syncedEpoch": 1, "currentInPlaceRestartAttempt": 0}),
+    StatusChange(
+        "a_trigger_of_a_newer_controller",
+        {"syncedEpoch": 1},
+        {"syncedEpoch": 1, "deprecatedEpoch": 1}
+        | {"lastGroupRestart": {"epoch": 2, "trigger": "new", "startedAt": "2026-01-01T00:00:00.000001Z"}},
+    ),
     StatusChange("deprecate", {"syncedEpoch": 1}, {"syncedEpoch": 1, "deprecatedEpoch": 1}),
     StatusChange(
         "synced_decreases",

@@ -1,0 +1,123 @@
+"""What is told of group restarts when real agents run beside modelled containers: causes, waits, requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from common import wire
+from common.kube.clock import LoopClock
+from common.kube.resources import JOBSETS, PODS
+from simulator.cluster import virtual_time
+from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from simulator.cluster.manifests import read_manifests, with_pods
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+PODS_COUNT: Final = 4
+TIMEOUT_S: Final = 900.0  # of virtual time; a node that is lost is given up after 340 s
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    """Return the JobSet's status."""
+    found: dict[str, Any] = cluster.jobset("train").get("status") or {}
+    return found
+
+
+def synced(cluster: Cluster, epoch: int) -> Callable[[], bool]:
+    """Return a question: is the group at this epoch."""
+    return lambda: status(cluster).get(wire.SYNCED_EPOCH) == epoch
+
+
+def restarted(
+    disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]], *, example: str = "train.yaml", nodes: int = 5
+) -> tuple[str, dict[str, Any]]:
+    """Disturb the first Pod of a group at work; return its name and what is told of the restart once it is over."""
+
+    async def main() -> tuple[str, dict[str, Any]]:
+        clock = LoopClock(VIRTUAL_EPOCH_S)
+        async with Cluster(runtime="model", clock=clock, nodes=nodes, pods_per_node=1) as cluster:
+            await cluster.apply(with_pods(read_manifests(EXAMPLES / example), PODS_COUNT))
+            await cluster.until(synced(cluster, 1), timeout_s=TIMEOUT_S)
+            await clock.sleep(10.0)
+            victim = cluster.pods()[0]["metadata"]["name"]
+            await disturb(cluster, victim)
+            await cluster.until(synced(cluster, 2), timeout_s=TIMEOUT_S)
+            await clock.sleep(30.0)
+            assert synced(cluster, 2)(), "one disturbance, one restart"
+            return victim, status(cluster)[wire.LAST_GROUP_RESTART]
+
+    return virtual_time.run(main())
+
+
+async def kill(cluster: Cluster, pod: str) -> None:
+    """End a worker."""
+    cluster.kill_worker("default", pod)
+
+
+async def delete(cluster: Cluster, pod: str) -> None:
+    """Delete a Pod."""
+    await cluster.client("user").delete(PODS, "default", pod)
+
+
+async def lose(cluster: Cluster, pod: str) -> None:
+    """Lose a Pod's node."""
+    found = next(one for one in cluster.pods() if one["metadata"]["name"] == pod)
+    cluster.lose_node(found["spec"]["nodeName"])
+
+
+async def request(cluster: Cluster, pod: str) -> None:
+    """Ask for a restart."""
+    patch = {"metadata": {"annotations": {wire.RESTART_REQUESTED: "please"}}}
+    await cluster.client("user").patch(JOBSETS, "default", "train", patch)
+
+
+def test_a_worker_that_dies_beside_its_agent() -> None:
+    """The container's exit code is seen before kubelet removes it."""
+    victim, told = restarted(kill)
+    assert (told["trigger"], told["epoch"]) == ("worker_exit", 2)
+    failure = told["firstFailure"]
+    assert (failure["pod"], failure["container"]) == (victim, "worker")
+    assert failure["exitCode"] != 0
+    assert failure["node"].startswith("node-")
+
+
+def test_an_agent_that_dies_with_its_worker() -> None:
+    """Its Pod has failed by itself, which is an exit and no loss."""
+    victim, told = restarted(kill, example="train-supervisor.yaml")
+    assert (told["trigger"], told["firstFailure"]["pod"]) == ("worker_exit", victim)
+    assert told["firstFailure"]["exitCode"] == 137
+
+
+@pytest.mark.parametrize("disturb", [delete, lose], ids=["deleted", "node_lost"])
+def test_a_pod_that_is_lost(disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]]) -> None:
+    """It is the cause, not its replacement."""
+    victim, told = restarted(disturb)
+    assert (told["trigger"], told["firstFailure"]["pod"]) == ("pod_lost", victim)
+
+
+def test_a_request() -> None:
+    """All restart, nobody failed."""
+    _, told = restarted(request)
+    assert (told["trigger"], told["request"], "firstFailure" in told) == ("manual", "please", False)
+
+
+def test_a_node_too_few() -> None:
+    """The condition says who waits for a node, in the scheduler's words."""
+
+    async def main() -> str:
+        async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=3, pods_per_node=1) as cluster:
+            await cluster.apply(with_pods(read_manifests(EXAMPLES / "train.yaml"), PODS_COUNT))
+
+            def told() -> str:
+                conditions = status(cluster).get("conditions") or ()
+                return next((one["message"] for one in conditions if one["type"] == "BarrierWaiting"), "")
+
+            await cluster.until(lambda: "3/4" in told(), timeout_s=TIMEOUT_S)
+            return told()
+
+    message = virtual_time.run(main())
+    assert message.startswith("3/4 at epoch 1; waiting for train-")
+    assert "(Pending: " in message
