@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from common.kube.client import KubeObject
@@ -127,11 +128,18 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+STAMPS_REMEMBERED = 256  # every row of one JobSet has the same
+
+
 def parse_time_s(stamp: str) -> float:
     """Return seconds since the epoch of an RFC 3339 stamp in UTC, as the API server writes them."""
     whole, _, fraction = stamp.rstrip("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return seconds + (float(f"0.{fraction}") if fraction else 0.0)
+    return _whole_s(whole) + (float(f"0.{fraction}") if fraction else 0.0)
+
+
+@lru_cache(maxsize=STAMPS_REMEMBERED)
+def _whole_s(stamp: str) -> int:
+    return calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
 
 
 def age(stamp: Any, now_s: float) -> str:

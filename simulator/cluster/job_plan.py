@@ -230,8 +230,8 @@ class _Sync:
             return self.active[wanted:]
         seen: set[int] = set()
         surplus = []
-        for pod in sorted(self.active, key=lambda p: (index_of(p) is None, index_of(p), p["metadata"]["name"])):
-            index = index_of(pod)
+        placed = [(index_of(pod), pod) for pod in self.active]
+        for index, pod in sorted(placed, key=lambda each: (each[0] is None, each[0], each[1]["metadata"]["name"])):
             if index is None or index >= self.spec["completions"] or index in seen or len(seen) >= wanted:
                 surplus.append(pod)
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from simulator.cluster.pod_lifecycle import Container, Exit, PodLifecycle, State
@@ -15,11 +16,17 @@ from simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
 RESTARTING_CONDITION = "AllContainersRestarting"
+SECONDS_REMEMBERED = 256  # 5,000 Pods write the same few seconds down a dozen times each
 
 
 def timestamp(wall_s: float) -> str:
     """Return a time as the API writes it: RFC 3339, UTC, whole seconds."""
-    return datetime.fromtimestamp(int(wall_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(wall_s))
+
+
+@lru_cache(maxsize=SECONDS_REMEMBERED)
+def _second(wall_s: int) -> str:
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(slots=True)
