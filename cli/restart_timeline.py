@@ -19,7 +19,7 @@ from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.phases import Phase, parse_phases
 
-LEAD_S = 1.0  # shown before the first worker ended
+SECOND_S = 1.0  # what managedFields cuts off: a supervised group restarts within one, so the latest moment is taken
 TAIL = 0.05  # share of the picture behind the last moment
 
 
@@ -35,7 +35,7 @@ class Stage(IntEnum):
 
 STAGE_WORDS: Mapping[Stage, str] = {
     Stage.OLD: "old epoch runs",
-    Stage.DOWN: "containers restart",
+    Stage.DOWN: "worker is down",
     Stage.BACK: "agent starts",
     Stage.BARRIER: "waits at the barrier",
     Stage.RUNS: "new epoch runs",
@@ -117,10 +117,12 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
     announced_s = _announced_s(pod)
     if announced_s is None and back_s is not None:  # nobody keeps managedFields
         announced_s = back_s + phases.get(Phase.VIEW, 0.0)
-    lifted_s = working_s
-    if Phase.DEATH in phases and announced_s is not None:  # a supervisor: its worker is no container of its own
-        ended_s, back_s, lifted_s = announced_s - phases[Phase.DEATH], announced_s, synced_s
-    return Row(pod.name, 1, _rising((ended_s, back_s, announced_s, lifted_s)))
+    if Phase.DEATH in phases:  # a supervisor: its worker is no container of its own
+        latest_s = announced_s + SECOND_S if announced_s is not None else synced_s
+        announced_s = latest_s if latest_s is None or synced_s is None else min(latest_s, synced_s)
+        ended_s, back_s = None if announced_s is None else announced_s - phases[Phase.DEATH], announced_s
+        working_s = synced_s
+    return Row(pod.name, 1, _rising((ended_s, back_s, announced_s, working_s)))
 
 
 def _latest(moments: Iterable[float | None]) -> float | None:

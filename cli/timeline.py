@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from rich.text import Text
 
 from cli.connection import Connection, Target, connected
 from cli.first_failure import first_failure
@@ -15,12 +18,13 @@ from cli.moments import count_text, duration_text
 from cli.pod_facts import PodFact
 from cli.refusal import RefusalError
 from cli.restart_timeline import STAGE_WORDS, RestartTimeline, Stage, restart_timeline
-from cli.screen import Output, console, print_data, run_command
+from cli.screen import Output, console, print_data, run_command, show
 from cli.status_data import TRIGGERS, failure_text
 from cli.timeline_svg import ROWS_MAX, timeline_svg
 
 TERMINAL_ROWS_MAX: Final = 40
 NAME_COLUMNS: Final = 26
+COLUMNS_MAX: Final = 140  # wider bars say no more
 STYLES: Final = {
     Stage.OLD: ("░", "green"),
     Stage.DOWN: ("▒", "red"),
@@ -43,7 +47,7 @@ def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output)
         if output != "table":
             print_data(timeline_data(timeline), output)
         elif svg is None:
-            _print(timeline, timeline_title(state, timeline, pods))
+            show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
         if svg is not None:
             _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
         return 0
@@ -91,28 +95,26 @@ def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
     }
 
 
-def _print(timeline: RestartTimeline, title: str) -> None:
-    from rich.text import Text
-
-    screen = console()
-    width = max(10, min(screen.width, 140) - NAME_COLUMNS - 2)
+def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Iterator[Text]:
+    """Yield the picture for a terminal that is so wide."""
+    width = max(10, min(columns, COLUMNS_MAX) - NAME_COLUMNS - 2)
     step_s = (timeline.until_s - timeline.began_s) / width
-    screen.print(Text(title, "bold"))
+    yield Text(title, "bold")
     for row in timeline.rows:
         name = row.name if len(row.name) <= NAME_COLUMNS else f"…{row.name[1 - NAME_COLUMNS :]}"
         line = Text(f"{name:{NAME_COLUMNS}} ", no_wrap=True, overflow="crop")
         for column in range(width):
             line.append(*STYLES[row.stage_at(timeline.began_s + (column + 0.5) * step_s)])
-        screen.print(line)
+        yield line
     axis = f"{'':{NAME_COLUMNS}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
-    screen.print(Text(axis, "dim", no_wrap=True, overflow="crop"))
+    yield Text(axis, "dim", no_wrap=True, overflow="crop")
     legend = Text()
     for stage, words in STAGE_WORDS.items():
         legend.append(*STYLES[stage]).append(f" {words}   ")
-    screen.print(legend)
+    yield legend
     if any(row.pods > 1 for row in timeline.rows):
-        screen.print(Text("a row of several Pods shows the slowest of them in each phase", "dim"))
-    screen.print(Text("whole seconds: Kubernetes keeps no finer ones", "dim"))
+        yield Text("a row of several Pods shows the slowest of them in each phase", "dim")
+    yield Text("whole seconds: Kubernetes keeps no finer ones", "dim")
 
 
 def _write(path: Path, text: str) -> None:

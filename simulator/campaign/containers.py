@@ -94,10 +94,15 @@ class Machine:
 
 
 class Training:
-    """A worker while it runs: it waits for its end, and tells the watcher of both."""
+    """A worker while it runs: it waits for its end, and tells the watcher of both.
 
-    def __init__(self, machine: Machine, pod: KubeObject, epoch: int | None) -> None:
+    Args:
+        leaves: processes of it run on after its end, until `clear`; a container's end leaves none.
+    """
+
+    def __init__(self, machine: Machine, pod: KubeObject, epoch: int | None, *, leaves: bool = False) -> None:
         self._machine = machine
+        self._leaves = leaves
         self.pod = pod
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         machine.workers[pod["metadata"]["uid"]] = self
@@ -110,6 +115,13 @@ class Training:
         if not self.ended.done():
             self.ended.set_result(code)
             del self._machine.workers[self.pod["metadata"]["uid"]]
+            if not self._leaves:
+                self._machine.watcher.worker_stopped(self.pod)
+
+    def clear(self) -> None:
+        """End what is left of it."""
+        if self._leaves:
+            self._leaves = False
             self._machine.watcher.worker_stopped(self.pod)
 
 
@@ -276,7 +288,8 @@ class SupervisedWorker:
     def start(self, env: Mapping[str, str]) -> None:
         """Start a run."""
         assert self._training is None or self._training.ended.done(), "expected no worker, saw one"
-        self._training = Training(self._machine, self._pod, int(env[EPOCH]) if env[EPOCH] else None)
+        epoch = int(env[EPOCH]) if env[EPOCH] else None
+        self._training = Training(self._machine, self._pod, epoch, leaves=True)
 
     async def exited(self) -> int:
         """Return the exit code."""
@@ -286,6 +299,8 @@ class SupervisedWorker:
     async def gone(self) -> None:
         """Return when nothing of the run is left."""
         await self._machine.clock.sleep(self._machine.timings.process_exit.draw(self._machine.rng))
+        assert self._training is not None
+        self._training.clear()
 
     def signal(self, number: int) -> None:
         """Send a signal; SIGTERM is obeyed after a while, unless the Pod's containers are deaf to it."""
@@ -302,6 +317,7 @@ class SupervisedWorker:
         """Kill all there is."""
         if self._training is not None:
             self._training.end(SIGKILL_EXIT)
+            self._training.clear()
 
 
 class SupervisorContainer(AgentContainer):
@@ -311,8 +327,10 @@ class SupervisorContainer(AgentContainer):
     agent: Supervisor
 
     def terminate(self) -> None:
-        """Hand SIGTERM to the supervisor, which ends its worker first."""
-        if not self._ended.done():
+        """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
+        if self.process.awaits == 0:
+            self.end(128 + signal.SIGTERM)
+        elif not self._ended.done():
             self.process.call(self.agent.terminate, signal.SIGTERM)
 
     async def stop(self, grace_s: float) -> None:

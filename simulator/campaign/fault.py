@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from common.kube.http import Request
 from simulator.campaign.world import World
 
 Blow = Callable[[World, Random, str], Awaitable[None]]
@@ -59,11 +58,6 @@ def is_program(client: str) -> bool:
     return client.startswith(("agent/", "controller-"))
 
 
-def is_write(request: Request) -> bool:
-    """Say whether a request changes something."""
-    return request.method != "GET"
-
-
 def one_of(world: World, rng: Random, *kinds: str) -> Callable[[str], bool]:
     """Return who is struck: all of a kind, or one of it."""
     kind = rng.choice(kinds or ("agent", "controller"))
@@ -72,8 +66,3 @@ def one_of(world: World, rng: Random, *kinds: str) -> Callable[[str], bool]:
         return lambda client: client.startswith(kind)
     chosen = rng.choice(names)
     return lambda client: client == chosen
-
-
-def is_lease(request: Request) -> bool:
-    """Say whether a request is about the controllers' Lease."""
-    return "/leases/" in request.path

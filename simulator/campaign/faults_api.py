@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from common.kube.http import Request
-from simulator.campaign.fault import Place, fault, is_program, is_write, one_of
-from simulator.campaign.network import Effect, Ending, OpenStream, Rule, refusal
+from simulator.campaign.fault import Place, fault, is_program, one_of
+from simulator.campaign.network import Effect, Ending, OpenStream, Rule, is_write, refusal
 from simulator.campaign.world import CacheDelay, World
 
 API, NETWORK = Place.API, Place.NETWORK

@@ -9,14 +9,14 @@ from common.kube.client import MERGE_PATCH
 from common.kube.errors import ApiError
 from common.kube.http import Request
 from common.kube.resources import LEASES
-from simulator.campaign.fault import Place, fault, is_lease, is_write
+from simulator.campaign.fault import Place, fault
+from simulator.campaign.network import is_lease, is_write
 from simulator.campaign.process import Process, current_process
-from simulator.campaign.world import World
+from simulator.campaign.world import LEASE, World
 from simulator.cluster.access import CONTROLLER_NAMESPACE
 
 CONTROLLER, AGENT, TIME = Place.CONTROLLER, Place.AGENT, Place.TIME
 AWAITS_AHEAD_MAX = 120  # a pass over a JobSet, or an agent's way to its announcement, waits some dozens of times
-LEASE = "inplace-controller"
 
 
 @fault("controller-crash", CONTROLLER, "a controller is killed; another process takes its place")

@@ -69,6 +69,19 @@ async def _budget(world: World, rng: Random, name: str) -> None:
         await _change(world, name, {"failurePolicy": policy}, f"{policy}")
 
 
+@fault("restart-requested", USER, "a restart is asked for by annotation, once or again and again")
+async def _requested(world: World, rng: Random, name: str) -> None:
+    for _ in range(rng.randint(1, 3)):
+        world.judge.note_cause(free=True)
+        body = {"metadata": {"annotations": {wire.RESTART_REQUESTED: f"{rng.getrandbits(32):08x}"}}}
+        try:
+            await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH)
+        except ApiError:
+            return  # it is gone
+        world.note_fault(name, JOBSET)
+        await world.clock.sleep(rng.uniform(0.0, 1.0))
+
+
 async def _change(world: World, name: str, spec: dict[str, Any], what: str) -> None:
     try:
         await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": spec}, kind=MERGE_PATCH)
@@ -107,6 +120,15 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
     except ApiError:
         return  # it is gone
     world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
+    world.at_calm.append(lambda: _cure(world, pod["metadata"]["uid"], annotations.get(wire.EPOCH)))
+
+
+async def _cure(world: World, uid: str, text: str | None) -> None:
+    """Delete a Pod that still shows what was written by hand, as docs/reliability.md tells operators to."""
+    for pod in world.pods:
+        if pod["metadata"]["uid"] == uid and (pod["metadata"].get("annotations") or {}).get(wire.EPOCH) == text:
+            world.trace.add("cure", f"{pod['metadata']['name']} shows epoch {text}")
+            await world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"])
 
 
 @fault("jobset-labelled", USER, "the JobSet is edited again and again, so that status writes conflict")

@@ -7,6 +7,7 @@ last (a sidecar's) or from what the worker was told (a supervisor's).
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ S4 = "S4 S or D went back, or D passed S"
 S5 = "S5 an in-place restart deleted what was healthy"
 S6 = "S6 more counted restarts than maxRestarts"
 S7 = "S7 a group restart without a cause"
+TAMPERED_S = 30.0  # twice the Lease's duration
 SAFETY = (S1, S2, S3, S4, S5, S6, S7)
 
 Slot = tuple[str, str]  # Job's name and completion index
@@ -86,6 +88,7 @@ class Judge(WorkerWatcher):
         self.histories: dict[str, History] = defaultdict(History)
         self.running: dict[str, Running] = {}  # by Pod's uid
         self._epochs: dict[str, int] = {}  # by Pod's uid, as its agent wrote it
+        self._lease_tampered_s = float("-inf")
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
         self._pods: dict[str, KubeObject] = {}
@@ -100,11 +103,11 @@ class Judge(WorkerWatcher):
         self.trace.add("worker", f"{name} starts in epoch {epoch}")
         if history.at_work.keys() - {epoch}:
             other = next(r for r in self.running.values() if r.jobset == jobset and r.epoch != epoch)
-            self._break(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
+            self.breaks(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
         if (slot, epoch) in history.started:
-            self._break(S2, f"{name} starts again in epoch {epoch}")
+            self.breaks(S2, f"{name} starts again in epoch {epoch}")
         if epoch > history.synced or epoch == 0:
-            self._break(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
+            self.breaks(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
         history.started.add((slot, epoch))
         history.at_work[epoch] = history.at_work.get(epoch, 0) + 1
         self.running[uid] = Running(jobset, slot, name, epoch)
@@ -117,6 +120,10 @@ class Judge(WorkerWatcher):
         at_work[ended.epoch] -= 1
         if not at_work[ended.epoch]:
             del at_work[ended.epoch]
+
+    def is_lease_tampered(self) -> bool:
+        """Say whether somebody wrote into the Lease by hand, so short ago that its holder may not know yet."""
+        return asyncio.get_running_loop().time() - self._lease_tampered_s < TAMPERED_S
 
     def note_cause(self, count: int = 1, *, free: bool = False) -> None:
         """Take note that something happened which may end an epoch of any JobSet; free: it costs no restart."""
@@ -137,6 +144,8 @@ class Judge(WorkerWatcher):
                 self._observe_job(event, by)
             case "pods":
                 self._observe_pod(event, by)
+            case "leases" if not by.startswith("controller-"):
+                self._lease_tampered_s = asyncio.get_running_loop().time()
 
     def _observe_jobset(self, event_type: str, obj: KubeObject) -> None:
         uid = obj["metadata"]["uid"]
@@ -150,7 +159,7 @@ class Judge(WorkerWatcher):
         synced, deprecated = wire.epochs_of_status(obj.get("status") or {})
         if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
             was = f"S={history.synced} D={history.deprecated}"
-            self._break(S4, f"{was} became S={synced} D={deprecated}")
+            self.breaks(S4, f"{was} became S={synced} D={deprecated}")
         if synced > history.synced:
             self._judge_sync(obj, history, synced)
         history.synced, history.deprecated = max(synced, history.synced), max(deprecated, history.deprecated)
@@ -158,12 +167,12 @@ class Judge(WorkerWatcher):
     def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
         absent = [slot for slot in slots_of(jobset) if history.announced.get(slot, 0) < synced]
         if absent:
-            self._break(S3, f"S became {synced} although {absent} had announced less")
+            self.breaks(S3, f"S became {synced} although {absent} had announced less")
         restarts, allowed = synced - 1 - history.free, jobset["spec"]["failurePolicy"]["maxRestarts"]
         if restarts > allowed:
-            self._break(S6, f"S became {synced}: at least {restarts} counted restarts, maxRestarts is {allowed}")
+            self.breaks(S6, f"S became {synced}: at least {restarts} counted restarts, maxRestarts is {allowed}")
         if synced - 1 > history.causes:
-            self._break(S7, f"S became {synced} after {history.causes} causes")
+            self.breaks(S7, f"S became {synced} after {history.causes} causes")
 
     def _observe_job(self, event: Event, by: str) -> None:
         obj, uid = event.obj, event.obj["metadata"]["uid"]
@@ -191,7 +200,7 @@ class Judge(WorkerWatcher):
         uid = job["metadata"]["uid"]
         ended = [p for p in self._pods.values() if _controller_of(p) == uid and _phase(p) in ("Succeeded", "Failed")]
         if not ended and not (job.get("status") or {}).get("conditions"):
-            self._break(S5, f"Job {name} was deleted although nothing of it had ended")
+            self.breaks(S5, f"Job {name} was deleted although nothing of it had ended")
         self.histories[jobset["metadata"]["uid"]].free += 1
 
     def _observe_pod(self, event: Event, by: str) -> None:
@@ -215,7 +224,8 @@ class Judge(WorkerWatcher):
     def _slot_count(self, jobset: KubeObject) -> int:
         return sum(1 for _ in slots_of(jobset))
 
-    def _break(self, rule: str, what: str) -> None:
+    def breaks(self, rule: str, what: str) -> None:
+        """Take note of a violation; the first one counts."""
         self.trace.add("BROKEN", f"{rule}: {what}")
         if self.violation is None:
             self.violation = ViolationError(rule, what)

@@ -112,6 +112,8 @@ class Network:
         fired: takes the name of a fault each time it acts.
         on_write: asked before a write is done and after; the seam for crash points.
         on_delivery: told before each delivery of a watch; the seam for what was not seen in time.
+        on_send: told of each request when its client sends it.
+        on_refusal: told of each answer that a rule gives instead of the server.
     """
 
     servers: list[ApiServer]
@@ -122,6 +124,8 @@ class Network:
     fired: Callable[[str], None]
     on_write: Callable[[str, Request, str], None] = lambda *_: None
     on_delivery: Callable[[OpenStream, bytes], None] = lambda *_: None
+    on_send: Callable[[Request], None] = lambda *_: None
+    on_refusal: Callable[[Request, Response], None] = lambda *_: None
     rules: list[Rule] = field(default_factory=list)
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
@@ -234,6 +238,7 @@ class NetworkTransport:
             raise TransportError("the process is dead", sent=False)
         method = "WATCH" if "watch=" in request.path else request.method
         network.requests[client, method] = network.requests.get((client, method), 0) + 1
+        network.on_send(request)
         rule = network.caught(client, request, server, delivery=False)
         effect = rule.effect if rule is not None else None
         out_s, back_s = network.latency.draw(network.rng), network.latency.draw(network.rng)
@@ -244,6 +249,7 @@ class NetworkTransport:
             if effect is Effect.ANSWER:
                 await network.clock.sleep(out_s + back_s)
                 assert rule.answer is not None
+                network.on_refusal(request, rule.answer)
                 return rule.answer
             if effect is Effect.LOSE:
                 await network.clock.sleep(NEVER_S)
@@ -359,6 +365,16 @@ class _Deliveries:
                 return
             case _:
                 yield chunk
+
+
+def is_write(request: Request) -> bool:
+    """Say whether a request changes something."""
+    return request.method != "GET"
+
+
+def is_lease(request: Request) -> bool:
+    """Say whether a request is about the controllers' Lease."""
+    return "/leases" in request.path
 
 
 def refusal(code: int, reason: str, *, retry_after_s: int | None = None) -> Response:

@@ -21,8 +21,7 @@ from enum import Enum
 
 from common.kube.http import Request
 from simulator.campaign.catalogue import CATALOGUE
-from simulator.campaign.fault import is_lease, is_write
-from simulator.campaign.network import Effect, Ending, OpenStream, Rule
+from simulator.campaign.network import Effect, Ending, OpenStream, Rule, is_lease, is_write
 from simulator.campaign.process import Process, current_process
 from simulator.campaign.run import Outcome, Strike, run_scenario
 from simulator.campaign.scenario import Scenario

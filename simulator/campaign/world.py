@@ -24,6 +24,7 @@ from simulator.apiserver import ApiServer, ApiServerOptions
 from simulator.apiserver.store import CollectionKey, Event
 from simulator.campaign.containers import QUIET, CampaignRuntime, Machine
 from simulator.campaign.judge import Judge
+from simulator.campaign.manners import Manners
 from simulator.campaign.network import Network
 from simulator.campaign.process import Process, ProcessClock, outside
 from simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
@@ -38,6 +39,7 @@ from simulator.cluster.scheduler import Scheduler
 
 SPARE_NODES = 1
 CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back
+LEASE = "inplace-controller"
 _JUDGED = frozenset(("jobsets", "jobs", "pods", "leases"))
 _WATCHED: tuple[CollectionKey, ...] = (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"))
 
@@ -97,6 +99,8 @@ class World:
             trace,
             self.note_fired,
         )
+        manners = Manners(self.judge, self.clock, self._lease_holder)
+        self.network.on_send, self.network.on_refusal = manners.sent, manners.refused
         self.machine = Machine(
             self.clock,
             self.random("machines"),
@@ -135,6 +139,11 @@ class World:
     def pods(self) -> list[KubeObject]:
         """Return the Pods as they are stored, in the order of their creation."""
         return list(self.servers[0].store.collection(("", "pods")).objects.values())
+
+    def _lease_holder(self) -> str:
+        """Return who holds the controllers' Lease; "" for nobody."""
+        lease = self.servers[0].store.get(("coordination.k8s.io", "leases"), CONTROLLER_NAMESPACE, LEASE) or {}
+        return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
     def random(self, name: str) -> Random:
         """Return a source of randomness of somebody's own."""

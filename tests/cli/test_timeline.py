@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from cli.group_state import Restart
 from cli.pod_facts import POD_CODEC, Annotations, PodFact
-from cli.restart_timeline import RestartTimeline, Row, Stage, restart_timeline
-from cli.timeline import read_restart, timeline_title
+from cli.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage, restart_timeline
+from cli.timeline import STYLES, read_restart, timeline_lines, timeline_title
 from cli.timeline_svg import HEIGHT_MAX, ROWS_MAX, timeline_svg
 from common import wire
 from common.phases import Phase, phases_text
@@ -85,15 +85,17 @@ def test_who_waits_has_no_end_yet() -> None:
 
 
 def test_a_supervised_worker_is_read_from_the_phases() -> None:
-    """No container ended: its death is as long before its announcement as it says."""
+    """No container ended: its death is as long before its announcement, in the second that is kept, as it says."""
     seen = pod(0, ended=2, back=1, announced=14, working=1)
     meta = replace(
         seen.metadata,
         annotations=Annotations(epoch="2", phases=phases_text({Phase.DEATH: 2.5})),
     )
     raw = replace(seen, metadata=meta)
+    (row,) = drawn([raw], synced=None).rows
+    assert [end_s and end_s - BEGAN_S for end_s in row.ends] == [2.5, 5, 5, None]
     (row,) = drawn([raw]).rows
-    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [1.5, 4, 4, 10]
+    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [2.5, 5, 5, 10]
 
 
 @pytest.mark.parametrize(("jobs", "per_job"), [(1, 1000), (50, 20), (500, 2)])
@@ -152,3 +154,17 @@ def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
             assert victim in timeline_title(state, timeline, pods)
 
     virtual_time.run(scene())
+
+
+def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
+    """Forty columns: every row whole, one character for each moment, its stages in order."""
+    timeline = drawn([pod(index, ended=11, back=13, announced=14, working=21) for index in range(3)])
+    lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
+    rows = lines[1:4]
+    assert all(len(line) <= 40 for line in rows)
+    assert all(line.startswith(("…", "train-workers-0-")) for line in rows)
+    bars = [line[-12:] for line in rows]
+    order = [character for character, _ in STYLES.values()]
+    assert [order.index(character) for character in bars[0]] == sorted(order.index(one) for one in bars[0])
+    assert bars[0][-1] == STYLES[Stage.RUNS][0]
+    assert all(words in lines[5] for words in STAGE_WORDS.values())

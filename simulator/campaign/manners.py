@@ -1,0 +1,78 @@
+"""
+How programs ask, judged at each request in the moment in which it is sent.
+
+A leader that was deposed writes nothing, nobody asks the same without a pause, and who is told when to come back does
+not come sooner.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+
+from common.kube.clock import Clock
+from common.kube.http import Request, Response
+from simulator.campaign.judge import Judge
+from simulator.campaign.network import is_lease, is_write
+from simulator.campaign.process import current_process
+
+S9 = "S9 a controller wrote while another one held the Lease"
+L5 = "L5 the same was asked again and again without a pause"
+L6 = "L6 somebody came back before the time that Retry-After says"
+
+SAME_MAX = 20  # of one request by one process within a second: a backoff of 5 ms that doubles comes to eight
+WINDOW_S = 1.0
+DRIFT = 0.9  # of Retry-After: a controller's clock may run fast by a twentieth
+
+What = tuple[str, str, str]  # process, method, path without its query
+
+
+class Manners:
+    """Sees every request of an agent's or a controller's process.
+
+    Args:
+        lease_holder: says who holds the controllers' Lease, as it is stored.
+    """
+
+    def __init__(self, judge: Judge, clock: Clock, lease_holder: Callable[[], str]) -> None:
+        self._judge = judge
+        self._clock = clock
+        self._lease_holder = lease_holder
+        self._sent_s: dict[What, deque[float]] = defaultdict(lambda: deque(maxlen=SAME_MAX))
+        self._not_before_s: dict[What, float] = {}
+
+    def sent(self, request: Request) -> None:
+        """Judge a request."""
+        if (what := _what(request)) is None:
+            return
+        who, method, path = what
+        now_s = self._clock.monotonic_s()
+        if who.startswith("controller-") and is_write(request):
+            self._judge_leader(who, f"{method} {path}")
+        before_s = self._sent_s[what]
+        if len(before_s) == SAME_MAX and now_s - before_s[0] < WINDOW_S:
+            self._judge.breaks(L5, f"{who}: {method} {path}, {SAME_MAX + 1} times within {now_s - before_s[0]:.3f} s")
+        before_s.append(now_s)
+        if now_s < (due_s := self._not_before_s.get(what, 0.0)):
+            self._judge.breaks(L6, f"{who}: {method} {path}, {due_s - now_s:.3f} s too soon")
+
+    def refused(self, request: Request, answer: Response) -> None:
+        """Take note of what a client was told."""
+        after_s = answer.headers.get("retry-after")
+        if after_s is not None and (what := _what(request)) is not None:
+            self._not_before_s[what] = self._clock.monotonic_s() + DRIFT * float(after_s)
+
+    def _judge_leader(self, who: str, wrote: str) -> None:
+        """A holder that is no controller is somebody who wrote into the Lease by hand: that excuses for a while."""
+        holder = self._lease_holder()
+        if holder.startswith("controller-") and holder != who and not self._judge.is_lease_tampered():
+            self._judge.breaks(S9, f"{who}: {wrote}, while {holder} leads")
+
+
+def _what(request: Request) -> What | None:
+    """Name a request; None for whom nobody judges: the Lease has a rhythm of its own, and Events are many."""
+    process = current_process()
+    path = request.path.partition("?")[0]
+    if process is None or is_lease(request) or path.endswith("/events"):
+        return None
+    return process.name, "WATCH" if "watch=" in request.path else request.method, path

@@ -1,0 +1,26 @@
+"""docs/reliability.md says what the campaigns do."""
+
+from simulator.campaign.catalogue import CATALOGUE
+from simulator.campaign.judge import SAFETY
+from simulator.campaign.sieve import SITUATIONS
+from tests.cli.command import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
+
+
+def test_every_fault_is_on_the_page() -> None:
+    """In the catalogue's order, with where it strikes and what it does, and no other."""
+    places = {f"| {fault.place.value} |" for fault in CATALOGUE.values()}
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `") and any(place in line for place in places)]
+    assert rows == [f"| `{name}` | {fault.place.value} | {fault.what} |" for name, fault in CATALOGUE.items()]
+
+
+def test_every_property_is_on_the_page() -> None:
+    """By the name that a violation prints."""
+    assert all(f"| {rule[:2]} |" in PAGE for rule in SAFETY)
+
+
+def test_the_page_counts_the_situations() -> None:
+    """What it says of the sieve is so."""
+    assert len(SITUATIONS) == 10
+    assert "ten situations" in PAGE
