@@ -4,11 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 PODS   ?= 1000
+SEED   ?= 0
+SEEDS  ?= 20000
+MODE   ?= sidecar
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test sim bench demo agent-pyz image sbom check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test docs-images mutants
+.PHONY: sim soak bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,11 +68,19 @@ test-node: node  ## run real kubelets and containers: whole group restarts, judg
 docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
 	$(BIN)/mkdocs build -q
 
+docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Debian's tmux and prometheus)
+	$(BIN)/python -m docs.pictures
+	$(BIN)/python -m grafana.pictures
+
 dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
 	$(BIN)/python -m tests.grafana.evaluate
 
-sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time
-	$(BIN)/inplace demo --runtime model --pods $(PODS) --failures 2
+sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE=supervisor for the other mode
+	$(BIN)/python -m simulator.campaign restart --seed $(SEED) --pods $(PODS) --mode $(MODE)
+
+soak: $(STAMP)  ## run SEEDS groups with every fault, and perturb ten situations at every point; replay what fails
+	$(BIN)/python -m simulator.campaign soak --seeds $(SEEDS)
+	$(BIN)/python -m simulator.campaign sieve
 
 bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.ledger
@@ -96,6 +108,7 @@ sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
 rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
+	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.chart

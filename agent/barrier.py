@@ -173,7 +173,7 @@ class HttpBarrier:
 
     async def _hold(self, head: bytes, reader: asyncio.StreamReader) -> None:
         """Wait for the lift as long as the peer prefers to, and listens."""
-        hold_s = min(_preferred_wait_s(head), HOLD_S_MAX)
+        hold_s = min(preferred_wait_s(_header(head, b"prefer")), HOLD_S_MAX)
         if self._lifted.is_set() or hold_s == 0 or _path(head) not in self._paths:
             return
         ends = [asyncio.ensure_future(end) for end in (self._lifted.wait(), reader.read(1))]
@@ -231,9 +231,9 @@ def _path(head: bytes) -> str:
     return target.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
 
 
-def _preferred_wait_s(head: bytes) -> int:
-    """Return how long the peer prefers to wait for a better answer; RFC 7240, section 4.3."""
-    for preference in _header(head, b"prefer").split(","):
+def preferred_wait_s(prefer: str) -> int:
+    """Return how long a peer with this header Prefer wants to wait for a better answer; RFC 7240, section 4.3."""
+    for preference in prefer.split(","):
         name, _, value = preference.strip().partition("=")
         if name.lower() == "wait" and value.isascii() and value.isdigit():
             return int(value[:6])

@@ -4,8 +4,9 @@ When each agent of a large group sends its first request, so that the group does
 Stratified slots: a window is cut into as many strata as the group has Pods, and each Pod takes the one of its own
 index, so that arrivals are even and not merely random. The window is what the group needs at `rate_per_s` starts per
 second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Consequence: 1,000 Pods
-start over 2.3 s (430 per second), 5,000 over 3 s (1,700 per second): a cluster of more nodes has a larger API server.
-On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md.
+start over 2.8 s (360 per second), 5,000 over 3 s (1,700 per second): a cluster of more nodes has a larger API server.
+On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
+why slots, docs/adr/0038-herd-search.md why these numbers.
 
 Pure: time, environment and the Pod's identity come as arguments.
 """
@@ -20,7 +21,7 @@ from common.typed import Final
 # (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.
 GROUP_FREE: Final = 300
 GROUP_SIZE_MAX: Final = INT32_MAX
-RATE_PER_S: Final = 300  # starts, of three requests each, 12 ms of CPU in all: what a server of four cores can do
+RATE_PER_S: Final = 250  # starts, of three requests each, 9 ms of CPU in all: what a server of two cores can do
 RATE_PER_S_MAX: Final = 100_000
 WINDOW_S: Final = 3.0  # the longest window by default: above 1,200 Pods the rate grows instead
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for

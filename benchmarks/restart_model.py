@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Literal
 
-from agent.herd import RATE_PER_S, WINDOW_S, Herd
-from agent.retry_budget import RetryBudget
+from agent.herd import PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
+from agent.retry_budget import RETRY_BASE_S, RetryBudget
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
 from common.kube.errors import Throttled
 from common.kube.watch import Busy
@@ -29,10 +29,12 @@ UPSTREAM_REQUESTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """How agents spread their first requests."""
+    """How agents spread their requests: the constants of `agent.herd` and `agent.retry_budget`."""
 
     rate_per_s: float = RATE_PER_S
     window_s_max: float = WINDOW_S
+    patches_per_start: float = PATCHES_PER_START
+    retry_base_s: float = RETRY_BASE_S
 
 
 NO_SLOTS: Final = Slots(window_s_max=0.0)  # what deploy/apf says to set
@@ -181,7 +183,9 @@ class Restarting:
                 up_s += rng.uniform(0.0, PROBE_PERIOD_S)
             if index == 0:
                 self.phases["seen"] = relist_s
-        return _Pod(down_s, agent_s, up_s, herd, RetryBudget(rng, herd.spread_s), self._requests)
+        return _Pod(
+            down_s, agent_s, up_s, herd, RetryBudget(rng, herd.spread_s, base_s=slots.retry_base_s), self._requests
+        )
 
     def _draw(self, name: str) -> float:
         return self.profile.delays[name].draw(self._rng)
@@ -228,9 +232,9 @@ class Restarting:
 
     def _agent_starts(self, now_s: float, index: int) -> None:
         pod = self.group[index]
-        slot_s = pod.herd.restart_slot_s if self.mode == "supervisor" else pod.herd.start_slot_s
+        slot_s = pod.herd.start_slot_s
         if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
-            slot_s = 0.0 if index == 0 else max(0.0, slot_s - pod.down_s)
+            slot_s = 0.0 if index == 0 else max(0.0, slot_s / self.slots.patches_per_start - pod.down_s)
         self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), self._ask, index)
 
     def _ask(self, now_s: float, index: int) -> None:

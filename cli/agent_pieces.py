@@ -54,7 +54,7 @@ def variables(*, exit_code: int | None, port: int | None) -> list[KubeObject]:
     """Return the agent's variables; without an exit code, a supervisor's."""
     entries = [from_field(name, path) for name, path in IDENTITY.items()]
     entries.append({"name": "EPOCH_FILE", "value": EPOCH_FILE})
-    entries += [from_field(name, path) for name, path in ({**HERD, **ADDRESS}).items()]
+    entries += [from_field(name, path) for name, path in ({**HERD, **SCOPE, **ADDRESS}).items()]
     if port is not None:
         entries.append({"name": "BARRIER_PORT", "value": str(port)})
     if exit_code is not None:

@@ -25,6 +25,7 @@ from common.kube.errors import ApiError
 from simulator.cluster import virtual_time
 from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from simulator.cluster.timeline import Timeline
+from simulator.profile import ProfileError, read_profile
 
 PODS_PER_NODE = 8  # as on an accelerator host
 TRAIN_S = 3.0  # the workers train this long before one is killed, so that there is a checkpoint to come back to
@@ -48,6 +49,7 @@ class DemoOptions:
     json: bool
     keep: bool
     agent_pyz: bool = False
+    profile: str | None = None
 
     @property
     def is_virtual(self) -> bool:
@@ -65,11 +67,15 @@ def run_demo(options: DemoOptions) -> int:
             )
         if options.agent_pyz and options.runtime != "process":
             raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
+        if options.profile is not None and options.runtime != "model":
+            raise DemoError(
+                f"--profile: expected --runtime model, saw {options.runtime}: real processes take real time"
+            )
         if options.is_virtual:
             return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), None))
         with program_folder() if options.agent_pyz else nullcontext() as programs:
             return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
-    except (ManifestError, DemoError, BuildError) as error:
+    except (ManifestError, DemoError, BuildError, ProfileError) as error:
         print(f"inplace demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back
@@ -106,6 +112,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         controller="process" if options.runtime == "process" else "coroutine",
         serve_http=options.keep,
         programs=programs,
+        timings=None if options.profile is None else read_profile(options.profile).timings(),
     )
     async with cluster:
         timeline = Timeline(

@@ -13,7 +13,7 @@ from cli.group_read import WHOLE_MAX, read_group
 from cli.group_state import GroupState, Phase, group_state
 from cli.moments import clock_text
 from cli.pod_facts import POD_CODEC, PodFact
-from cli.screen import Output, console, print_data, run_command
+from cli.screen import Output, print_data, run_command, show
 from cli.straggler import Straggler, Why
 from common.kube.errors import ApiError, NotFound
 from common.kube.http import TransportError
@@ -108,9 +108,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
 def _print(explanation: Explanation) -> None:
     from rich.text import Text
 
-    screen = console()
-    for text, style in explanation_lines(explanation):
-        screen.print(Text(text, style), soft_wrap=not screen.is_terminal)
+    show(*(Text(text, style) for text, style in explanation_lines(explanation)))
 
 
 async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:

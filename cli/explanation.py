@@ -21,7 +21,7 @@ from cli.straggler import Straggler, Why
 
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
-NAMES_SHOWN = 10
+EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,8 @@ def _of_stragglers(facts: Facts) -> Iterator[Cause]:
         by_reason.setdefault(one.why, []).append(one)
     for why, late in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         first = late[0]
-        said = first.detail or _said(facts.more_events.get(event_subject(facts.state, first)[1], ()))
+        warned = _said(facts.more_events.get(event_subject(facts.state, first)[1], ()))
+        said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
         text = f"{count_text(len(late), 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
         places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first)[1]}

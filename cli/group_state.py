@@ -15,14 +15,14 @@ from itertools import islice
 
 from cli.pod_facts import PodFact
 from cli.straggler import Straggler, straggler_of
+from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Shape, Slot
 from common.kube.client import KubeObject
+from controller.conditions import BARRIER_WAITING
 from controller.jobset import JobSet, parse_jobset
 from controller.scopes import Scope
 
-BARRIER_WAITING = "BarrierWaiting"
-LAST_GROUP_RESTART = "lastGroupRestart"
 STRAGGLERS_MAX = 10_000  # every slot of the largest group; the views cut at what fits
 
 
@@ -103,6 +103,7 @@ class GroupState:
         stuck: what condition BarrierWaiting says; "" for nothing.
         conditions: those that are True, by type.
         used: restarts that counted; None where nothing restarts in place.
+        not_due: replicatedJobs whose turn to start has not come.
     """
 
     namespace: str
@@ -117,6 +118,7 @@ class GroupState:
     allowed: int | None = None
     last: Restart | None = None
     managed_by: str | None = None
+    not_due: Sequence[str] = ()
 
     @property
     def expected(self) -> int:
@@ -143,7 +145,8 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
     own = [pod for pod in pods if _is_of(pod, meta.get("uid"))]
     try:
         jobset = parse_jobset(raw)
-        scopes = _scopes(jobset, own)
+        not_due = _not_due(jobset, own)
+        scopes = _scopes(jobset, own, not_due)
     except RemoteProtocolError as error:
         problem = {"Unreadable": {"type": "Unreadable", "reason": "Unreadable", "message": str(error)}}
         return GroupState(namespace, name, Phase.UNREADABLE, None, (), len(own), conditions=true | problem)
@@ -157,14 +160,26 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
         len(own),
         stuck=waiting,
         conditions=true,
-        used=_used(jobset, scopes) if scopes else None,
+        used=min(_used(jobset, scopes), policy.restarts_max) if policy is not None and scopes else None,
         allowed=policy.restarts_max if policy is not None and scopes else None,
         last=_last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
+        not_due=not_due,
     )
 
 
-def _scopes(jobset: JobSet, pods: Iterable[PodFact]) -> list[ScopeState]:
+def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
+    """Return the replicatedJobs that no barrier waits for yet: they start after others, and have no Pod and no Job."""
+    if not jobset.has_order or jobset.startup_completed:
+        return []
+    begun = {slot.replicated_job for pod in pods if (slot := pod.slot) is not None}
+    for entry in jobset.status.get("replicatedJobsStatus") or ():
+        if any(isinstance(count, int) and count > 0 for count in entry.values()):
+            begun.add(str(entry.get("name")))
+    return [job.name for job in jobset.replicated_jobs[1:] if job.name not in begun]
+
+
+def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: Sequence[str]) -> list[ScopeState]:
     if not jobset.is_in_place:
         return []
     best: dict[Slot, PodFact] = {}
@@ -172,16 +187,18 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact]) -> list[ScopeState]:
         slot = pod.slot
         if slot is not None and (slot not in best or _rank(pod) > _rank(best[slot])):
             best[slot] = pod
-    return [_scope(jobset, scope, best) for scope in jobset.scopes.values()]
+    return [_scope(jobset, scope, best, not_due) for scope in jobset.scopes.values()]
 
 
-def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact]) -> ScopeState:
-    members = [job for job in jobset.replicated_jobs if job.name in scope.members]
+def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact], not_due: Sequence[str]) -> ScopeState:
+    members = [job for job in jobset.replicated_jobs if job.name in scope.members and job.name not in not_due]
     shape = Shape({job.name: (job.replicas, job.parallelism) for job in members})
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     newest = max((pod.epoch for pod in live.values()), default=0)
     target = max(newest, scope.synced, scope.deprecated + 1)
+    if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting
+        live |= {slot: pod for slot, pod in found.items() if pod.is_done}
     late = [
         straggler_of(str(slot), found.get(slot), scope.deprecated)
         for slot in _slots(shape)
@@ -226,12 +243,12 @@ def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, obje
 def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
     """Return how many restarts counted towards maxRestarts."""
     in_place = sum(jobset.scopes[scope.name].restarts_at(max(scope.target, 1)) for scope in scopes)
-    return in_place + jobset.recreations_counted
+    return in_place + jobset.recreations_counted  # the one that was too many is among them
 
 
 def _last_restart(status: Mapping[str, object]) -> Restart | None:
     """Read status.lastGroupRestart; None where no controller of ours wrote it."""
-    seen = status.get(LAST_GROUP_RESTART)
+    seen = status.get(wire.LAST_GROUP_RESTART)
     if not isinstance(seen, dict) or not isinstance(seen.get("epoch"), int):
         return None
     failure = seen.get("firstFailure")

@@ -15,7 +15,6 @@ from typing import Any
 from cli import agent_pieces
 from cli.finding import REFUSED, Finding, refusal, shown
 from cli.inject_pod import InjectOptions, change_pod, fill
-from cli.inject_worker import add_variables
 from cli.manifests import is_jobset, objects_of
 from cli.pod_roles import Member, members
 from common import wire
@@ -80,17 +79,8 @@ def _change(jobset: KubeObject, options: InjectOptions, accounts: dict[tuple[str
             yield refusal(path, None, "the worker's container", "add it: inject does not know what to run")
             continue
         yield from change_pod(member, options)
-        yield from _add_scope(jobset, member.path)
         account = member.pod_spec.setdefault("serviceAccountName", options.account or agent_pieces.ACCOUNT)
         accounts[(namespace, account)] = None
-
-
-def _add_scope(jobset: KubeObject, path: str) -> Iterator[Finding]:
-    """Tell the agent which part of a divided JobSet its Pod restarts with (docs/adr/0027)."""
-    if wire.RESTART_SCOPE in (jobset["metadata"].get("annotations") or {}):
-        agent = next(member.agent for member in members(jobset) if member.path == path)
-        if agent is not None:
-            yield from add_variables(agent, [agent_pieces.from_field(*pair) for pair in agent_pieces.SCOPE.items()])
 
 
 def _change_job(member: Member) -> Iterator[Finding]:

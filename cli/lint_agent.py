@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agent.arguments import ArgumentsError, parse
+from agent.barrier import preferred_wait_s
 from agent.config import OUR_PATH, UPSTREAM_PATH, AgentConfig, ConfigError
 from cli.finding import Finding, shown
 from cli.lint_env import agent_environment, check_env, settled_environment
@@ -69,6 +70,10 @@ def _probe(agent: Container, config: AgentConfig | None) -> Iterator[Finding]:
         return
     if config is not None:
         yield from _target(agent, get, config)
+    timeout_s = _number(probe, "timeoutSeconds", 1)
+    if preferred_wait_s(_prefer(get)) >= timeout_s:
+        found, fix = f"{timeout_s:g} s for an answer that may be held as long", "raise it above the header's wait"
+        yield Finding("startup-probe-hold", f"{path}.timeoutSeconds", found, "more than Prefer: wait", fix)
     times = {name: _number(probe, name, default) for name, default in _PROBE_DEFAULTS.items()}
     if times["periodSeconds"] > PERIOD_S or times["initialDelaySeconds"] > 0:
         name = "periodSeconds" if times["periodSeconds"] > PERIOD_S else "initialDelaySeconds"
@@ -95,6 +100,12 @@ def _target(agent: Container, get: Mapping[str, Any], config: AgentConfig) -> It
         yield Finding("startup-probe-target", f"{path}.port", shown(get.get("port")), needed, fix)
     if get.get("scheme", "HTTP") != "HTTP":
         yield Finding("startup-probe-target", f"{path}.scheme", shown(get["scheme"]), "HTTP", "remove it")
+
+
+def _prefer(get: Mapping[str, Any]) -> str:
+    """Return the probe's header Prefer, "" when it has none."""
+    headers = (one for one in get.get("httpHeaders") or () if str(one.get("name", "")).lower() == "prefer")
+    return ",".join(str(one.get("value", "")) for one in headers)
 
 
 def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:

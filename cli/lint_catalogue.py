@@ -66,6 +66,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "agent-order": _warning("what starts behind the agent begins when the barrier has lifted, and workers wait for it"),
     "pod-restart-policy": _error("a Job counts restarts of containers under OnFailure, and fails at its backoffLimit"),
     "service-account": _warning("the default account has no rights, and what it is given, every Pod gets"),
+    "service-account-name": _warning(
+        "deploy/admission restricts accounts named inplace-agent or inplace-agent-SUFFIX, and no other"
+    ),
     "service-account-token": _error("the agent talks to the API server with the Pod's token"),
     "service-account-rights": _error("the agent lists and watches its JobSet and patches its Pod"),
     "termination-grace": _warning(
@@ -90,10 +93,15 @@ RULES: Final[Mapping[str, Rule]] = {
         "a worker that fails fails its Pod, and recreating it is what in-place restart avoids"
     ),
     "worker-wait": _error("`inplace-agent wait` asks nobody, and the worker waits for ever"),
+    "worker-start": _warning(
+        "kubelet may take a restarted sidecar for started before its barrier lifted (kubernetes #141155)"
+    ),
+    "worker-file": _error("the worker's command is a file that nobody leaves there"),
     "startup-probe": _error("the startup probe is the barrier: without it the worker starts at once"),
     "startup-probe-target": _error("the probe must ask the agent: elsewhere it never succeeds, or too early"),
     "startup-probe-patience": _warning("the group waits at the barrier for its last Pod, and a node may take a day"),
     "startup-probe-period": _warning("the worker starts up to a whole period after the barrier has lifted"),
+    "startup-probe-hold": _warning("kubelet hangs up before the agent answers, and asks again"),
     "liveness-probe": _error(
         "kubelet may take the agent that a liveness probe restarted for started before its barrier lifted "
         "(kubernetes #141155), and the agent's own watch needs no probe"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.config import OUR_PATH, OUR_PORT, UPSTREAM_PATH, AgentConfig, ConfigError
-from cli.finding import Finding
+from cli.agent_pieces import PROGRAM_FILE
+from cli.finding import Finding, shown
 from cli.lint_env import agent_environment, settled_environment
 from cli.pod_roles import WAIT, Container
 from cli.restart_rules import CODES, Ending, codes_that, ending, spell
@@ -29,9 +30,16 @@ def check_worker(worker: Container) -> Iterator[Finding]:
 
 
 def check_wait(worker: Container, agent: Container, jobset_name: str) -> Iterator[Finding]:
-    """Yield a worker that waits for its agent at an address where the agent does not listen."""
+    """Yield a worker that does not wait for its agent, or at an address where the agent does not listen."""
     if not worker.calls(WAIT):
+        if not agent.has_upstream_names:  # upstream's agent would not answer
+            needed, fix = "inplace-agent wait -- COMMAND", "`inplace inject` adds it"
+            yield Finding("worker-start", f"{worker.path}.command", "no wait for the barrier", needed, fix)
         return
+    left = agent.env.get("AGENT_FILE", {}).get("value")
+    if PROGRAM_FILE in worker.words and left != PROGRAM_FILE:
+        where, fix = f'{agent.path}.env[name="AGENT_FILE"]', "`inplace inject` adds it"
+        yield Finding("worker-file", where, shown(left), PROGRAM_FILE, fix)
     try:
         barrier = AgentConfig.from_env(settled_environment(agent, jobset_name))
     except ConfigError:

@@ -85,6 +85,53 @@ def explain(
 
 
 @app.command()
+def timeline(
+    jobset: JobSetName,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture instead.")] = None,
+    output: OutputOption = "table",
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Draw the last group restart: a row for each Pod, or each Job, and what it was doing when."""
+    from cli.timeline import run_timeline
+
+    raise typer.Exit(run_timeline(jobset, _target(context, kubeconfig, namespace), svg=svg, output=output))
+
+
+@app.command()
+def restart(
+    jobset: JobSetName,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when every Pod is at the next epoch.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds to --wait for.")] = 600,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Restart a JobSet in place now; it does not count towards maxRestarts."""
+    from cli.restart import run_restart
+
+    raise typer.Exit(run_restart(jobset, _target(context, kubeconfig, namespace), wait=wait, timeout_s=timeout))
+
+
+@app.command()
+def cost(
+    nodes: Annotated[int, typer.Option(min=1, help="Of the group.")],
+    price: Annotated[float, typer.Option(min=0, help="Of one node, per hour.")],
+    failures_per_day: Annotated[float, typer.Option(min=0, help="Of anything that restarts the group.")],
+    days: Annotated[float, typer.Option(min=0, help="To sum up.")] = 30,
+    recreate_seconds: Annotated[float, typer.Option(min=0, help="A restart that recreates every Pod.")] = 130,
+    in_place_seconds: Annotated[float, typer.Option(min=0, help="A restart in place.")] = 10,
+    output: OutputOption = "table",
+) -> None:
+    """Say what restarts cost: recreating every Pod, and in place."""
+    from cli.cost import Fleet, run_cost
+
+    fleet = Fleet(nodes, price, failures_per_day, days)
+    raise typer.Exit(run_cost(fleet, recreate_s=recreate_seconds, in_place_s=in_place_seconds, output=output))
+
+
+@app.command()
 def demo(
     pods: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Pods of the group; 8, or what --file says.")
@@ -107,11 +154,14 @@ def demo(
     agent_pyz: Annotated[
         bool, typer.Option("--agent-pyz", help="Run every agent from the one file that `make agent-pyz` builds.")
     ] = False,
+    profile: Annotated[
+        str | None, typer.Option(help="Under model: the cluster's delays, by name or as a .toml file of your own.")
+    ] = None,
 ) -> None:
     """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
     from cli.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile)
     raise typer.Exit(run_demo(options))
 
 

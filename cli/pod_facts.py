@@ -183,6 +183,11 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         return not self.is_leaving and self.status.phase not in ("Failed", "Succeeded")
 
     @property
+    def is_done(self) -> bool:
+        """Say whether its workers completed."""
+        return not self.is_leaving and self.status.phase == "Succeeded"
+
+    @property
     def workers(self) -> tuple[Container, ...]:
         """Return the regular containers; a sidecar agent is none of them."""
         return self.status.container_statuses or ()

@@ -87,7 +87,7 @@ def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable
             scheduling_gates=(Gate("scheduling gate"),) if status == "SchedulingGated" else None,
         )
         facts = _status(ready, status)
-        announced = spec.node_name is not None and facts.phase not in ("Failed", "Succeeded") and not leaving
+        announced = spec.node_name is not None and facts.phase != "Failed" and not leaving
         meta = Meta(
             name=name,
             uid="",

@@ -8,7 +8,6 @@ long, so that grep finds what it looks for.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cli.refusal import CliExit, RefusalError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 Output = Literal["table", "json", "yaml"]
 PIPE_COLUMNS = 200  # of a table that goes into a pipe; a terminal says how wide it is
@@ -38,12 +37,18 @@ def run_command(name: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
         return CliExit.DONE
 
 
+def show(*parts: RenderableType) -> None:
+    """Print for people: wrapped to the terminal's width, or whole lines into a pipe."""
+    screen = console()
+    for part in parts:
+        screen.print(part, soft_wrap=not screen.is_terminal)
+
+
 def console() -> Console:
     """Return where people's output goes."""
     from rich.console import Console
 
-    knows_its_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if knows_its_width else PIPE_COLUMNS)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 def print_data(data: Any, output: Output) -> None:

@@ -9,7 +9,7 @@ from cli.connection import Connection, Target, connected
 from cli.group_read import read_group, read_jobsets
 from cli.group_state import GroupState, group_state
 from cli.moments import parse_time
-from cli.screen import Output, console, print_data, run_command
+from cli.screen import Output, console, print_data, run_command, show
 
 
 def run_status(name: str | None, target: Target, *, output: Output, watch: bool) -> int:
@@ -38,8 +38,7 @@ async def _show_one(connection: Connection, name: str, output: Output) -> int:
         return 0
     from cli.status_view import status_picture
 
-    screen = console()
-    screen.print(status_picture(state, now_s=now_s, columns=screen.width, left_s=left_s_of(state, now_s)))
+    show(status_picture(state, now_s=now_s, columns=console().width, left_s=left_s_of(state, now_s)))
     return 0
 
 
@@ -52,8 +51,7 @@ async def _show_all(connection: Connection, output: Output) -> int:
     elif not jobsets:
         print(f"no JobSets in namespace {connection.namespace}", file=sys.stderr)
     else:
-        screen = console()
-        screen.print(list_picture(jobsets, now_s=time.time()))
+        show(list_picture(jobsets, now_s=time.time()))
     return 0
 
 

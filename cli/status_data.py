@@ -12,6 +12,8 @@ TRIGGERS = {
     "job_failed": "a Job failed",
     "manual": "asked for by hand",
     "resize": "another size",
+    "resume": "it was resumed",
+    "join": "a Pod joined",
     "unknown": "cause unknown",
 }
 
@@ -68,11 +70,11 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
 
 def failure_text(failure: Any) -> str:
     """Return who failed first, in one line."""
-    what = [f"container {failure['container']}"] if failure.get("container") else []
-    what += [f"of {failure['pod']}"] if failure.get("pod") else []
+    who = f"Pod {failure['pod']}" if failure.get("pod") else "a Pod that nobody saw"
+    what = [f"container {failure['container']} of {who}" if failure.get("container") else who]
     what += [f"on {failure['node']}"] if failure.get("node") else []
     if failure.get("exitCode") is not None:
-        what.append(f"exit code {failure['exitCode']}")
+        what.append(f"with exit code {failure['exitCode']}")
     if failure.get("reason"):
         what.append(f"({failure['reason']})")
     return " ".join(what)

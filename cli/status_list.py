@@ -39,15 +39,15 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
 def list_data(raw: KubeObject) -> dict[str, Any]:
     """Return one line for programs."""
     state = group_state(raw, ())
-    jobs = (raw.get("status") or {}).get("replicatedJobsStatus") or ()
-    specs = (raw.get("spec") or {}).get("replicatedJobs") or ()
+    counters = state.jobset.status.get("replicatedJobsStatus") or () if state.jobset is not None else ()
+    specs = state.jobset.replicated_jobs if state.jobset is not None else ()
     return {
         "namespace": state.namespace,
         "name": state.name,
         "phase": _phase(state).value,
         "epochs": [scope.synced for scope in state.scopes],
-        "jobs": sum(int(one.get("replicas", 1)) for one in specs),
-        "jobsReady": sum(int(one.get("ready") or 0) + int(one.get("succeeded") or 0) for one in jobs),
+        "jobs": sum(job.replicas for job in specs),
+        "jobsReady": sum(int(one.get("ready") or 0) + int(one.get("succeeded") or 0) for one in counters),
         "restarts": {"used": state.used, "max": state.allowed},
         "waitsFor": state.stuck or (state.conditions or {}).get("SpecProblem", {}).get("message"),
     }

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cli.group_state import GroupState, Phase, ScopeState
+from cli.group_state import ENDED, GroupState, Phase, ScopeState
 from cli.moments import count_text, duration_text, parse_time
 from cli.status_data import TRIGGERS, failure_text
 from cli.straggler import Straggler
@@ -40,7 +40,7 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))
     parts: list[RenderableType] = [title, *(Text(line) for line in _notes(state))]
-    for scope in state.scopes if state.phase not in (Phase.COMPLETED, Phase.SUSPENDED) else ():
+    for scope in state.scopes if state.phase not in (*ENDED, Phase.SUSPENDED) else ():
         parts += _scope(scope, columns, left_s)
     late = state.stragglers
     if late and state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
@@ -58,6 +58,8 @@ def _notes(state: GroupState) -> Iterator[str]:
         yield f"managed by {state.managed_by}: our controller leaves it alone"
     if state.phase is Phase.OTHER:
         yield f"{count_text(state.pods, 'Pod')}; it does not restart in place (failurePolicy.restartStrategy)"
+    if state.not_due:
+        yield f"not started yet, by startup order: {', '.join(state.not_due)}"
     for kind in ("Failed", "Unreadable", "SpecProblem", "RestartingJobSet"):
         if kind in conditions:
             yield f"{kind}: {conditions[kind].get('message', '')}"

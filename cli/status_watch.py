@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from random import Random
 from typing import Any
@@ -55,7 +56,7 @@ class WatchLog:
 
     def error(self, event: str, **keys: Any) -> None:
         """Note what does not."""
-        self.denied = f"{event}: {keys.get('error', '')}"
+        self.denied = f"not allowed any more ({event}): {keys.get('error', '')}"
 
 
 class StatusWatch:
@@ -85,15 +86,25 @@ class StatusWatch:
         """Say whether both caches are."""
         return self.jobsets.has_synced and self.pods.has_synced
 
+    def jobset(self) -> KubeObject | None:
+        """Return the JobSet, raw; None while it was not seen yet.
+
+        Raises:
+            RefusalError: it is gone.
+        """
+        raw = self.jobsets.get(self._namespace, self._name)
+        if raw is None and self.jobsets.has_synced:
+            raise RefusalError(f"JobSet {self._name} was deleted", CliExit.NOT_FOUND)
+        return raw
+
     def state(self) -> GroupState:
         """Return how the JobSet stands now.
 
         Raises:
             RefusalError: it is gone.
         """
-        raw = self.jobsets.get(self._namespace, self._name)
-        if raw is None:
-            raise RefusalError(f"JobSet {self._name} was deleted", CliExit.NOT_FOUND)
+        raw = self.jobset()
+        assert raw is not None, "asked for once the caches are filled"
         return group_state(raw, self.pods)
 
 
@@ -103,18 +114,21 @@ async def watch_status(connection: Connection, name: str, output: Output) -> int
     watch = StatusWatch(connection, name)
     following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
     try:
-        return await _follow(watch, output)
+        return await _follow(watch, output, following)
     finally:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
 
 
-async def _follow(watch: StatusWatch, output: Output) -> int:
+async def _follow(watch: StatusWatch, output: Output, following: Sequence[asyncio.Task[None]]) -> int:
     screen, progress, said = console(), Progress(), ""
     is_live = screen.is_terminal and output == "table"
     with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
         while True:
+            for task in following:
+                if task.done():  # an informer runs for ever; one that ended has a bug
+                    task.result()
             if watch.log.denied:
                 raise RefusalError(watch.log.denied, CliExit.NOT_ALLOWED)
             if watch.is_filled:

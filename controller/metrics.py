@@ -27,6 +27,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from common.epoch.ledger import Standing
+from common.phases import Phase
 from controller.causes import Failure, Trigger
 from controller.exposition import text_of
 
@@ -50,6 +51,7 @@ RECONCILE_BUCKETS: Final = (
     60,
 )  # controller-runtime's
 QUEUE_BUCKETS: Final = (1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1, 10)
+RESTART_PHASES: Final = ("detect", "deprecate", "announce", "sync", "lift")
 NAMES: Final = ("namespace", "jobset")
 FINISHED: Final = "finished"
 EXCEEDED: Final = "exceeded"
@@ -186,6 +188,16 @@ class Metrics:
             "leader_election_master_status", "1 while this process holds the Lease.", ("name",), registry=r
         )
         self.queue = QueueMetrics(r)
+        self._show_zeros()
+
+    def _show_zeros(self) -> None:
+        """Expose the closed sets from the start: a series that appears with its first value is no increase."""
+        for trigger in Trigger:
+            self.restart_seconds.labels(trigger.value)
+        for part in RESTART_PHASES:
+            self.restart_phase_seconds.labels(part)
+        for phase in Phase:
+            self.pod_phase_seconds.labels(phase.value)
 
     def text(self) -> bytes:
         """Return the exposition in Prometheus' text format."""

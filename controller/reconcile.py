@@ -33,6 +33,7 @@ from controller.placement import leaders_to_follow
 from controller.plan import plan
 from controller.restarts import RestartTimer
 from controller.roll_call import call_roll
+from controller.status_patch import status_patch
 from controller.topology import exclusive_key
 
 
@@ -154,7 +155,7 @@ class Reconciler:
         causes = group.causes()  # BEFORE the write: a watch that is faster than the answer ends them
         patch: dict[str, Any] = {
             "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
-            "status": planned.status,
+            "status": status_patch(jobset.status, planned.status),
         }
         try:
             written = await self.client.patch(JOBSETS, jobset.namespace, jobset.name, patch, subresource="status")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -345,6 +346,8 @@ def say(text: str) -> None:
 
 def main() -> int:
     """Train; return the exit code."""
+    # The first process of a container ignores what it does not handle: each restart would wait for kubelet's SIGKILL.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     settings = Settings.from_env(standby(os.environ))
     try:
         train(settings)

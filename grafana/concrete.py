@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-EVERYTHING: Final = {"cluster": ".*", "namespace": ".*", "jobset": ".*"}  # what All stands for
+ALL: Final = ".*"  # what Grafana puts where All is chosen
 
 
-def concrete(expr: str, *, rate_s: int = 60, range_s: int = 3600, price: float = 16.8) -> str:
-    """Return an expression of a panel as Grafana would send it with All chosen.
+def concrete(expr: str, *, rate_s: int = 60, range_s: int = 3600, price: float = 16.8, jobset: str = ALL) -> str:
+    """Return an expression of a panel as Grafana would send it.
 
     Args:
         expr: with Grafana's variables.
         rate_s: $__rate_interval, which Grafana makes at least four scrapes long.
         range_s: the range of the board.
         price: what a person typed.
+        jobset: which JobSets are chosen.
     """
     values = {
         "__rate_interval": f"{rate_s}s",
         "__range_s": f"{range_s}",
         "__range": f"{range_s}s",
         "price": f"{price:g}",
-        **EVERYTHING,
+        "cluster": ALL,
+        "namespace": ALL,
+        "jobset": jobset,
     }
     for name, value in values.items():
         expr = expr.replace(f"${name}", value)

@@ -107,11 +107,13 @@ def _bars(panel: Panel, box: Box, series: list[Series]) -> list[str]:
 
 
 def _table(panel: Panel, box: Box, found: Sequence[list[Series]]) -> list[str]:
-    """Join the queries' series by their labels, as the transformation `merge` does."""
+    """Join the queries' series by the labels that all have, as the transformation `merge` does."""
+    shared = set.intersection(*(set(each.labels) for series in found for each in series))
     rows: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for query, series in zip(panel.queries, found, strict=True):
         for each in series:
-            row = rows.setdefault(tuple(sorted(each.labels.items())), dict(each.labels))
+            row = rows.setdefault(tuple(sorted((name, each.labels[name]) for name in shared)), {})
+            row |= each.labels
             row[query.legend] = with_unit(each.last, panel.unit)
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     columns.sort(key=lambda name: next((i for i, q in enumerate(panel.queries) if q.legend == name), -1))

@@ -19,16 +19,19 @@ def fleet() -> Board:
             Row("Is everything training?", _counts(), height=4),
             Row("Every JobSet; a row leads to its board", (_table(),), height=7),
             Row("What is waited for", (shared.pods_by_state(), _waits())),
-            Row("Who failed, and why", (shared.first_failures(), _nodes(), shared.restarts_by_trigger())),
-            Row("How long restarts take", (shared.duration_quantiles(), shared.duration_heatmap())),
+            Row("Who failed, and why", (shared.first_failures(), _nodes())),
+            Row(
+                "How often, and how long",
+                (shared.restarts_by_trigger(), shared.duration_quantiles(), shared.duration_heatmap()),
+            ),
             Row("Where the time goes, and what is left", (shared.duration_by_phase(), shared.budget())),
         ),
     )
 
 
 def _standing(state: str) -> str:
-    """Return the Pods of each JobSet, or those in one state."""
-    name, only = ("inplace_pods", f'{JOBSET},state="{state}"') if state else ("inplace_pods_expected", JOBSET)
+    """Return the Pods of each JobSet, or those in some states."""
+    name, only = ("inplace_pods", f'{JOBSET},state=~"{state}"') if state else ("inplace_pods_expected", JOBSET)
     return f"sum by ({BY_JOBSET}) ({name}{{{only}}})"
 
 
@@ -97,7 +100,7 @@ def _table() -> Panel:
             Query(_standing(""), "Pods"),
             Query(_standing("running"), "running"),
             Query(_standing("waiting"), "waiting"),
-            Query(_standing("missing"), "missing"),
+            Query(_standing("missing|restarting"), "awaited"),
             Query(largest("inplace_barrier_wait_seconds"), "barrier waits (s)"),
             Query(f'max by ({BY_JOBSET}) (inplace_epoch{{{JOBSET},which="synced"}})', "epoch"),
             Query(f"min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}})", "restarts left"),

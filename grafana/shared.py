@@ -104,8 +104,8 @@ def pods_by_state() -> Panel:
     return Panel(
         "timeseries",
         "Pods by state",
-        "running: train at the running epoch. waiting: at the barrier. restarting: between two epochs. missing: there "
-        "is no such Pod, or it is not running; these are what the waiting ones wait for.",
+        "running: train at the running epoch. waiting: at the barrier. They wait for the others: restarting are there "
+        "and have not come to the barrier (their containers start, or they are Pending), missing are not there.",
         "short",
         "InplaceBarrierStuck",
         (

@@ -11,7 +11,8 @@ Where it lies, beside what `simulator.apiserver` and `simulator.cluster` say of 
 * The JobSet's CEL rules and the admission policies are left out, so that they cannot hide what the programs would do.
 * Delays are short and wide (`scenario.SHORT`): order is what is looked for here, durations are not.
 * Agents start at `agent.runtime.Agent`: the prelude, sockets, TLS and the HTTP/1.1 parser have tests of their own.
-  `inplace-agent wait` is a model of agent/wait.py, for that blocks. EPOCH_FILE is a dictionary.
+  `inplace-agent wait` is a model of agent/wait.py, for that blocks. EPOCH_FILE is a dictionary. A probe is answered at
+  once, not held (docs/adr/0034).
 * A killed process is unwound by Python, which runs its `finally` clauses; nothing they send leaves the process.
 * A process that stands still still has its callbacks called: only its tasks stop.
 * A node that dies takes its containers with it. One that is cut off and runs on would run workers that nobody counts;

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from simulator.campaign.catalogue import CATALOGUE, Fault
-from simulator.campaign.report import describe, replay_command, table
+from simulator.campaign.report import describe, plan_command, replay_command, table
+from simulator.campaign.restart import run_restart
 from simulator.campaign.run import Outcome, run_seed
 from simulator.campaign.shrink import shrink
-from simulator.campaign.soak import FAILURES_MAX, Tally, soak
+from simulator.campaign.sieve import SITUATIONS, plans, run_plan
+from simulator.campaign.soak import FAILURES_MAX, Tally, in_processes, soak
 
 SEEDS_DEFAULT = 500
 PROGRESS_EVERY_S = 30.0
@@ -60,6 +64,35 @@ def _explain(failure: Outcome) -> None:
     print(f"replay: {replay_command(failure, kept)}")
 
 
+def _sieve(options: argparse.Namespace) -> int:
+    """Perturb situations at every point; print each plan that fails."""
+    failures = 0
+    for name in [options.situation] if options.situation else SITUATIONS:
+        every = list(enumerate(plans(name)))[options.start :]
+        chosen = every[:1] if options.one else every[:: options.every]
+        run = partial(run_plan, keeps=options.trace)
+        outcomes = in_processes(run, [plan for _, plan in chosen], 1 if options.one else options.processes)
+        broken = 0
+        for (number, plan), (_, outcome) in zip(chosen, outcomes, strict=True):
+            _print(outcome.lines)
+            if outcome.violation is not None:
+                broken += 1
+                print(f"  {plan}\n  VIOLATION {outcome.violation}\n  replay: {plan_command(plan, number)}")
+        print(f"{name}: {len(chosen)} plans, {broken} violations", flush=True)
+        failures += broken
+    return 1 if failures else 0
+
+
+def _restart(options: argparse.Namespace) -> int:
+    """Start a group, let a worker die, and print what that took."""
+    began_s = time.process_time()
+    outcome = run_restart(options.seed, options.pods, options.mode)
+    _print(describe(outcome))
+    memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.process_time() - began_s:.1f} s of CPU time, {memory_mib:.0f} MiB at most")
+    return 1 if outcome.violation is not None else 0
+
+
 def _faults(_: argparse.Namespace) -> int:
     """Print the catalogue."""
     for fault in CATALOGUE.values():
@@ -86,6 +119,19 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--first", type=_number, default=0, metavar="N", help="the first of them (default: 0)")
     many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     many.set_defaults(do=_soak)
+    sieve = verbs.add_parser("sieve", help="perturb situations at every write and delivery", allow_abbrev=False)
+    sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
+    sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")
+    sieve.add_argument("--every", type=_count, default=1, metavar="N", help="every n-th plan only (default: all)")
+    sieve.add_argument("--one", action="store_true", help="the first of them only")
+    sieve.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    sieve.add_argument("--trace", action="store_true", help="print every event")
+    sieve.set_defaults(do=_sieve)
+    large = verbs.add_parser("restart", help="one restart of a group of any size, undisturbed", allow_abbrev=False)
+    large.add_argument("--seed", type=_number, default=0, metavar="N", help="default: 0")
+    large.add_argument("--pods", type=_count, required=True, metavar="N", help="how many Pods")
+    large.add_argument("--mode", choices=("sidecar", "supervisor"), default="sidecar", help="default: sidecar")
+    large.set_defaults(do=_restart)
     verbs.add_parser("faults", help="print the catalogue", allow_abbrev=False).set_defaults(do=_faults)
     return parser
 

@@ -7,7 +7,7 @@ from random import Random
 from common.kube.http import Request
 from simulator.campaign.fault import Place, fault, is_program, is_write, one_of
 from simulator.campaign.network import Effect, Ending, OpenStream, Rule, refusal
-from simulator.campaign.world import World
+from simulator.campaign.world import CacheDelay, World
 
 API, NETWORK = Place.API, Place.NETWORK
 
@@ -106,27 +106,33 @@ async def _timeout_after(world: World, rng: Random, name: str) -> None:
     world.network.rules.append(rule)
 
 
-@fault("api-stale-cache", API, "the watch cache of one API server stands still for some seconds")
+@fault("api-stale-cache", API, "the watch caches of one API server stand still, or trail by seconds")
 async def _stale_cache(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
-    world.frozen_until_s[server] = world.now_s + rng.uniform(1.0, 10.0)
-    world.note_fault(name, f"server {server} until {world.frozen_until_s[server]:.3f} s")
+    _hold_back(world, rng, server)
+    world.note_fault(name, f"server {server}")
 
 
-@fault("api-time-travel", API, "programs move to an API server whose cache stands still: they see the past")
+@fault("api-time-travel", API, "programs move to an API server whose caches are late: they see the past")
 async def _time_travel(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
-    world.frozen_until_s[server] = world.now_s + rng.uniform(2.0, 10.0)
+    _hold_back(world, rng, server)
     await world.clock.sleep(rng.uniform(0.2, 2.0))
     clients = one_of(world, rng)
     ended = world.network.end_streams(rng.choice((Ending.BROKEN, Ending.CLEAN)), lambda s: clients(s.client))
     for pod in world.pods:
         if clients(client := f"agent/{pod['metadata']['name']}"):
-            world.network.routes[client] = server
+            world.network.pins[client] = server
     for client in world.controllers:
         if clients(client):
-            world.network.routes[client] = server
+            world.network.pins[client] = server
     world.note_fault(name, f"{ended} watches go to server {server}")
+
+
+def _hold_back(world: World, rng: Random, server: int) -> None:
+    """Let a server's caches stand still and catch up in one leap, or trail by some seconds."""
+    lag_s = rng.choice((None, rng.uniform(1.0, 6.0)))
+    world.delays.append(CacheDelay(server, world.now_s, world.now_s + rng.uniform(1.0, 10.0), lag_s))
 
 
 @fault("token-expired", API, "answers 401 for a while")

@@ -49,6 +49,7 @@ class History:
     Attributes:
         announced: slot -> the greatest epoch that an agent ever wrote on a Pod of it.
         started: (slot, epoch) of every worker.
+        at_work: epoch -> workers that run in it.
         causes: what may end an epoch: deaths, and what users do. Counted by who did it.
         free: epochs that users' doings and recreations may take without using up maxRestarts.
     """
@@ -57,6 +58,7 @@ class History:
     deprecated: int = 0
     announced: dict[Slot, int] = field(default_factory=dict)
     started: set[tuple[Slot, int]] = field(default_factory=set)
+    at_work: dict[int, int] = field(default_factory=dict)
     causes: int = 0
     free: int = 0
 
@@ -87,6 +89,7 @@ class Judge(WorkerWatcher):
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
         self._pods: dict[str, KubeObject] = {}
+        self._ended: set[str] = set()  # uids of Pods that ended, or were told to
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
         """Judge a start."""
@@ -95,20 +98,25 @@ class Judge(WorkerWatcher):
         epoch = self._epochs.get(uid, 0) if epoch is None else epoch
         history = self.histories[jobset]
         self.trace.add("worker", f"{name} starts in epoch {epoch}")
-        for other in self.running.values():
-            if other.jobset == jobset and other.epoch != epoch:
-                self._break(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
+        if history.at_work.keys() - {epoch}:
+            other = next(r for r in self.running.values() if r.jobset == jobset and r.epoch != epoch)
+            self._break(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
         if (slot, epoch) in history.started:
             self._break(S2, f"{name} starts again in epoch {epoch}")
         if epoch > history.synced or epoch == 0:
             self._break(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
         history.started.add((slot, epoch))
+        history.at_work[epoch] = history.at_work.get(epoch, 0) + 1
         self.running[uid] = Running(jobset, slot, name, epoch)
 
     def worker_stopped(self, pod: KubeObject) -> None:
         """Take note of an end."""
         self.trace.add("worker", f"{pod['metadata']['name']} ends")
-        self.running.pop(pod["metadata"]["uid"], None)
+        ended = self.running.pop(pod["metadata"]["uid"])
+        at_work = self.histories[ended.jobset].at_work
+        at_work[ended.epoch] -= 1
+        if not at_work[ended.epoch]:
+            del at_work[ended.epoch]
 
     def note_cause(self, count: int = 1, *, free: bool = False) -> None:
         """Take note that something happened which may end an epoch of any JobSet; free: it costs no restart."""
@@ -189,25 +197,20 @@ class Judge(WorkerWatcher):
     def _observe_pod(self, event: Event, by: str) -> None:
         obj, meta = event.obj, event.obj["metadata"]
         uid = meta["uid"]
-        before = self._pods.get(uid)
+        ended = event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")
+        if ended and uid not in self._ended:
+            self._ended.add(uid)
+            self.histories[_jobset_of(obj)].causes += 1
         if event.type == "DELETED":
             self._pods.pop(uid, None)
         else:
             self._pods[uid] = obj
-        if (event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")) and (
-            before is not None and "deletionTimestamp" not in before["metadata"] and _phase(before) == "Running"
-        ):
-            self._cause_in(obj)
         if by.startswith("agent/"):
             epoch = int((meta.get("annotations") or {}).get(wire.EPOCH, 0))
             if epoch != self._epochs.get(uid, 0):
                 self._epochs[uid] = epoch
                 history, slot = self.histories[_jobset_of(obj)], slot_of(obj)
                 history.announced[slot] = max(epoch, history.announced.get(slot, 0))
-
-    def _cause_in(self, pod: KubeObject) -> None:
-        history = self.histories[_jobset_of(pod)]
-        history.causes += 1
 
     def _slot_count(self, jobset: KubeObject) -> int:
         return sum(1 for _ in slots_of(jobset))

@@ -48,28 +48,36 @@ async def complete(world: World) -> None:
         _judge_failure(world)
 
 
-async def restart_cheaply(world: World) -> None:
-    """Let one more worker die, undisturbed, and count what the group's return costs.
+async def restart_cheaply(world: World) -> float | None:
+    """Let one more worker die, undisturbed, and count what the group's return costs; return its seconds.
+
+    None: the group has ended, or a half-open watch is still about to disturb it.
 
     Raises:
         ViolationError: some agent asked for more than it may.
     """
-    silent = any(stream.ending is Ending.SILENT for stream in world.network.streams)
-    if _terminal(world) or silent or not is_together(world):
-        return
+    await world.clock.sleep(max(0.0, world.thawed_s - world.now_s))
+    if any(stream.ending is Ending.SILENT for stream in world.network.streams):
+        return None
+    await _until(world, lambda: _all_watch(world) or bool(_terminal(world)), TOGETHER_S, L1)
+    if _terminal(world) or not is_together(world):
+        return None
     before = dict(world.network.requests)
     epoch = _epochs(world)[0]
     victim = next(iter(world.machine.workers.values()))
     world.judge.note_cause()
+    began_s = world.now_s
     victim.end(1)
     back = lambda: (is_together(world) and _epochs(world)[0] > epoch) or bool(_terminal(world))  # noqa: E731
     await _until(world, back, TOGETHER_S, L1)
     if _terminal(world):
-        return
+        return None
+    took_s = world.now_s - began_s
     for (client, method), count in world.network.requests.items():
         cost = count - before.get((client, method), 0)
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:
             raise ViolationError(L2, f"{client} sent {cost} of {method}")
+    return took_s
 
 
 def is_together(world: World) -> bool:
@@ -84,6 +92,12 @@ def is_together(world: World) -> bool:
     runs = [slot_of(t.pod) for t in world.machine.workers.values() if t.pod["metadata"]["uid"] in world.judge.running]
     running = [r for r in world.judge.running.values() if r.jobset == jobset["metadata"]["uid"]]
     return len(runs) == len(wanted) and {r.slot for r in running} == wanted and all(r.epoch == synced for r in running)
+
+
+def _all_watch(world: World) -> bool:
+    """Say whether every agent has its watch: what a fault ended has been opened again."""
+    watching = {stream.client for stream in world.network.streams if stream.ending is None}
+    return watching.issuperset(agent.client for agent in world.machine.agents.values())
 
 
 def _epochs(world: World) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from simulator.apiserver import ApiServer, StreamingResponse
 from simulator.apiserver.memory import WholeStream
 from simulator.campaign.process import current_process
 from simulator.campaign.trace import Trace
-from simulator.cluster.timings import Latency
+from simulator.cluster.timings import Delay
 
 NEVER_S = 1e9
 
@@ -117,7 +117,7 @@ class Network:
     servers: list[ApiServer]
     clock: Clock
     rng: Random
-    latency: Latency
+    latency: Delay
     trace: Trace
     fired: Callable[[str], None]
     on_write: Callable[[str, Request, str], None] = lambda *_: None
@@ -125,6 +125,7 @@ class Network:
     rules: list[Rule] = field(default_factory=list)
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
+    pins: dict[str, int] = field(default_factory=dict)  # who is always sent to the same server
     requests: dict[tuple[str, str], int] = field(default_factory=dict)  # by (client, method); a watch is a WATCH
 
     def transport(self, client: str, user: str) -> NetworkTransport:
@@ -133,6 +134,8 @@ class Network:
 
     def route(self, client: str) -> int:
         """Return the API server that a client is connected to."""
+        if client in self.pins:
+            return self.pins[client]
         if client not in self.routes:
             self.routes[client] = self.rng.randrange(len(self.servers))
         return self.routes[client]
@@ -144,6 +147,7 @@ class Network:
     def calm(self) -> None:
         """End all disturbances."""
         self.rules.clear()
+        self.pins.clear()
 
     def end_streams(self, ending: Ending, wanted: Callable[[OpenStream], bool]) -> int:
         """End the streams that are wanted; return how many there were."""

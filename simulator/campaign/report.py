@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from simulator.campaign.catalogue import CATALOGUE
 from simulator.campaign.run import Outcome
+from simulator.campaign.sieve import Plan
 
 COMMAND = "python -m simulator.campaign run"
 
@@ -17,12 +18,19 @@ def replay_command(outcome: Outcome, only: Iterable[int] | None = None) -> str:
     return f"{COMMAND} --seed {outcome.seed}{chosen} --trace"
 
 
+def plan_command(plan: Plan, number: int) -> str:
+    """Return the command that carries out one plan of the sieve again."""
+    return f"python -m simulator.campaign sieve --situation '{plan.situation}' --start {number} --one --trace"
+
+
 def describe(outcome: Outcome) -> Iterator[str]:
     """Yield the lines about one run."""
     yield f"seed {outcome.seed}: {outcome.scenario}"
     yield f"trace hash {outcome.hash}, {outcome.events} events in {outcome.at_s:.3f} virtual seconds"
     for strike in outcome.strikes:
         yield f"  strike {strike}"
+    if outcome.restart_s is not None:
+        yield f"a restart that nothing disturbed took {outcome.restart_s:.2f} virtual seconds"
     if outcome.violation is not None:
         yield f"VIOLATION {outcome.violation}"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -22,7 +22,7 @@ from simulator.campaign import liveness
 from simulator.campaign.catalogue import CATALOGUE, Fault
 from simulator.campaign.judge import ViolationError
 from simulator.campaign.process import drive
-from simulator.campaign.scenario import Scenario, draw_scenario
+from simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
 from simulator.campaign.trace import Trace
 from simulator.campaign.world import World
 from simulator.cluster.virtual_time import VirtualTimeLoop
@@ -34,7 +34,7 @@ DEATHS_MAX = 4
 BURST_S = 2.0  # half of all faults strike within so long of a worker's death: a restart is under way then
 PROGRAM = "P  a program failed with an error of its own"
 HOT = "L4 the work does not end"
-EVENTS_MAX = 60_000  # of one run, which has some 2,000
+EVENTS_MAX_PER_POD = 5_000  # of one run, which has some 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Outcome:
 
     Args:
         at_s: virtual seconds that it took.
+        restart_s: virtual seconds of the one restart that nothing disturbed; None when there was none.
         fired: faults that had an effect, and how often.
     """
 
@@ -68,6 +69,7 @@ class Outcome:
     violation: ViolationError | None = None
     lines: Sequence[str] = field(default=())
     status: KubeObject = field(default_factory=dict)
+    restart_s: float | None = None
 
 
 def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[Strike, ...]:
@@ -104,8 +106,25 @@ def run_seed(
     return run_scenario(seed, scenario, strikes, keeps=keeps)
 
 
-def run_scenario(seed: int, scenario: Scenario, strikes: tuple[Strike, ...], *, keeps: bool = False) -> Outcome:
-    """Run one scenario with a schedule of faults."""
+def run_scenario(
+    seed: int,
+    scenario: Scenario,
+    strikes: tuple[Strike, ...],
+    *,
+    until_s: float = FAULTS_TO_S,
+    prepare: Callable[[World], None] = lambda _: None,
+    keeps: bool = False,
+) -> Outcome:
+    """Run one scenario with a schedule of faults.
+
+    Args:
+        seed: decides everything else.
+        scenario: the group and its surroundings.
+        strikes: in the order of their times.
+        until_s: when all faults end.
+        prepare: sees the world before it starts.
+        keeps: keep the trace's lines.
+    """
     trace = Trace(keeps=keeps)
     shuffle = Random(f"{seed}/order") if scenario.shuffles else None
     world: World | None = None
@@ -116,21 +135,20 @@ def run_scenario(seed: int, scenario: Scenario, strikes: tuple[Strike, ...], *, 
         loop.drive = drive
         return loop
 
-    async def main() -> float:
+    async def main() -> None:
         nonlocal world
         world = World(str(seed), scenario, trace)
+        prepare(world)
         try:
             async with asyncio.TaskGroup() as group:
-                await _course(world, group, strikes)
+                await _course(world, group, strikes, until_s)
         except* _OverError:
             pass
-        return world.now_s
 
     gc.disable()  # a run is short, and a collection in the middle of it costs more than what it frees
-    at_s = 0.0
     try:
         with asyncio.Runner(loop_factory=make_loop) as runner:
-            at_s = runner.run(main())
+            runner.run(main())
     except* ViolationError as group:
         violation = _first(group)
     except* Exception as group:  # noqa: BLE001 - whatever it is, it is the run's result
@@ -140,7 +158,17 @@ def run_scenario(seed: int, scenario: Scenario, strikes: tuple[Strike, ...], *, 
     assert world is not None
     violation = world.judge.violation or violation
     return Outcome(
-        seed, scenario, strikes, trace.hash, at_s, trace.count, world.fired, violation, trace.lines, world.jobset
+        seed,
+        scenario,
+        strikes,
+        trace.hash,
+        trace.last_s,
+        trace.count,
+        world.fired,
+        violation,
+        trace.lines,
+        world.jobset,
+        world.restart_s,
     )
 
 
@@ -148,18 +176,19 @@ class _OverError(Exception):
     """The run is over: everything that still runs is cancelled."""
 
 
-async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Strike]) -> None:
+async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Strike], until_s: float) -> None:
     """Let faults strike, end them, and see that all comes to a good end."""
     await world.run(group)
     watch = group.create_task(_stop_at_violation(world), name="judge")
     for strike in strikes:
         await world.clock.sleep(max(0.0, strike.at_s - world.now_s))
         group.create_task(_strike(world, strike), name=str(strike))
-    await world.clock.sleep(max(0.0, FAULTS_TO_S - world.now_s))
+    await world.clock.sleep(max(0.0, until_s - world.now_s))
     await world.calm()
     await liveness.converge(world)
-    await liveness.restart_cheaply(world)
-    await liveness.complete(world)
+    world.restart_s = await liveness.restart_cheaply(world)
+    if world.scenario.completes:
+        await liveness.complete(world)
     watch.cancel()
     raise _OverError
 
@@ -175,7 +204,7 @@ async def _stop_at_violation(world: World) -> None:
         await world.clock.sleep(0.5)
         if world.judge.violation is not None:
             raise world.judge.violation
-        if world.trace.count > EVENTS_MAX:
+        if world.trace.count > EVENTS_MAX_PER_POD * max(world.scenario.pods, PODS_MAX):
             raise ViolationError(HOT, f"{world.trace.count} events within {world.now_s:.0f} s")
 
 

@@ -49,13 +49,16 @@ class Scenario:
 
     Args:
         jobs, pods_per_job: the group's shape.
-        mode: sidecar, sidecar whose worker waits for the agent as well, or supervisor.
+        mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker waits for the agent itself (as in
+            examples/), or supervisor.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
         lags_s: for each of them, by how much its watch caches trail the store at most.
         controllers: processes that take part in the leader election.
         timings: how long things take.
         shuffles: ready tasks run in another order than they became ready.
+        pods_per_node: a node's room.
+        completes: at the end, workers end with success and the JobSet completes.
     """
 
     jobs: int = 1
@@ -67,6 +70,8 @@ class Scenario:
     controllers: int = 1
     timings: Timings = SHORT
     shuffles: bool = False
+    pods_per_node: int = 3
+    completes: bool = True
 
     @property
     def pods(self) -> int:
@@ -82,9 +87,8 @@ class Scenario:
         replicated["replicas"] = self.jobs
         job = replicated["template"]["spec"]
         job["parallelism"] = job["completions"] = self.pods_per_job
-        if self.mode == "wait":
-            worker = job["template"]["spec"]["containers"][0]
-            worker["command"] = ["inplace-agent", "wait", "--", *worker["command"]]
+        if self.mode == "sidecar":
+            job["template"]["spec"]["containers"][0]["command"] = ["python3"]
         return jobset
 
     def __str__(self) -> str:
@@ -98,7 +102,8 @@ class Scenario:
 def draw_scenario(rng: Random) -> Scenario:
     """Return the scenario of a seed."""
     jobs = rng.choice((1, 1, 2, 3, 4))
-    per_job = rng.randint(2 if jobs == 1 else 1, PODS_MAX // jobs)
+    least, most = 2 if jobs == 1 else 1, PODS_MAX // jobs
+    per_job = min(rng.randint(least, most), rng.randint(least, most))  # small ones cost less and find as much
     servers = rng.choice((1, 2, 3))
     return Scenario(
         jobs=jobs,

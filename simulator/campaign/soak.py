@@ -1,16 +1,20 @@
-"""Run many seeds in several processes, count what struck, and stop for nothing but the number of failures."""
+"""Run many seeds, or many plans, in several processes; count what struck; stop for nothing but many failures."""
 
 from __future__ import annotations
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from simulator.campaign.run import Outcome, run_seed
 
 FAILURES_MAX = 10  # shown and shrunk; a bug that every second seed finds needs no thousand witnesses
-SEEDS_PER_TASK = 10
+RUNS_PER_TASK = 10
+TASKS_PER_CHILD = 50  # a child that starts anew gives its memory back
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -33,20 +37,20 @@ class Tally:
             self.failures.append(outcome)
 
 
-def outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
-    """Yield the outcome of each seed, in any order."""
+def in_processes(run: Callable[[T], Outcome], work: Sequence[T], processes: int) -> Iterator[tuple[T, Outcome]]:
+    """Yield each piece of work with its outcome, in the order of the work."""
     if processes == 1:
-        yield from map(run_seed, seeds)
+        yield from zip(work, map(run, work), strict=True)
         return
-    # Spawned, not forked: a child shares nothing with this process but the seed.
-    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=100) as pool:
-        yield from pool.imap_unordered(run_seed, seeds, chunksize=SEEDS_PER_TASK)
+    # Spawned, not forked: a child shares nothing with this process but its task.
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=TASKS_PER_CHILD) as pool:
+        yield from zip(work, pool.imap(run, work, chunksize=RUNS_PER_TASK), strict=True)
 
 
 def soak(seeds: range, processes: int) -> Iterator[Tally]:
     """Run every seed and yield the tally after each; the last one is the result."""
     tally = Tally()
-    for outcome in outcomes(seeds, processes):
+    for _, outcome in in_processes(run_seed, seeds, processes):
         tally.add(outcome)
         yield tally
         if len(tally.failures) >= FAILURES_MAX:

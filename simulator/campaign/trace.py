@@ -24,12 +24,14 @@ class Trace:
     def __init__(self, *, keeps: bool = False) -> None:
         self.lines: list[str] = []
         self.count = 0
+        self.last_s = 0.0
         self._keeps = keeps
         self._hash = blake2b(digest_size=HASH_BYTES)
 
     def add(self, kind: str, text: str) -> None:
         """Take note of one moment."""
-        line = f"{asyncio.get_running_loop().time():11.6f} {kind:8} {text}"
+        self.last_s = asyncio.get_running_loop().time()
+        line = f"{self.last_s:11.6f} {kind:8} {text}"
         self.count += 1
         self._hash.update(line.encode())
         if self._keeps and len(self.lines) < LINES_MAX:

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -36,11 +36,36 @@ from simulator.cluster.manifests import custom_resource_definitions
 from simulator.cluster.nodes import HOST_IP
 from simulator.cluster.scheduler import Scheduler
 
-PODS_PER_NODE = 3
 SPARE_NODES = 1
 CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back
 _JUDGED = frozenset(("jobsets", "jobs", "pods", "leases"))
-_UNUSED: CollectionKey = ("", "events")
+_WATCHED: tuple[CollectionKey, ...] = (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDelay:
+    """An API server's watch caches are late.
+
+    Args:
+        since_s, until_s: what is written in between comes late.
+        lag_s: by so much; None: it all comes at `until_s`, at once.
+    """
+
+    server: int
+    since_s: float
+    until_s: float
+    lag_s: float | None = None
+
+    @property
+    def over_s(self) -> float:
+        """Return when nothing is late any more."""
+        return self.until_s + (self.lag_s or 0.0)
+
+    def of(self, now_s: float) -> float:
+        """Return for how long a write of now is held back."""
+        if not self.since_s < now_s < self.until_s:
+            return 0.0
+        return self.until_s - now_s if self.lag_s is None else self.lag_s
 
 
 class World:
@@ -62,7 +87,8 @@ class World:
         first = ApiServer(clock=self.clock, rng=self.random("apiserver"), options=options[0])
         others = [first.replica(option, self.random(f"apiserver {n}")) for n, option in enumerate(options[1:])]
         self.servers = [first, *others]
-        self.frozen_until_s = [0.0] * len(self.servers)
+        self.delays: list[CacheDelay] = []
+        self.thawed_s = 0.0  # when what was held back before the calm has come
         self.network = Network(
             self.servers,
             self.clock,
@@ -90,6 +116,7 @@ class World:
         self.jobs = JobController(self.client("job-controller"), clock=self.clock, rng=rng("jobs"), timings=timings)
         self.at_calm: list[Callable[[], Coroutine[Any, Any, None] | None]] = []
         self.is_calm = False
+        self.restart_s: float | None = None  # what the restart took that nothing disturbed
         self.group: asyncio.TaskGroup
 
     # What is in it.
@@ -137,9 +164,12 @@ class World:
         self.servers[0].load(
             [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}],
         )
-        nodes = -(-self.scenario.pods // PODS_PER_NODE) + SPARE_NODES
+        nodes = -(-self.scenario.pods // self.scenario.pods_per_node) + SPARE_NODES
         for number in range(nodes):
             await self.add_node(f"node-{number}")
+        for server in self.servers:
+            for group_name, plural in _WATCHED:
+                server.watchers(group_name, plural)  # a cache that does not exist yet cannot be late
         self._start("garbage", self.servers[0].run())
         for number, server in enumerate(self.servers[1:], start=1):
             self._start(f"caches {number}", server.run_caches())
@@ -154,7 +184,8 @@ class World:
         self.is_calm = True
         self.trace.add("calm", "no faults from here on")
         self.network.calm()
-        self.frozen_until_s = [0.0] * len(self.servers)
+        self.thawed_s = max((delay.over_s for delay in self.delays), default=0.0)
+        self.delays.clear()
         self.machine.full_disks = False
         for process in [*self.controllers.values(), *(a.process for a in self.machine.agents.values())]:
             process.crash_at = None
@@ -180,7 +211,7 @@ class World:
             tell=lambda _: None,
         )
         if self.servers[0].store.get(("", "nodes"), "", name) is None:
-            await kubelet.register(pods=PODS_PER_NODE + 1)
+            await kubelet.register(pods=self.scenario.pods_per_node + 1)
         process = Process(f"kubelet/{name}")
         self.kubelets[name], self.kubelet_processes[name] = kubelet, process
         self.group.create_task(self._attend(process, kubelet.run()), name=name)
@@ -242,9 +273,10 @@ class World:
         """Return how one API server behaves: its caches trail, and stand still while they are frozen."""
         rng, lag_s = self.random(f"lag {number}"), self.scenario.lags_s[number]
 
-        def late_s(plural: str) -> float:
-            frozen_s = self.frozen_until_s[number] - self.now_s if plural == JOBSETS.plural or number else 0.0
-            return max(0.0, frozen_s, rng.uniform(0.0, lag_s))
+        def late_s(_: str) -> float:
+            now_s = self.now_s
+            held_s = max((delay.of(now_s) for delay in self.delays if delay.server == number), default=0.0)
+            return max(held_s, rng.uniform(0.0, lag_s))
 
         return replace(ApiServerOptions(), watch_cache_lag_s=late_s, bookmark_interval_s=20.0)
 

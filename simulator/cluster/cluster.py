@@ -22,7 +22,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import yaml
+import msgspec
 
 from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
 from common.kube.clock import Clock, LoopClock
@@ -108,7 +108,7 @@ class Cluster:
         self._serves_http = serve_http or runtime == "process" or controller == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
-        self._crds = custom_resource_definitions() + admission_policies() if crds is None else list(crds)
+        self._crds = [*custom_resource_definitions(), *admission_policies()] if crds is None else list(crds)
         self._programs = programs
         self._node_names = [f"node-{index}" for index in range(nodes)]
         self._pods_per_node = pods_per_node
@@ -221,7 +221,7 @@ class Cluster:
             meta = document["metadata"]
             collection = await collection_path(client, document)
             path = f"{collection}/{meta['name']}?fieldManager=kubectl&force=true"
-            body = yaml.safe_dump(document).encode()
+            body = msgspec.json.encode(document)  # JSON is YAML, and read in a twentieth of the time
             await client.raw("PATCH", path, body=body, content_type=APPLY_PATCH)
 
     def pods(self, namespace: str = "default") -> list[KubeObject]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,23 @@ def read_manifests(path: Path) -> list[KubeObject]:
         return [document for document in yaml.safe_load_all(file) if document]
 
 
-def custom_resource_definitions() -> list[KubeObject]:
-    """Return the definitions that deploy/crd holds."""
+@cache  # half of a small simulation was the reading of these files
+def custom_resource_definitions() -> tuple[KubeObject, ...]:
+    """Return the definitions that deploy/crd holds; every caller gets the same ones, so do not modify them."""
     folder = _REPOSITORY / "deploy" / "crd"
     documents = [doc for path in sorted(folder.glob("*.yaml")) for doc in read_manifests(path)]
-    return [doc for doc in documents if doc.get("kind") == "CustomResourceDefinition"]
+    return tuple(doc for doc in documents if doc.get("kind") == "CustomResourceDefinition")
 
 
-def admission_policies() -> list[KubeObject]:
+@cache
+def admission_policies() -> tuple[KubeObject, ...]:
     """Return what deploy/admission says of JobSets.
 
     The other two files are left out: agents.yaml asks for the Pod that a token is bound to, and tokens here are bound
-    to none; defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it.
+    to none; defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it. As with the
+    definitions, do not modify them.
     """
-    return read_manifests(_REPOSITORY / "deploy" / "admission" / "jobsets.yaml")
+    return tuple(read_manifests(_REPOSITORY / "deploy" / "admission" / "jobsets.yaml"))
 
 
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:

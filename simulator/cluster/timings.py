@@ -2,7 +2,7 @@
 Every delay that the embedded cluster draws, by name and with its source.
 
 A timed model is as good as its delays: nothing else in simulator.cluster holds one. `Timings()` is what a
-real kubelet shows; `PROMPT` has no delays, for tests about order rather than time.
+real kubelet shows; `PROMPT` has no delays, for tests about order rather than time. `simulator.profile` reads others.
 """
 
 from __future__ import annotations

@@ -149,6 +149,16 @@ def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected:
     assert "Traceback" not in result.stderr
 
 
+def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
+    """A cluster owner's file decides the delays: containers that take 9 s to start make no restart below that."""
+    profile = tmp_path / "mine.toml"
+    profile.write_text('[kubelet.container_start]\nuniform_s = [9, 9]\nsource = "ours"\n')
+    result = run("demo", "--runtime", "model", "--pods", "2", "--profile", str(profile), "--json")
+
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[-1])["restarts"][0]["first_step"] > 9_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -160,6 +170,8 @@ def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected:
         (["--mode", "supervisor", "--runtime", "model"], "expected --runtime process for supervisor mode"),
         (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for sidecar mode"),
         (["--failure", "1"], "--failures"),
+        (["--profile", "big"], "--profile: expected --runtime model, saw process"),
+        (["--runtime", "model", "--profile", "bigg"], "expected a profile (big, far"),
     ],
 )
 def test_a_bad_option_is_refused_in_words(arguments: list[str], expected: str) -> None:

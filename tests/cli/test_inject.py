@@ -138,14 +138,30 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -
 
 
 def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
-    """Of both modes; a JobSet that restarts as a whole needs no such variable."""
-    text = PLAIN.replace(
-        "  namespace: default", "  namespace: default\n  annotations: {inplace.dev/restart-scope: Group}"
+    """In both modes, divided or not: the annotation may be added later, and without it the variable is empty."""
+    sidecar = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
+    supervisor = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor"))["containers"][0]
+    assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor)] == [True, True]
+
+
+def test_the_worker_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
+    """On a volume that both mount; the worker asks where the agent answers. An agent in the image needs no file."""
+    pod = pod_spec_of(injected(PLAIN, tmp_path, port=9000))
+    (agent,), (worker,) = pod["initContainers"], pod["containers"]
+    assert by_name(agent["env"])["AGENT_FILE"]["value"] == worker["command"][3] == "/var/run/inplace/inplace-agent"
+    assert by_name(worker["env"])["BARRIER_PORT"]["value"] == "9000"
+    assert agent["volumeMounts"][0] in worker["volumeMounts"]
+    (agent,) = pod_spec_of(injected(PLAIN, tmp_path, agent_in_image=True))["initContainers"]
+    assert "AGENT_FILE" not in by_name(agent["env"])
+
+
+def test_a_worker_beside_upstream_s_agent_does_not_wait(tmp_path: Path) -> None:
+    """Upstream's agent answers in no words that `wait` understands: its worker would wait for ever."""
+    injected_once = injected(PLAIN, tmp_path, wait=False)
+    upstream = injected_once.replace("name: NAMESPACE", "name: OTHER").replace(
+        "name: RESTART_POD_IN_PLACE_EXIT_CODE", "name: IN_PLACE_RESTART_EXIT_CODE"
     )
-    sidecar = pod_spec_of(injected(text, tmp_path))["initContainers"][0]
-    supervisor = pod_spec_of(injected(text, tmp_path, mode="supervisor"))["containers"][0]
-    plain = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
-    assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor, plain)] == [True, True, False]
+    assert "wait" not in pod_spec_of(injected(upstream, tmp_path))["containers"][0]["command"]
 
 
 def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:

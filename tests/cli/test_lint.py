@@ -169,7 +169,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
     (put(jobset, suspend="yes"), "spec-problem", "spec"),
     (
-        put(lambda d: d["metadata"], annotations={"inplace.dev/restart-scope": "Group"}),
+        both(put(lambda d: d["metadata"], annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
         "restart-scope",
         f'{AGENT}.env[name="RESTART_SCOPE"]',
     ),
@@ -188,6 +188,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(lambda d: replicated(d)["template"], metadata={"annotations": {OPT_OUT: ""}}), "", ""),
     (put(pod, restartPolicy="OnFailure"), "pod-restart-policy", f"{POD}.restartPolicy"),
     (put(pod, initContainers=None), "agent-missing", f"{POD}.initContainers"),
+    (put(pod, serviceAccountName="trainer"), "service-account-name", f"{POD}.serviceAccountName"),
     (put(pod, serviceAccountName=None), "service-account", f"{POD}.serviceAccountName"),
     (put(pod, automountServiceAccountToken=False), "service-account-token", f"{POD}.automountServiceAccountToken"),
     (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
@@ -308,6 +309,13 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(worker, restartPolicyRules=rules((ALL, "NotIn", [7]))), "worker-success", f"{WORKER}.restartPolicyRules"),
     (put(worker, restartPolicyRules=rules((ALL, "NotIn", [0, 3]))), "", ""),
     (put(worker, lifecycle={"preStop": {"exec": {"command": ["x"]}}}), "pre-stop", f"{WORKER}.lifecycle.preStop"),
+    (put(worker, command=["python3", "-m", "examples.train"]), "worker-start", f"{WORKER}.command"),
+    (
+        put(worker, command=["python3", "-I", "-S", "/var/run/inplace/inplace-agent", "wait", "--", "x"]),
+        "worker-file",
+        f'{AGENT}.env[name="AGENT_FILE"]',
+    ),
+    (probe(timeoutSeconds=None), "startup-probe-hold", f"{AGENT}.startupProbe.timeoutSeconds"),
     (env("BARRIER_ADDRESS", of=worker), "worker-wait", f'{WORKER}.env[name="BARRIER_ADDRESS"]'),
 ]
 
@@ -442,7 +450,8 @@ def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str
     file = tmp_path / "injected.yaml"
     file.write_text(injected(example(name), tmp_path, **options))
     rules = {finding.rule for report in lint(read_stream(str(file))) for finding in report.findings}
-    assert rules <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
+    asked_for = {"worker-start"} if options.get("wait") is False else set()
+    assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
 
 
 def test_every_rule_about_manifests_is_broken_once_here() -> None:

@@ -195,7 +195,8 @@ async def add_node(api: ApiClient, name: str, version: str, features: list[str])
     ("pool", "options", "expected"),
     [
         ("new", {}, set()),
-        ("bugs", {}, {"kubelet-bug"}),
+        ("bugs", {}, set()),
+        ("bugs", {"wait": False}, {"kubelet-bug"}),
         ("bugs", {"wait": True}, set()),
         ("bugs", {"mode": "supervisor"}, set()),
         ("old", {}, {"node-features", "kubelet-bug"}),

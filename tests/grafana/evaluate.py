@@ -66,7 +66,7 @@ def program() -> str:
 
 async def ask(played: Played, panel: Panel, query: Query) -> list[Any]:
     """Return the series of one query, as Grafana would ask for them at the end of the scene."""
-    expr = concrete(query.expr, rate_s=RATE_S, range_s=played.range_s)
+    expr = concrete(query.expr, rate_s=RATE_S, range_s=played.range_s, jobset=played.jobset)
     if panel.kind in ("stat", "table", "bargauge"):
         return await played.prometheus.instant(expr, played.end_s)
     step_s = max(1.0, played.range_s / POINTS)
@@ -84,10 +84,11 @@ async def panels(played: Played) -> AsyncIterator[Answer]:
     for board in (build() for build in BOARDS):
         for panel in board.panels:
             for query in panel.queries:
-                yield await _panel(played, f"{board.uid}: {panel.title}", panel, query)
+                yield await verdict_on(played, f"{board.uid}: {panel.title}", panel, query)
 
 
-async def _panel(played: Played, where: str, panel: Panel, query: Query) -> Answer:
+async def verdict_on(played: Played, where: str, panel: Panel, query: Query) -> Answer:
+    """Ask one query, and judge the answer."""
     try:
         found = [numbers(series) for series in await ask(played, panel, query)]
     except PrometheusError as error:

@@ -1,8 +1,8 @@
 """
 What the dashboards are tried on: a demo with failures that a real Prometheus scrapes.
 
-The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod,
-JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a
+The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod and is restarted by
+hand, JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a
 small herd that lists, patches and watches, for the panels about the API server.
 """
 
@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from cli.demo_manifest import read_demo_manifest
+from common import wire
 from common.kube.client import KubeObject
-from common.kube.resources import PODS
+from common.kube.resources import JOBSETS, PODS
 from controller.health import HealthServer
 from grafana.build import RULES
 from grafana.herd import AGENTS, PRIORITY, SERVER
@@ -45,12 +46,14 @@ class Played:
     Args:
         start_s, end_s: Unix time of its begin and end.
         no_excuse: reasons for an empty panel that do not hold here.
+        jobset: what is chosen at the top of a board.
     """
 
     prometheus: Prometheus
     start_s: float
     end_s: float
     no_excuse: frozenset[str]
+    jobset: str = ".*"
 
     @property
     def range_s(self) -> int:
@@ -148,10 +151,16 @@ async def _delete_pod(cluster: Cluster) -> None:
     await cluster.client().delete(PODS, "default", _train_pods(cluster)[1])
 
 
+async def _ask(cluster: Cluster) -> None:
+    patch = {"metadata": {"annotations": {wire.RESTART_REQUESTED: "by-hand"}}}
+    await cluster.client().patch(JOBSETS, "default", "train", patch)
+
+
 _FAILURES: Final = (
     ("the worker of the first Pod is killed", _kill_first),
     ("the worker of the last Pod is killed", _kill_last),
     ("a Pod is deleted", _delete_pod),
+    ("somebody asks for a restart", _ask),
     ("the worker of the first Pod is killed once more", _kill_first),
 )
 

@@ -12,7 +12,7 @@ import yaml
 from agent.metrics import AgentMetrics, render
 from common.epoch.ledger import Standing
 from common.phases import Phase
-from controller.causes import Failure
+from controller.causes import Failure, Trigger
 from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics
 from grafana.build import BOARDS, FOLDER, RULES, files, path_of
 from grafana.concrete import concrete
@@ -64,6 +64,17 @@ def exposed_names() -> set[str]:
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
 
+def test_closed_sets_are_exposed_from_the_start() -> None:
+    """The first restart by each trigger, and the first of each phase, is an increase to Prometheus: there was a 0."""
+    fresh = Metrics().text().decode()
+    for trigger in Trigger:
+        assert f'inplace_group_restart_duration_seconds_count{{trigger="{trigger.value}"}} 0.0' in fresh
+    phases = {phase.value for phase in Phase}
+    assert set(re.findall(r'inplace_pod_restart_phase_duration_seconds_count{phase="(\w+)"} 0.0', fresh)) == phases
+    found = set(re.findall(r'inplace_group_restart_phase_duration_seconds_count{phase="(\w+)"} 0.0', fresh))
+    assert found == {"detect", "deprecate", "announce", "sync", "lift"}
+
+
 def rules() -> list[dict[str, str]]:
     """Return every rule."""
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
@@ -112,7 +123,8 @@ def test_a_panel_explains_itself(panel: Panel) -> None:
 
 @boards
 def test_places_do_not_overlap(board: Board) -> None:
-    """Ids are unique, and no cell of the grid belongs to two panels or lies outside of it."""
+    """Ids and titles are unique, and no cell of the grid belongs to two panels or lies outside of it."""
+    assert len({panel.title for panel in board.panels}) == len(board.panels)
     panels = json.loads(path_of(board).read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     cells = [

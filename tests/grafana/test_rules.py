@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 
+from cli.main import app
 from grafana.build import BOARDS, FOLDER, PROMETHEUS_RULE, RULES
 from grafana.links import runbook_url
 from tests.promtool import verdict
@@ -85,6 +87,18 @@ def test_a_runbook_is_written_for_three_in_the_morning(name: str) -> None:
     commands = re.findall(r"^    (\w+)", block[1], re.MULTILINE)
     assert commands
     assert set(commands) <= {"kubectl", "inplace"}
+
+
+@pytest.mark.parametrize("page", [*(f"runbooks/{name}.md" for name in ALERTS), "observability.md"])
+def test_our_commands_exist(page: str) -> None:
+    """Each `inplace VERB` of a page is one, and takes the options that are written there."""
+    commands: dict[str, Any] = vars(get_command(app))["commands"]
+    for verb, options in re.findall(
+        r"\binplace ([a-z]+)((?: -{1,2}\w[\w-]*(?: [A-Z]+)?)*)", (RUNBOOKS.parent / page).read_text()
+    ):
+        assert verb in commands, f"{page}: inplace {verb}"
+        known = {flag for parameter in commands[verb].params for flag in parameter.opts}
+        assert set(re.findall(r" (--?\w[\w-]*)", options)) <= known, f"{page}: inplace {verb}{options}"
 
 
 def test_no_runbook_is_left_over() -> None:

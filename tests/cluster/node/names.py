@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, cast
 
 from common.kube.client import KubeClient
 from common.kube.errors import ApiError
@@ -49,8 +49,7 @@ class Names(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what answers are sent with."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)  # asyncio's own is none by class
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Look the name up beside other questions."""

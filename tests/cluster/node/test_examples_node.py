@@ -1,14 +1,13 @@
-"""A user's way on a real node: a plain manifest, inject, lint, and a training job that goes on after a restart."""
+"""A user's way on a real node: a plain manifest, inject, and a training job that goes on after a restart."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from common.kube.client import KubeObject
-from tests.cli.command import REPOSITORY, command, run
+from tests.cli.command import run
 from tests.cluster.node.archives import WORKER_IMAGE
 from tests.cluster.node.cluster import Cluster
 from tests.cluster.node.group import SETTLED_S_MAX, Group, running
@@ -34,13 +33,6 @@ def adapt(jobset: KubeObject) -> None:
 def made(mode: str) -> str:
     """Give what inject makes of the plain manifest."""
     return run("inject", "-f", "examples/plain.yaml", "--mode", mode, "--quiet").stdout
-
-
-def test_what_inject_makes_is_clean(made: str) -> None:
-    """As in the README: inject, piped into lint."""
-    words = command("lint", "-f", "-")
-    linted = subprocess.run(words, cwd=REPOSITORY, input=made, capture_output=True, text=True, check=False)
-    assert (linted.returncode, linted.stdout) == (0, "JobSet default/plain: clean\n")
 
 
 @pytest.mark.asyncio(loop_scope="session")

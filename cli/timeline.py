@@ -1,0 +1,123 @@
+"""`inplace timeline`: the last group restart as a picture, on the terminal or as SVG."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from cli.connection import Connection, Target, connected
+from cli.first_failure import first_failure
+from cli.group_read import read_jobset, read_pods
+from cli.group_state import GroupState, group_state
+from cli.moments import count_text, duration_text
+from cli.pod_facts import PodFact
+from cli.refusal import RefusalError
+from cli.restart_timeline import STAGE_WORDS, RestartTimeline, Stage, restart_timeline
+from cli.screen import Output, console, print_data, run_command
+from cli.status_data import TRIGGERS, failure_text
+from cli.timeline_svg import ROWS_MAX, timeline_svg
+
+TERMINAL_ROWS_MAX: Final = 40
+NAME_COLUMNS: Final = 26
+STYLES: Final = {
+    Stage.OLD: ("░", "green"),
+    Stage.DOWN: ("▒", "red"),
+    Stage.BACK: ("▓", "yellow"),
+    Stage.BARRIER: ("·", "blue"),
+    Stage.RUNS: ("█", "green"),
+}
+
+
+def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            state, pods = await read_restart(connection, name)
+        rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
+        timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
+        if timeline is None:
+            raise RefusalError(f"JobSet {name} has not restarted in place yet, or no Pod remembers it: nothing to draw")
+        if output != "table":
+            print_data(timeline_data(timeline), output)
+        elif svg is None:
+            _print(timeline, timeline_title(state, timeline, pods))
+        if svg is not None:
+            _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
+        return 0
+
+    return run_command("timeline", work)
+
+
+async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:
+    """Read a JobSet and all of its Pods whole: when each container ended stands nowhere else."""
+    raw = await read_jobset(connection, name)
+    pods = await read_pods(connection, name)
+    return group_state(raw, pods), pods
+
+
+def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodFact]) -> str:
+    """Return what the picture shows, in one line."""
+    last = timeline.last if timeline.last is not None and timeline.last.epoch == timeline.epoch else None
+    parts = [f"{state.namespace}/{state.name} → epoch {timeline.epoch}", count_text(state.expected, "Pod")]
+    if timeline.synced_s is not None:
+        parts.append(f"in {duration_text(timeline.synced_s - timeline.began_s)}")
+    if last is not None:
+        parts.append(TRIGGERS.get(last.trigger or "", "cause unknown"))
+    if last is not None and last.first_failure:
+        parts.append(failure_text(last.first_failure))
+    elif last is None and (seen := first_failure(pods)) is not None:
+        parts.append(f"probably {failure_text(seen.as_data())}")
+    return ", ".join(parts)
+
+
+def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
+    """Return the restart for programs: seconds since it began."""
+
+    def since(at_s: float | None) -> float | None:
+        return None if at_s is None else round(at_s - timeline.began_s, 3)
+
+    names = [stage.name.lower() for stage in Stage][:-1]
+    return {
+        "epoch": timeline.epoch,
+        "beganAt": timeline.began_s,
+        "synced": since(timeline.synced_s),
+        "rows": [
+            {"name": row.name, "pods": row.pods, "ends": dict(zip(names, map(since, row.ends), strict=True))}
+            for row in timeline.rows
+        ],
+    }
+
+
+def _print(timeline: RestartTimeline, title: str) -> None:
+    from rich.text import Text
+
+    screen = console()
+    width = max(10, min(screen.width, 140) - NAME_COLUMNS - 2)
+    step_s = (timeline.until_s - timeline.began_s) / width
+    screen.print(Text(title, "bold"))
+    for row in timeline.rows:
+        name = row.name if len(row.name) <= NAME_COLUMNS else f"…{row.name[1 - NAME_COLUMNS :]}"
+        line = Text(f"{name:{NAME_COLUMNS}} ", no_wrap=True, overflow="crop")
+        for column in range(width):
+            line.append(*STYLES[row.stage_at(timeline.began_s + (column + 0.5) * step_s)])
+        screen.print(line)
+    axis = f"{'':{NAME_COLUMNS}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
+    screen.print(Text(axis, "dim", no_wrap=True, overflow="crop"))
+    legend = Text()
+    for stage, words in STAGE_WORDS.items():
+        legend.append(*STYLES[stage]).append(f" {words}   ")
+    screen.print(legend)
+    if any(row.pods > 1 for row in timeline.rows):
+        screen.print(Text("a row of several Pods shows the slowest of them in each phase", "dim"))
+    screen.print(Text("whole seconds: Kubernetes keeps no finer ones", "dim"))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RefusalError(f"cannot write {path}: {error}") from error
+    print(f"wrote {path}", file=sys.stderr)

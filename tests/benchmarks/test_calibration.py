@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+import examples
+from benchmarks.calibration import RECORDED, compare, table
+from benchmarks.restart_model import Restarting
+from common.kube.clock import LoopClock
+from simulator.cluster import virtual_time
+from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from simulator.cluster.manifests import read_manifests, with_pods
+from simulator.profile import read_profile
+
+ERROR_MAX = 0.5  # of the worst figure; docs/reliability.md states each
+CLUSTER_ERROR_MAX = 0.2
+GROUP_S_MAX = 120.0
+PODS = 16
+
+
+def test_the_model_is_as_far_from_the_records_as_is_stated() -> None:
+    """No figure is off by more than the page says, and the page holds this very table."""
+    found = compare()
+    assert found
+    assert max(abs(each.error) for each in found) < ERROR_MAX
+    assert table(found) in (RECORDED.parents[1] / "docs" / "reliability.md").read_text()
+
+
+def test_every_record_says_how_and_where_it_was_made() -> None:
+    """A measurement without its command and its machine is none."""
+    for path in RECORDED.glob("*.json"):
+        record = json.loads(path.read_text())
+        assert record["command"]
+        assert record["machine"]
+        assert record["source"]
+        assert all(values == sorted(values) and len(values) == 3 for values in record["measured"].values())
+
+
+def test_a_figure_that_nothing_computes_is_refused(tmp_path: Path) -> None:
+    """A record with a misspelt figure is not passed over in silence."""
+    (tmp_path / "node.json").write_text(json.dumps({"measured": {"sidecars_s": [1, 2, 3]}}))
+    with pytest.raises(ValueError, match=r"node\.sidecar_s"):
+        compare(tmp_path)
+
+
+async def restarted_s(seed: int) -> float:
+    """Return what a restart of the embedded cluster takes, to its last worker: the real agents and controller."""
+    timings = read_profile("lab").timings()
+    clock = LoopClock(VIRTUAL_EPOCH_S)
+    async with Cluster(runtime="model", clock=clock, nodes=PODS, seed=seed, timings=timings) as cluster:
+        timeline = cluster.timeline("train")
+        manifest = read_manifests(Path(examples.__file__).parent / "train.yaml")
+        await cluster.apply(with_pods(manifest, PODS))
+        await cluster.until(lambda: timeline.restarts[0].complete, timeout_s=GROUP_S_MAX)
+        await clock.sleep(3.0 + seed / 5)  # so that the death falls into different parts of kubelet's period
+        cluster.kill_worker("default", cluster.pods()[seed]["metadata"]["name"])
+        await cluster.until(lambda: len(timeline.restarts) > 1 and timeline.restarts[1].complete, timeout_s=GROUP_S_MAX)
+        restart = timeline.restarts[1]
+        assert restart.worker_started_s is not None
+        return restart.worker_started_s - restart.began_s
+
+
+def test_the_model_agrees_with_the_embedded_cluster() -> None:
+    """With the same profile, the short model and the real agents and controller under virtual time take as long."""
+    embedded_s = median(virtual_time.run(restarted_s(seed)) for seed in range(1, 6))
+    modelled_s = median(Restarting(read_profile("lab"), PODS, seed=seed).run().total_s for seed in range(1, 16))
+    assert modelled_s == pytest.approx(embedded_s, rel=CLUSTER_ERROR_MAX)

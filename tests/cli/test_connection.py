@@ -1,0 +1,279 @@
+"""No cluster, the wrong one, no rights, no such JobSet: each ends a command with words and an exit code of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import entry_points
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from rich.console import Group
+from rich.text import Text
+
+from cli.connection import Connection, Target, connected, did_you_mean, refusal_of
+from cli.explain import run_explain
+from cli.group_read import read_jobset
+from cli.refusal import CliExit, RefusalError
+from cli.restart import run_restart
+from cli.screen import show
+from cli.status import run_status
+from cli.timeline import run_timeline
+from common.kube.errors import Forbidden, error_from_status
+from simulator.cluster import virtual_time
+from tests.cli.command import REPOSITORY, command, run
+from tests.cli.scenes import connection, training
+
+HELP_S_MAX = 0.5  # of CPU; 0.15 on an idle machine, where rich would double it
+IMPORTS_NO_HELP_NEEDS = ("rich", "msgspec", "asyncio", "aiohttp", "yaml", "kubernetes_asyncio", "importlib.metadata")
+
+
+def kubeconfig(path: Path, server: str, *contexts: str, namespace: str = "") -> str:
+    """Write a kubeconfig whose contexts all lead to one server; the first is the current one."""
+    context = {"cluster": "c", "user": "u"} | ({"namespace": namespace} if namespace else {})
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "user:admin"}}],
+        "contexts": [{"name": name, "context": context} for name in contexts],
+        "current-context": contexts[0],
+    }
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that allows nothing."""
+
+    def do_GET(self) -> None:
+        """Refuse."""
+        message = 'User "eve" cannot get resource "jobsets"'
+        body = json.dumps({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}).encode()
+        self.send_response(403)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Say nothing."""
+
+
+COMMANDS: list[tuple[str, Any]] = [
+    ("status", lambda target: run_status("train", target, output="table", watch=False)),
+    ("status", lambda target: run_status("train", target, output="table", watch=True)),
+    ("status", lambda target: run_status(None, target, output="json", watch=False)),
+    ("explain", lambda target: run_explain("train", target, output="table")),
+    ("timeline", lambda target: run_timeline("train", target, svg=None, output="table")),
+    ("restart", lambda target: run_restart("train", target, wait=False, timeout_s=1.0)),
+]
+
+
+@contextmanager
+def free_port() -> Iterator[int]:
+    """Reserve a port on which nobody listens."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@pytest.mark.parametrize(("name", "play"), COMMANDS)
+def test_nobody_answers(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server of the kubeconfig is down."""
+    with free_port() as port:
+        file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}", "earth")
+        assert play(Target(kubeconfig=file)) == CliExit.NO_CLUSTER
+    said = capsys.readouterr().err
+    assert said.startswith(f"inplace {name}: no answer from the cluster of the kubeconfig {file}")
+    assert f"127.0.0.1:{port}" in said
+    assert "--context" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "expected a kubeconfig at"),
+        ("{", "expected YAML"),
+        ("[]", "expected a mapping with clusters"),
+    ],
+)
+def test_no_kubeconfig(
+    content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None there, or one that cannot be read."""
+    file = tmp_path / "config"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    assert run_status("train", Target(), output="table", watch=False) == CliExit.NO_CLUSTER
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_context_is_told_with_the_right_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Did you mean."""
+    file = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", "production", "staging")
+    target = Target(kubeconfig=file, context="prodution")
+    assert run_status("train", target, output="table", watch=False) == CliExit.NO_CLUSTER
+    assert "did you mean production?" in capsys.readouterr().err
+
+
+def test_the_namespace_is_the_option_s_then_the_context_s(tmp_path: Path) -> None:
+    """As with kubectl; `default` where nobody says."""
+    with_one = kubeconfig(tmp_path / "a", "http://127.0.0.1:1", "earth", namespace="training")
+    without = kubeconfig(tmp_path / "b", "http://127.0.0.1:1", "earth")
+
+    async def namespaces() -> list[str]:
+        found = []
+        for target in (
+            Target(kubeconfig=with_one, namespace="x"),
+            Target(kubeconfig=with_one),
+            Target(kubeconfig=without),
+        ):
+            async with connected(target) as there:
+                found.append(there.namespace)
+        return found
+
+    assert asyncio.run(namespaces()) == ["x", "training", "default"]
+
+
+@pytest.mark.parametrize(("name", "play"), COMMANDS)
+def test_no_rights(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which verb on which resource, in the server's words."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    serving = Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{server.server_port}", "earth")
+        assert play(Target(kubeconfig=file)) == CliExit.NOT_ALLOWED
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+    said = capsys.readouterr().err
+    assert f'inplace {name}: not allowed: User "eve" cannot get resource "jobsets"' in said
+
+
+def test_pods_that_may_not_be_read_are_named() -> None:
+    """The JobSet may be read and its Pods may not."""
+    error = error_from_status({"code": 403, "reason": "Forbidden", "message": 'cannot list resource "pods"'})
+    assert isinstance(error, Forbidden)
+    refused = refusal_of(error, Target())
+    assert refused.code is CliExit.NOT_ALLOWED
+    assert 'cannot list resource "pods"' in str(refused)
+    assert "kubectl auth can-i --list" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "said"),
+    [
+        ("trian", "default", "did you mean train?"),
+        ("xyz", "default", "there is train"),
+        ("train", "other", "but one in default: use --namespace"),
+        ("xyz", "other", "this namespace has none at all"),
+    ],
+)
+def test_no_such_jobset(name: str, namespace: str, said: str) -> None:
+    """What was perhaps meant."""
+
+    async def scene() -> None:
+        async with training(1) as cluster:
+            there = Connection(connection(cluster).client, namespace)
+            with pytest.raises(RefusalError, match=said) as refused:
+                await read_jobset(there, name)
+            assert refused.value.code is CliExit.NOT_FOUND
+
+    virtual_time.run(scene())
+
+
+def test_no_definition_is_another_thing() -> None:
+    """The cluster has no JobSets at all."""
+    error = error_from_status({"code": 404, "reason": "NotFound", "message": "the server could not find the resource"})
+    assert "does not know JobSets" in str(refusal_of(error, Target()))
+
+
+def test_hints() -> None:
+    """Close ones, all of a few, or how many."""
+    assert did_you_mean("tain", ["train", "eval"]) == "did you mean train?"
+    assert did_you_mean("x", ["b", "a"]) == "there is a, b"
+    assert did_you_mean("x", [f"job{n}" for n in range(9)]) == "there are 9 others"
+
+
+def test_help_is_quick() -> None:
+    """It loads nothing that only some command needs."""
+    code = f"import sys, cli.main; print([name for name in {IMPORTS_NO_HELP_NEEDS!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    result = run("--help")
+    assert result.returncode == 0
+    for name in ("status", "explain", "timeline", "restart", "cost", "lint", "inject", "demo", "version"):
+        assert f"\n  {name} " in result.stdout
+
+
+def test_every_command_that_asks_a_cluster_is_told_which_like_kubectl() -> None:
+    """--context, --kubeconfig, --namespace and -n everywhere."""
+    for name in ("status", "explain", "timeline", "restart"):
+        text = run(name, "--help").stdout
+        assert all(option in text for option in ("--context", "--kubeconfig", "-n, --namespace")), name
+
+
+def test_watching_needs_a_name() -> None:
+    """Bad usage is 2."""
+    result = run("status", "--watch")
+    assert result.returncode == CliExit.USAGE
+    assert "expected the name of a JobSet to watch" in " ".join(result.stderr.split())
+
+
+def test_colours_are_for_terminals(tmp_path: Path) -> None:
+    """A pipe gets none, whatever TERM says."""
+    result = subprocess.run(
+        command("cost", "--nodes", "1", "--price", "1", "--failures-per-day", "1"),
+        cwd=REPOSITORY,
+        env=os.environ | {"TERM": "xterm-256color"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\x1b" not in result.stdout
+
+
+def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever COLUMNS says: grep must find what it looks for."""
+    monkeypatch.setenv("COLUMNS", "40")
+    long = "waits for " + "a-pod-with-a-long-name " * 12
+    show(Text(long), Group(Text(long)))
+    assert capsys.readouterr().out.splitlines() == [long, long]
+
+
+def test_ctrl_c_ends_a_command_that_waits(tmp_path: Path) -> None:
+    """Exit code 130, and no trace, while a server takes its time."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{silent.getsockname()[1]}", "earth")
+        waiting = subprocess.Popen(
+            command("status", "train", "--kubeconfig", file), cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            asked, _ = silent.accept()
+            asked.recv(16)  # it has sent its request, and waits
+            waiting.send_signal(signal.SIGINT)
+            _, said = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
+        asked.close()
+    assert waiting.returncode == CliExit.INTERRUPTED
+    assert "Traceback" not in said
+
+
+def test_kubectl_finds_it() -> None:
+    """A program of the plugin's name runs the same command line."""
+    scripts = entry_points(group="console_scripts")
+    assert scripts["kubectl-inplace"].value == scripts["inplace"].value

@@ -1,0 +1,58 @@
+"""docs/cli.md says what the program does: exit codes, commands, and the example of the calculator."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.cost import IN_PLACE_S, RECREATE_S, Fleet, cost_data, cost_lines
+from cli.group_state import Phase
+from cli.refusal import CliExit
+from cli.straggler import Why
+from tests.cli.command import run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+SEED = Fleet(nodes=10_000, price=16.8, failures=12)  # "Financial impact of restarts", the founding design
+
+
+def test_every_exit_code_is_in_the_table() -> None:
+    """And no other."""
+    table = PAGE.split("## Exit codes")[1]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(code) for code in CliExit]
+
+
+def test_every_phase_is_in_the_table() -> None:
+    """As it is printed."""
+    assert [phase.value for phase in Phase if phase.value not in PAGE] == []
+
+
+def test_every_command_is_in_the_table() -> None:
+    """As `--help` lists them; version needs no line."""
+    commands = re.findall(r"^  (\w+)  ", run("--help").stdout.split("Commands:")[1], re.MULTILINE)
+    assert len(commands) == 9
+    assert [name for name in commands if name != "version" and f"inplace {name}" not in PAGE] == []
+
+
+def test_the_calculator_s_example() -> None:
+    """What the page shows is what it prints."""
+    for line in cost_lines(SEED, RECREATE_S, IN_PLACE_S):
+        assert line in PAGE
+
+
+def test_a_minute_costs_what_the_founding_design_says() -> None:
+    """10,000 nodes at 16.8 an hour, 12 failures a day, 30 days, one minute each: about a million."""
+    assert SEED.cost(60) == pytest.approx(1_008_000)
+    data = cost_data(SEED, 130, 10)
+    assert data["saved"] == pytest.approx(data["recreate"]["cost"] - data["inPlace"]["cost"])
+    assert Fleet(1, 1.0, 1_000_000.0).idle_share(10) == 1.0
+
+
+def test_every_reason_has_advice() -> None:
+    """With the command to type, or what to wait for."""
+    from cli.advice import ADVICE
+
+    assert set(ADVICE) == set(Why)
+    for text in ADVICE.values():
+        text.format(pod="p", node="n", job="j")

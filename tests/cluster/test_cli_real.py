@@ -1,0 +1,140 @@
+"""The command line on a real kube-apiserver: what it reads there, and that it names a cause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.connection import Target, connected
+from cli.group_read import METADATA, read_group, read_pods
+from cli.group_state import group_state
+from cli.refusal import CliExit
+from cli.restart_timeline import restart_timeline
+from common import wire
+from common.kube.client import KubeClient
+from common.kube.clock import LoopClock
+from common.kube.http1 import Http1Transport
+from common.kube.kubeconfig import read_kubeconfig
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.crd import install_crd
+from tests.cluster.group import Group, running_controller, running_group
+
+REPOSITORY = Path(__file__).parents[2]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def inplace(
+    plane: ControlPlane, namespace: str, *arguments: str, kubeconfig: Path | None = None
+) -> tuple[int, str, str]:
+    """Run the command as a user does; return exit code, stdout, stderr."""
+    file = str(kubeconfig or plane.kubeconfig)
+    command = [sys.executable, "-m", "cli", *arguments, "--kubeconfig", file, "-n", namespace]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+async def trained(group: Group, epoch: int) -> None:
+    """Wait until the group's barrier lifted."""
+    await group.until(lambda: group.lifted(epoch), f"epoch {epoch}")
+
+
+async def test_a_restart_as_the_commands_tell_it(
+    full_control_plane: ControlPlane, full_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status by three ways of reading, a restart by hand, its trigger in explain, its moments in timeline."""
+    plane, namespace = full_control_plane, full_namespace
+    async with running_controller(plane, namespace), running_group(plane, namespace) as group:
+        await trained(group, 1)
+        target = Target(kubeconfig=str(plane.kubeconfig), namespace=namespace)
+        async with connected(target) as there:
+            whole = group_state(*await read_group(there, "train"))
+            monkeypatch.setattr("cli.group_read.WHOLE_MAX", 1)
+            _, rows = await read_group(there, "train")
+            metadata = await read_pods(there, "train", METADATA)
+        assert (whole.arrived, whole.expected, dict(whole.scopes[0].epochs)) == (3, 3, {1: 3})
+        assert {pod.slot for pod in rows} == {pod.slot for pod in metadata}  # the Table's come from names
+        assert None not in {pod.slot for pod in rows}
+        assert [pod.epoch for pod in metadata] == [1, 1, 1]
+
+        code, out, err = await inplace(plane, namespace, "restart", "train", "--wait", "--timeout", "30")
+        assert code == CliExit.DONE, err
+        assert "every Pod is at epoch 2" in out
+        code, out, err = await inplace(plane, namespace, "explain", "train", "-o", "json")
+        assert code == CliExit.DONE, err
+        told = json.loads(out)
+        assert any("asked for by hand" in moment["text"] for moment in told["happened"])
+        assert told["unread"] == []
+
+        async with connected(target) as there:
+            pods = await read_pods(there, "train")
+            state = group_state(await group.jobset(), pods)
+        timeline = restart_timeline(pods, state.last, now_s=0.0, rows_max=10)
+        assert timeline is not None
+        assert timeline.epoch == 2
+        announced = [pod.metadata.managed_fields for pod in pods]
+        assert all(any(one.manager == wire.FIELD_MANAGER_AGENT for one in found or ()) for found in announced)
+
+
+async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:
+    """There is no node: the real scheduler's own words, for every Pod, from any way of reading."""
+    plane, namespace = full_control_plane, full_namespace
+    transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
+    client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
+    try:
+        await install_crd(client)
+        async with running_controller(plane, namespace):
+            group = Group(plane, namespace, client, upstream_env=False)
+            await group.apply(pods=2, restarts_max=1, divided=False)
+
+            async def causes() -> dict[str, str]:
+                code, out, err = await inplace(plane, namespace, "explain", "train", "-o", "json")
+                assert code == CliExit.DONE, err
+                return {cause["kind"]: cause["text"] for cause in json.loads(out)["causes"]}
+
+            async def named() -> bool:
+                return "2 Pods: Pending: unschedulable: no nodes available" in (await causes()).get("Unschedulable", "")
+
+            await group.until(named, "the scheduler's words")
+            code, out, err = await inplace(plane, namespace, "status", "train")
+            assert code == CliExit.DONE, err
+            assert "Starting" in out
+            assert "no nodes available to schedule pods" in out
+    finally:
+        await transport.close()
+
+
+async def test_reaching_max_restarts_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:
+    """No restart is allowed, and a worker fails."""
+    plane, namespace = full_control_plane, full_namespace
+    async with running_controller(plane, namespace), running_group(plane, namespace, restarts_max=0) as group:
+        await trained(group, 1)
+        next(iter(group.pods.values())).kill()
+
+        async def failed() -> bool:
+            return bool(((await group.jobset()).get("status") or {}).get("terminalState"))
+
+        await group.until(failed, "the JobSet to fail")
+        code, out, err = await inplace(plane, namespace, "explain", "train")
+        assert code == CliExit.DONE, err
+        assert "maxRestarts reached: 0 restarts are allowed" in out
+
+
+async def test_what_is_not_there_and_what_is_not_allowed(full_control_plane: ControlPlane, full_namespace: str) -> None:
+    """The real server's words, the exit codes of docs/cli.md."""
+    plane, namespace = full_control_plane, full_namespace
+    async with running_group(plane, namespace):
+        code, _, err = await inplace(plane, namespace, "status", "trian")
+        assert (code, "did you mean train?" in err) == (CliExit.NOT_FOUND, True), err
+        code, _, err = await inplace(plane, "default", "explain", "train")
+        assert (code, namespace in err) == (CliExit.NOT_FOUND, True), err
+        agent = await plane.service_account_kubeconfig(namespace, "inplace-agent")
+        code, _, err = await inplace(plane, namespace, "status", "train", kubeconfig=agent)
+        assert code == CliExit.NOT_ALLOWED, err
+        assert 'cannot list resource "pods"' in err

@@ -1,0 +1,88 @@
+"""`make dashboards-test` fails when it must: the verdicts, without a Prometheus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grafana.panels import Panel, Query
+from tests.grafana.evaluate import Answer, rules, verdict_on
+from tests.grafana.prometheus import Prometheus, PrometheusError
+from tests.grafana.scene import Played
+
+pytestmark = pytest.mark.asyncio
+
+
+class Canned(Prometheus):
+    """Answers without being asked twice."""
+
+    def __init__(self, series: list[Any], told: list[Any] | None = None) -> None:
+        super().__init__("http://nowhere", Path("nowhere"))
+        self._series = series
+        self._told = told or []
+
+    async def instant(self, expr: str, at_s: float) -> list[Any]:
+        """Return what it was made with; refuse one expression."""
+        if expr == "refuse":
+            raise PrometheusError("parse error")
+        return self._series
+
+    async def rules(self) -> list[Any]:
+        """Return the rules it was made with."""
+        return self._told
+
+
+def played(*series: Any, told: list[Any] | None = None, no_excuse: str = "") -> Played:
+    """Return a scene that ends with these series."""
+    return Played(Canned(list(series), told), 0.0, 60.0, frozenset({no_excuse}))
+
+
+async def fault(scene: Played, expr: str, empty: str = "") -> str:
+    """Return what is wrong with a query of a stat panel."""
+    query = Query(expr, "x", empty)
+    panel = Panel("stat", "Panel", "It is a test.", "s", "InplaceRestartSlow", (query,))
+    return (await verdict_on(scene, "board: Panel", panel, query)).fault
+
+
+NUMBER = {"metric": {}, "value": [60.0, "1"]}
+NAN = {"metric": {}, "value": [60.0, "NaN"]}
+
+
+async def test_a_number_is_right() -> None:
+    """Nothing is wrong with data."""
+    assert await fault(played(NUMBER), "up") == ""
+
+
+@pytest.mark.parametrize("series", [(), (NAN,)])
+async def test_nothing_without_a_reason_is_wrong(series: tuple[Any, ...]) -> None:
+    """No series is nothing, and so is one that is no number."""
+    assert (await fault(played(*series), "up")).startswith("EMPTY")
+
+
+async def test_a_reason_excuses_only_where_it_holds() -> None:
+    """Nothing may be rejected; but the API server is there, so its panels must have data."""
+    assert await fault(played(), "up", "no server") == ""
+    assert (await fault(played(no_excuse="no server"), "up", "no server")).startswith("EMPTY")
+
+
+async def test_a_refused_query_is_wrong() -> None:
+    """With Prometheus' words."""
+    assert await fault(played(), "refuse", "may be empty") == "REFUSED: parse error"
+
+
+@pytest.mark.parametrize(
+    ("rule", "series", "wrong"),
+    [
+        ({"type": "alerting", "state": "inactive", "health": "ok"}, (), False),
+        ({"type": "alerting", "state": "inactive", "health": "err", "lastError": "many-to-many"}, (), True),
+        ({"type": "recording", "health": "ok"}, (NUMBER,), False),
+        ({"type": "recording", "health": "ok"}, (), True),
+    ],
+)
+async def test_rules(rule: dict[str, str], series: tuple[Any, ...], wrong: bool) -> None:
+    """An unhealthy rule is wrong, and a recording that records nothing; a silent alert is good news."""
+    scene = played(*series, told=[rule | {"name": "rule", "query": "up"}])
+    answers: list[Answer] = [answer async for answer in rules(scene)]
+    assert [bool(answer.fault) for answer in answers] == [wrong]

@@ -1,0 +1,27 @@
+"""Every fault of the catalogue has an effect, and is told of."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.campaign.catalogue import CATALOGUE, Place
+from simulator.campaign.run import run_seed
+
+SEEDS_MAX = 12  # some faults need a scenario that has what they strike: two controllers, a worker that waits
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_fault_strikes(name: str) -> None:
+    """A schedule of this fault alone makes its counter go up within a few seeds, and breaks nothing."""
+    for seed in range(SEEDS_MAX):
+        outcome = run_seed(seed, faults=[CATALOGUE[name]])
+        assert outcome.violation is None, f"seed {seed}, --faults {name}: {outcome.violation}"
+        if outcome.fired[name]:
+            return
+    pytest.fail(f"expected {name} to strike in one of {SEEDS_MAX} seeds, saw that it never did")
+
+
+def test_there_are_at_least_forty_of_every_place() -> None:
+    """The catalogue holds what issue and table promise."""
+    assert len(CATALOGUE) >= 40
+    assert {fault.place for fault in CATALOGUE.values()} == set(Place)

@@ -1,0 +1,260 @@
+"""The judge can find every property broken; a judge that cannot is worth nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from common import wire
+from simulator.apiserver.store import Event
+from simulator.campaign import judge as rules
+from simulator.campaign.catalogue import CATALOGUE
+from simulator.campaign.fault import Fault
+from simulator.campaign.judge import Judge, ViolationError
+from simulator.campaign.liveness import L1
+from simulator.campaign.process import Process, drive
+from simulator.campaign.run import HOT, Outcome, Strike, run_scenario
+from simulator.campaign.scenario import Scenario
+from simulator.campaign.shrink import shrink
+from simulator.campaign.trace import Trace
+from simulator.campaign.world import World
+from simulator.cluster.virtual_time import VirtualTimeLoop
+
+UID = "jobset-uid"
+GROUP = Scenario(pods_per_job=2)
+
+
+def jobset(synced: int, deprecated: int, **spec: Any) -> dict[str, Any]:
+    """Return the group's JobSet with a status."""
+    found = GROUP.manifest()
+    found["metadata"]["uid"] = UID
+    found["spec"] |= spec
+    return found | {"status": wire.status_of_epochs(synced, deprecated)}
+
+
+def pod(index: int, epoch: int | None = None) -> dict[str, Any]:
+    """Return a Pod of the group."""
+    annotations = {wire.JOBSET_UID: UID, wire.JOB_COMPLETION_INDEX: str(index)}
+    if epoch is not None:
+        annotations[wire.EPOCH] = str(epoch)
+    owner = {"kind": "Job", "name": "train-workers-0", "uid": "job-uid", "controller": True}
+    meta = {"name": f"pod-{index}", "uid": f"pod-uid-{index}", "annotations": annotations, "ownerReferences": [owner]}
+    return {"metadata": meta, "status": {"phase": "Running"}}
+
+
+def job() -> dict[str, Any]:
+    """Return the group's Job."""
+    owner = {"kind": wire.KIND, "name": "train", "uid": UID, "controller": True}
+    return {"metadata": {"name": "train-workers-0", "uid": "job-uid", "ownerReferences": [owner]}}
+
+
+class Bench:
+    """A judge, and hands that do what programs do."""
+
+    def __init__(self) -> None:
+        self.judge = Judge(Trace())
+        self._revision = 0
+
+    def write(self, plural: str, obj: dict[str, Any], *, by: str = "user", event_type: str = "MODIFIED") -> None:
+        """Show a write."""
+        self._revision += 1
+        key = ("default", obj["metadata"]["name"])
+        event = Event(self._revision, event_type, key, obj, None)  # type: ignore[arg-type]  # one of the three
+        process = Process(by)
+
+        async def program() -> None:
+            self.judge.observe(plural, event)
+
+        process.start(program())
+
+    def announce(self, epoch: int, *indexes: int) -> None:
+        """Let agents announce."""
+        for index in indexes:
+            self.write("pods", pod(index, epoch), by=f"agent/pod-{index}#1")
+
+    def sync(self, synced: int, deprecated: int, **spec: Any) -> None:
+        """Let the controller write S and D."""
+        self.write("jobsets", jobset(synced, deprecated, **spec), by="controller-0#1")
+
+    async def start(self, index: int, epoch: int | None = None) -> None:
+        """Let a worker start."""
+        await asyncio.sleep(0.001)
+        self.judge.worker_started(pod(index), epoch)
+
+
+async def good(bench: Bench) -> None:
+    """Start a group as it should be."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    bench.sync(1, 0)
+    await bench.start(0)
+    await bench.start(1)
+
+
+async def two_epochs(bench: Bench) -> None:
+    """Let one worker of epoch 1 run on beside epoch 2."""
+    await good(bench)
+    bench.judge.note_cause()
+    bench.judge.worker_stopped(pod(0))
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1)
+    await bench.start(0)
+
+
+async def twice(bench: Bench) -> None:
+    """Let a worker come back into its epoch."""
+    await good(bench)
+    bench.judge.worker_stopped(pod(0))
+    await bench.start(0)
+
+
+async def early(bench: Bench) -> None:
+    """Let a worker start before S."""
+    bench.announce(1, 0, 1)
+    await bench.start(0, 1)
+
+
+async def synced_alone(bench: Bench) -> None:
+    """Sync without everybody."""
+    bench.announce(1, 0)
+    bench.sync(1, 0)
+
+
+async def back(bench: Bench) -> None:
+    """Let S go back."""
+    await good(bench)
+    bench.sync(0, 0)
+
+
+async def recreated(bench: Bench) -> None:
+    """Delete a Job of which nothing had ended."""
+    await good(bench)
+    bench.write("jobs", job())
+    bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
+
+
+async def once_too_often(bench: Bench) -> None:
+    """Restart with no restart left."""
+    policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
+    bench.sync(0, 0, failurePolicy=policy)
+    bench.announce(1, 0, 1)
+    bench.sync(1, 0, failurePolicy=policy)
+    bench.judge.note_cause()
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1, failurePolicy=policy)
+
+
+async def for_nothing(bench: Bench) -> None:
+    """Restart although nothing died."""
+    await good(bench)
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1)
+
+
+def judged(story: Callable[[Bench], Any]) -> ViolationError | None:
+    """Return what the judge found."""
+
+    async def main() -> ViolationError | None:
+        bench = Bench()
+        await story(bench)
+        await asyncio.sleep(0.001)
+        return bench.judge.violation
+
+    def make_loop() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop()
+        loop.drive = drive
+        return loop
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        return runner.run(main())
+
+
+@pytest.mark.parametrize(
+    ("story", "rule"),
+    [
+        (two_epochs, rules.S1),
+        (twice, rules.S2),
+        (early, rules.S3),
+        (synced_alone, rules.S3),
+        (back, rules.S4),
+        (recreated, rules.S5),
+        (once_too_often, rules.S6),
+        (for_nothing, rules.S7),
+    ],
+)
+def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) -> None:
+    """Each story breaks one property, and that is the one which is named."""
+    violation = judged(story)
+    assert violation is not None
+    assert violation.rule == rule
+
+
+def test_a_good_start_breaks_nothing() -> None:
+    """The judge has nothing against a group that starts as it should."""
+    assert judged(good) is None
+
+
+async def _lie(world: World, rng: Random, name: str) -> None:
+    for each in world.pods:
+        world.machine.lying[each["metadata"]["uid"]] = lambda: world.note_fault(name, "a probe")
+
+
+async def _cut_off_for_ever(world: World, rng: Random, name: str) -> None:
+    world.network.calm = lambda: None  # type: ignore[method-assign]
+    await CATALOGUE["rights-missing"].strike(world, Random(0), name)
+    for rule in world.network.rules:
+        rule.until_s, rule.clients = 1e9, lambda client: client.startswith("agent/")
+
+
+def planted(blow: Any, at_s: float = 0.5) -> Outcome:
+    """Run a group in which something goes wrong that no program can make good."""
+    planted_fault = replace(CATALOGUE["probe-lies"], strike=blow)
+    harmless: Fault = CATALOGUE["watch-closed"]
+    strikes = (Strike(0, at_s, planted_fault), Strike(1, 1.0, harmless), Strike(2, 2.0, harmless))
+    return run_scenario(1, GROUP, strikes, until_s=5.0)
+
+
+def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
+    """Without `inplace-agent wait`, a worker whom kubelet lets in too early breaks safety."""
+    outcome = planted(_lie)
+    assert outcome.violation is not None
+    assert outcome.violation.rule in (rules.S1, rules.S2, rules.S3)
+
+
+def test_a_group_that_does_not_come_together_is_found_and_says_who_waits() -> None:
+    """A fault that does not stop breaks L1, and the message names Pods, status and the tasks that wait."""
+    outcome = planted(_cut_off_for_ever)
+    assert outcome.violation is not None
+    assert outcome.violation.rule == L1
+    assert "tasks wait at" in str(outcome.violation)
+
+
+def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
+    """Of a schedule of three the one that matters is left."""
+
+    def run(seed: int, only: list[int]) -> Outcome:
+        outcome = planted(_lie)
+        return outcome if 0 in only else replace(outcome, seed=seed, violation=None)
+
+    kept, least = shrink(planted(_lie), run)
+    assert kept == [0]
+    assert least.violation is not None
+
+
+def test_a_program_that_never_rests_is_found() -> None:
+    """Work without end is a violation of its own, not a run without end."""
+
+    async def spin(world: World, rng: Random, name: str) -> None:
+        while True:
+            for _ in range(10_000):
+                world.trace.add("spin", "")
+            await world.clock.sleep(0.01)
+
+    outcome = planted(spin)
+    assert outcome.violation is not None
+    assert outcome.violation.rule == HOT
