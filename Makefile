@@ -11,8 +11,8 @@ MODE   ?= sidecar
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test docs-images mutants
-.PHONY: sim soak bench demo agent-pyz image sbom check clean rewrite
+.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test docs-images
+.PHONY: sim soak mutants bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, 
 soak: $(STAMP)  ## run SEEDS groups with every fault, and perturb ten situations at every point; replay what fails
 	$(BIN)/python -m simulator.campaign soak --seeds $(SEEDS)
 	$(BIN)/python -m simulator.campaign sieve
+
+mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
+	$(BIN)/python -m tests.mutants
 
 bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.ledger

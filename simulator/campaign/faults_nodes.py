@@ -36,6 +36,16 @@ async def _workers_die(world: World, rng: Random, name: str) -> None:
         await world.clock.sleep(rng.uniform(0.0, 0.1))
 
 
+@fault("worker-completes", NODE, "a worker ends with success while others go on, and then one of those fails")
+async def _worker_completes(world: World, rng: Random, name: str) -> None:
+    workers = list(world.machine.workers.values())
+    if len(workers) > 1:
+        first, second = rng.sample(workers, 2)
+        _end(world, name, first, 0)
+        await world.clock.sleep(rng.uniform(0.0, 1.0))
+        _end(world, name, second, 1)
+
+
 def _one_worker(world: World, rng: Random) -> Training | None:
     workers = list(world.machine.workers.values())
     return rng.choice(workers) if workers else None
@@ -59,6 +69,13 @@ async def _evicted(world: World, rng: Random, name: str) -> None:
 @fault("pod-deleted", NODE, "somebody deletes a Pod")
 async def _deleted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
+        await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
+
+
+@fault("pod-slow-to-die", NODE, "somebody deletes a Pod whose containers ignore SIGTERM: they take all their grace")
+async def _slow_to_die(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is not None:
+        world.machine.deaf.add(pod["metadata"]["uid"])
         await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
 
 

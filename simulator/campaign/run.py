@@ -195,6 +195,8 @@ async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Stri
 
 
 async def _strike(world: World, strike: Strike) -> None:
+    if world.is_calm:
+        return  # it would have come after the last fault
     world.trace.add("strike", str(strike))
     await strike.fault.strike(world, world.random(f"strike {strike.number}"), strike.fault.name)
 

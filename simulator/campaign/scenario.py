@@ -57,6 +57,7 @@ class Scenario:
         controllers: processes that take part in the leader election.
         timings: how long things take.
         shuffles: ready tasks run in another order than they became ready.
+        replaces_early: a Job replaces a Pod while it still terminates (podReplacementPolicy is left out).
         pods_per_node: a node's room.
         completes: at the end, workers end with success and the JobSet completes.
     """
@@ -70,6 +71,7 @@ class Scenario:
     controllers: int = 1
     timings: Timings = SHORT
     shuffles: bool = False
+    replaces_early: bool = False
     pods_per_node: int = 3
     completes: bool = True
 
@@ -96,6 +98,7 @@ class Scenario:
         return (
             f"{self.jobs}x{self.pods_per_job} Pods, {self.mode}, maxRestarts {self.max_restarts}, "
             f"{self.servers} API servers (lag up to {lags} s), {self.controllers} controllers"
+            + (", Pods are replaced early" if self.replaces_early else "")
         )
 
 
@@ -114,6 +117,7 @@ def draw_scenario(rng: Random) -> Scenario:
         lags_s=tuple(rng.choice((0.0, 0.01, 0.1, 1.0)) for _ in range(servers)),
         controllers=rng.choice((1, 2)),
         shuffles=rng.random() < 0.5,
+        replaces_early=rng.random() < 0.25,
     )
 
 

@@ -49,7 +49,7 @@ class Bench:
 
     async def touch_lease(self) -> None:
         """Let somebody write into the Lease by hand."""
-        self.judge.observe("leases", Event(1, "MODIFIED", ("ns", "lease"), {"metadata": {"name": "lease"}}, None))  # type: ignore[arg-type]
+        self.judge.observe("leases", Event(1, "MODIFIED", ("ns", "lease"), {"metadata": {"name": "lease"}}, None))
 
 
 def rule_of(scene: Callable[[Bench], object]) -> str | None:

@@ -1,0 +1,257 @@
+"""Bugs in the protocol both programs obey, and in the agent."""
+
+from tests.mutants.mutant import Area, Edit, Mutant
+
+_AGENT = "common/epoch/agent.py"
+_LEDGER = "common/epoch/ledger.py"
+_SUPERVISOR = "common/epoch/supervisor.py"
+_WATCH = "agent/jobset_watch.py"
+_ANNOUNCER = "agent/announcer.py"
+
+PROTOCOL = (
+    Mutant(
+        "a restarted agent believes a stale watch cache",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _AGENT,
+                "return view.consistent or (previous is not None and view.synced >= previous)",
+                "return True",
+            ),
+        ),
+        "Sieve (OSDI'22): stale states, 19 of its 46 reproduction plans",
+        faults=(
+            "api-stale-cache",
+            "worker-exit",
+        ),
+    ),
+    Mutant(
+        "a new Pod believes a stale watch cache",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _AGENT,
+                "(previous is not None and view.synced >= previous)",
+                "view.synced >= (previous or 0)",
+            ),
+        ),
+        faults=(
+            "api-stale-cache",
+            "pod-deleted",
+        ),
+    ),
+    Mutant(
+        "the barrier lifts as soon as the epoch is announced",
+        Area.PROTOCOL,
+        (Edit(_AGENT, "if epoch == view.synced:", "if epoch >= view.synced:"),),
+    ),
+    Mutant(
+        "synced beats deprecated",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _AGENT,
+                "    if epoch <= view.deprecated:\n        return Verdict.DEPRECATED\n    if epoch == view.synced:\n"
+                "        return Verdict.SYNCED\n",
+                "    if epoch == view.synced:\n        return Verdict.SYNCED\n    if epoch <= view.deprecated:\n"
+                "        return Verdict.DEPRECATED\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "what the watch showed while the announcement was under way is forgotten",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _AGENT,
+                "    if isinstance(event, Accepted):\n        return _settle(waiting)\n",
+                "    if isinstance(event, Accepted):\n        return waiting, ()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "an older view takes back a newer one",
+        Area.PROTOCOL,
+        (Edit(_AGENT, "synced=max(old.synced, new.synced)", "synced=new.synced"),),
+        "Sieve (OSDI'22): time travel to a lagging API server",
+        faults=(
+            "api-time-travel",
+            "api-stale-cache",
+        ),
+    ),
+    Mutant(
+        "a slot with two Pods is counted by either of them",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _LEDGER,
+                "    if len(slot) != 1:\n        return None\n    (only,) = slot.values()\n",
+                "    if not slot:\n        return None\n    only = max(slot.values(), key=lambda it: it.epoch or 0)\n",
+            ),
+        ),
+        "JobSet #665: Pods of attempt N talk to Pods of attempt N - 1 that still run",
+        faults=("pod-slow-to-die",),
+    ),
+    Mutant(
+        "Pods are counted instead of slots",
+        Area.PROTOCOL,
+        (Edit(_LEDGER, "self._ghosts == 0 and self._slots_at[top] == size", "self._pods_at[top] >= size"),),
+        "NVRx #348: five live agents where four fit closed the rendezvous",
+        faults=("pod-slow-to-die",),
+    ),
+    Mutant(
+        "a terminating Pod is taken for gone",
+        Area.PROTOCOL,
+        (Edit(_LEDGER, "_OCCUPYING = (Life.LIVE, Life.LEAVING)", "_OCCUPYING = (Life.LIVE,)"),),
+        "JobSet #684, #686: the next attempt starts while the last one still terminates",
+        faults=("pod-slow-to-die",),
+    ),
+    Mutant(
+        "Pods that a resize left over hold no barrier up",
+        Area.PROTOCOL,
+        (Edit(_LEDGER, "size > 0 and self._ghosts == 0 and", "size > 0 and"),),
+        faults=(
+            "resize",
+            "term-ignored",
+        ),
+    ),
+    Mutant(
+        "a Pod that is gone stays counted when it was terminating",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _LEDGER,
+                "        record = self._records.pop(uid, None)\n        if record is None:\n            return\n",
+                "        record = self._records.pop(uid, None)\n        if record is None or record.pod.life is "
+                "Life.LEAVING:\n            return\n",
+            ),
+        ),
+        "JobSet #576: a Pod stuck in Terminating blocks the recovery for ever",
+        faults=(
+            "pod-deleted",
+            "pod-stuck-terminating",
+        ),
+    ),
+    Mutant(
+        "the exit of the last epoch's container counts against this one",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _LEDGER,
+                "record.epoch == self.synced == record.instance_synced",
+                "record.epoch == self.synced",
+            ),
+            Edit(_LEDGER, "            and record.ran\n", ""),
+        ),
+        faults=(
+            "worker-exit",
+            "partition-kubelet",
+            "workers-die-together",
+        ),
+    ),
+    Mutant(
+        "a worker that died stays on the list after the next sync",
+        Area.PROTOCOL,
+        (Edit(_LEDGER, "        self._broken.clear()\n", ""),),
+    ),
+    Mutant(
+        "an epoch far ahead of the group is believed",
+        Area.PROTOCOL,
+        (Edit(_LEDGER, "if epoch is not None and epoch > self.synced + 1:", "if epoch is not None and epoch < 0:"),),
+        faults=("annotation-tampered",),
+    ),
+    Mutant(
+        "a supervisor announces while its worker still runs",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _SUPERVISOR,
+                "            return replace(state, life=Life.STOPPING), (StopWorker(verdict),)\n",
+                "            return _begin_again(state)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a Pod that completed is waited for at the next barrier",
+        Area.PROTOCOL,
+        (
+            Edit(_LEDGER, "        return frozenset(self._succeeded)\n", "        return frozenset()\n"),
+            Edit(
+                "controller/epochs.py",
+                "return place in decision.recreate or (restarting and (job.status.succeeded or 0) > 0)",
+                "return place in decision.recreate",
+            ),
+        ),
+        faults=("worker-completes",),
+    ),
+)
+
+AGENT = (
+    Mutant(
+        "a lost reply is taken for a success",
+        Area.AGENT,
+        (Edit(_ANNOUNCER, "            return NotAccepted(epoch)\n", "            return Accepted(epoch)\n"),),
+        faults=("api-timeout-before-commit",),
+    ),
+    Mutant(
+        "an announcement that was refused is not sent again",
+        Area.AGENT,
+        (Edit(_AGENT, "return state, (Announce(state.epoch),)", "return state, ()"),),
+    ),
+    Mutant(
+        "the agent resumes its watch from the version that is gone",
+        Area.AGENT,
+        (
+            Edit(
+                _WATCH,
+                '            self._version, self._consistent = "", True\n        wait_s',
+                "            pass\n        wait_s",
+            ),
+        ),
+        "kubernetes_asyncio #136, #327: 410 is retried with the same resourceVersion (kr8s too)",
+        faults=(
+            "api-compaction",
+            "api-410-storm",
+        ),
+    ),
+    Mutant(
+        "the agent takes a namesake for its JobSet",
+        Area.AGENT,
+        (Edit("agent/jobset_events.py", 'seen.name == name and uid in ("", seen.uid)', "seen.name == name"),),
+        "JobSet #1154, #1167: objects of an older owner of the same name are counted",
+        faults=("jobset-recreated",),
+    ),
+    Mutant(
+        "the agent's consistent read is a cheap one",
+        Area.AGENT,
+        (
+            Edit(
+                _WATCH,
+                "list_request(self._config, as_table=self._as_table, consistent=self._consistent)",
+                "list_request(self._config, as_table=self._as_table, consistent=False)",
+            ),
+        ),
+        faults=(
+            "api-stale-cache",
+            "pod-deleted",
+        ),
+    ),
+    Mutant(
+        "a worker that ignores SIGTERM is waited for without end",
+        Area.AGENT,
+        (
+            Edit(
+                "agent/supervisor.py",
+                "        self._worker.signal(signal.SIGKILL)\n        await self._clock.sleep(STUCK_S)\n",
+                "        return\n",
+            ),
+        ),
+        "JobSet #928: a group restart waits for a container that does not end",
+        faults=("term-ignored",),
+    ),
+    Mutant(
+        "a supervisor announces while processes that its worker left still run",
+        Area.AGENT,
+        (Edit("agent/supervisor.py", "            await self._worker.gone()\n", "            pass\n"),),
+    ),
+)

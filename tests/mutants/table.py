@@ -1,0 +1,73 @@
+"""The table of planted bugs, for the terminal and for docs/reliability.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.mutants.mutant import ROOT
+from tests.mutants.run import Bounds, Hunt
+
+PAGE: Final = ROOT / "docs" / "reliability.md"
+HEADING: Final = "## Planted bugs"
+OURS: Final = "our own"
+
+_MOST: Final = Bounds()
+_INTRODUCTION: Final = f"""
+Can the campaign fail? `make mutants` plants each of these mistakes in a copy of the code and runs the campaign until a
+property breaks: {_MOST.seeds_first} ordinary seeds, {_MOST.directed} of the faults without which the mistake cannot
+show (where they are named), {_MOST.plans} perturbed situations, and ordinary seeds up to {_MOST.seeds}. *Runs* is how
+many that took. What catches a mistake passes on the code as it is: that is run too. `tests/mutants` holds the
+replacements; a seed is replayed with `python -m simulator.campaign run --seed N`, with `--faults` where they are named.
+"""
+
+
+def line(hunt: Hunt) -> str:
+    """Return one row for the terminal."""
+    caught = f"{hunt.rule[:48]:48} {case(hunt)}" if hunt.is_caught else f"NOT CAUGHT {hunt.what}"
+    return f"{hunt.mutant.name:74} {hunt.mutant.area.value:16} {hunt.runs:4} {hunt.seconds:6.1f} s  {caught}"
+
+
+def case(hunt: Hunt) -> str:
+    """Name what caught it."""
+    match hunt.case:
+        case {"seed": seed, "faults": faults}:
+            return f"seed {seed} of {', '.join(faults)}"
+        case {"seed": seed}:
+            return f"seed {seed}"
+        case {"plan": plan}:
+            return str(plan["situation"]) + ", perturbed"
+        case {"situation": situation}:
+            return str(situation)
+    return "-"
+
+
+def markdown(hunts: Sequence[Hunt]) -> str:
+    """Return the section of the page."""
+    caught = sum(hunt.is_caught for hunt in hunts)
+    modelled = sum(bool(hunt.mutant.model) for hunt in hunts)
+    rows = [
+        f"| {hunt.mutant.name} | {hunt.mutant.area.value} | {hunt.mutant.model or OURS} "
+        f"| {hunt.rule or '**not caught**'} | {case(hunt)} | {hunt.runs} |"
+        for hunt in hunts
+    ]
+    return "\n".join(
+        [
+            HEADING,
+            _INTRODUCTION,
+            f"{caught} of {len(hunts)} are caught; {modelled} are modelled on what happened to others.",
+            "",
+            "| mistake | where | modelled on | caught by | in | runs |",
+            "|---|---|---|---|---|---:|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def write(hunts: Sequence[Hunt]) -> None:
+    """Put the section into the page, in the place of the one that is there."""
+    text = PAGE.read_text() if PAGE.exists() else "# Reliability\n"
+    before, _, rest = text.partition(HEADING)
+    _, heading, after = rest.partition("\n## ")
+    PAGE.write_text(before.rstrip() + "\n\n" + markdown(hunts) + (heading + after if heading else ""))

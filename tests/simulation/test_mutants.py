@@ -1,0 +1,88 @@
+"""The planted bugs fit the code, and the campaign catches some of them here; `make mutants` hunts them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import main
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import ROOT, Area, Edit, Mutant, StaleMutantError
+from tests.mutants.run import Bounds, BrokenMutantError, Hunt, hunt
+from tests.mutants.table import HEADING, OURS, PAGE, markdown
+
+PLANTED_MIN, MODELLED_MIN = 25, 10
+AREAS = {Area.PROTOCOL, Area.INFORMER, Area.QUEUE, Area.LEADER, Area.BACKOFF, Area.KUBELET}
+FAST = ("synced beats deprecated", "an announcement that was refused is not sent again")  # within some ten seeds
+
+FEW = Bounds(40, 0, 0, 40)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_still_fits(mutant: Mutant) -> None:
+    """Each replaced text occurs once, and what comes of it can be compiled."""
+    texts: dict[str, str] = {}
+    for edit in mutant.edits:
+        text = texts.setdefault(edit.path, (ROOT / edit.path).read_text())
+        assert text.count(edit.old) == 1, f"{edit.path}: {edit.old!r} occurs {text.count(edit.old)} times"
+        texts[edit.path] = text.replace(edit.old, edit.new)
+    for path, text in texts.items():
+        compile(text, path, "exec")
+
+
+def test_there_are_enough_of_every_kind() -> None:
+    """At least 25, at least 10 of them modelled on what happened to others, in every part that can go wrong."""
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= PLANTED_MIN
+    assert sum(bool(mutant.model) for mutant in MUTANTS) >= MODELLED_MIN
+    assert {mutant.area for mutant in MUTANTS} >= AREAS
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_campaign_catches(name: str) -> None:
+    """The campaign is worth something in every run of the tests."""
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    assert hunt(mutant, FEW).is_caught
+
+
+def test_the_code_as_it_is_is_not_caught() -> None:
+    """What the hunt calls caught is the mutant's doing: the same way to run, without a mistake, finds nothing."""
+    hunted = hunt(Mutant("none", Area.PROTOCOL, ()), Bounds(2, 0, 2, 3))
+    assert (hunted.is_caught, hunted.runs) == (False, 5)
+
+
+def test_a_mutant_that_does_not_fit_fails_loudly(tmp_path: Path) -> None:
+    """A replacement whose text is gone says what to do, instead of being caught never or always."""
+    (tmp_path / "file.py").write_text("a = 1\n")
+    with pytest.raises(StaleMutantError, match=r"file\.py: expected 'b' exactly once, saw it 0 times"):
+        Edit("file.py", "b", "c").apply(tmp_path)
+
+
+def test_a_typing_error_is_no_catch() -> None:
+    """A mutant that does not run proves nothing about the campaign."""
+    edit = Edit("common/epoch/ledger.py", "top = max(self._pods_at, default=0)\n        broken", "broken")
+    with pytest.raises(BrokenMutantError, match="top"):
+        hunt(Mutant("typo", Area.PROTOCOL, (edit,)), FEW)
+
+
+def test_the_page_lists_them_all() -> None:
+    """docs/reliability.md names each mutant once and what it is modelled on, and says of all what caught them."""
+    section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
+    rows = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| ")][1:]
+    assert [row[:3] for row in rows] == [[m.name, m.area.value, m.model or OURS] for m in MUTANTS]
+
+
+def test_a_survivor_is_shown() -> None:
+    """The table says of a mutant that nothing caught it."""
+    survivor = Hunt(replace(MUTANTS[0], name="one that lives"), 480, 1.0)
+    assert "| one that lives |" in markdown([survivor])
+    assert "**not caught** | - | 480 |" in markdown([survivor])
+
+
+@pytest.mark.parametrize("arguments", [["--only", "nothing of this name"], ["--processes", "x"]])
+def test_bad_input_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What the command cannot do is answered with what it can."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "expected" in capsys.readouterr().err
