@@ -2,7 +2,7 @@
 One group restart on a modelled cluster, event by event: from a worker's death to the last worker's start.
 
 The agents' decisions about time are the real ones (`Herd`, `RetryBudget`); everything else is a profile's delay or
-work that waits in a line (`model_server`). `tests/benchmarks/test_restart_model.py` holds it against the embedded
+work that waits in a line (`model_server`). `tests/benchmarks/test_calibration.py` holds it against the embedded
 cluster, which runs the real agent and controller. Deliberately knows no fault but the one death.
 """
 

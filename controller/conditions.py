@@ -23,6 +23,7 @@ STARTUP_IN_PROGRESS: Final = "StartupPolicyInProgress"
 STARTUP_COMPLETED: Final = "StartupPolicyCompleted"
 LEFT_FAILED: Final = "JobsLeftFailed"  # ours: Jobs that failed, and the failure policy says FailJob
 IN_PLACE_RESTARTING: Final = "InPlaceRestarting"  # ours: a group restart in place is under way
+START_WAITING: Final = "StartWaiting"  # ours: replicatedJobs whose turn has not come
 BARRIER_WAITING: Final = "BarrierWaiting"  # ours: Pods have waited for others for longer than a restart takes
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
@@ -102,6 +103,14 @@ def in_place_restarting(cause: Cause, epoch: int, scope: str) -> Condition:
     """Return InPlaceRestarting; words that stay the same until it ends."""
     which = f"epoch {epoch} of scope {scope}" if scope else f"epoch {epoch}"
     return Condition(IN_PLACE_RESTARTING, True, cause.trigger.reason, f"{which} is over: {cause}")
+
+
+def start_waiting(message: str) -> Condition:
+    """Return StartWaiting: which replicatedJobs wait for which."""
+    return Condition(START_WAITING, True, "ReplicatedJobsNotDue", message[:MESSAGE_CHARS_MAX])
+
+
+ALL_DUE: Final = Condition(START_WAITING, False, "ReplicatedJobsDue", "the turn of every replicatedJob has come")
 
 
 def barrier_waiting(message: str) -> Condition:

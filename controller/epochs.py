@@ -33,7 +33,10 @@ def decide_epochs(draft: Draft) -> bool:
     decisions = draft.observed.decisions
     if draft.jobset.suspended:
         return False
-    if any(decision.exceeded for decision in decisions.values()):
+    exceeded = [draft.jobset.scopes[name] for name, decision in decisions.items() if decision.exceeded]
+    if exceeded:
+        for scope in exceeded:
+            _note_restart(draft, scope, is_over=False)  # it never comes, but who wanted it is what people ask
         fail(draft, conditions.reached_max_restarts())
         return True
     for name, decision in decisions.items():

@@ -46,6 +46,7 @@ def end_waiting(draft: Draft) -> None:
     """Say that nothing restarts and nobody waits any more, in the write that says why."""
     draft.turn_false(conditions.IN_PLACE_RESTARTING)
     draft.turn_false(conditions.BARRIER_WAITING)
+    draft.turn_false(conditions.START_WAITING)
 
 
 def delete_active_when_finished(draft: Draft) -> bool:

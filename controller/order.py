@@ -79,6 +79,19 @@ def broken_dependencies(jobset: JobSet) -> Iterator[tuple[str, str]]:
         before.add(job.name)
 
 
+def not_due(jobset: JobSet, order: Order) -> Iterator[str]:
+    """Yield for each replicatedJob that may not start yet what it waits for, in words."""
+    due = [job.name for job in jobset.replicated_jobs if job.name in order.due]
+    for job in jobset.replicated_jobs:
+        if job.name in order.due:
+            continue
+        if jobset.starts_in_order:
+            yield f"replicatedJob {job.name} waits for {due[-1]} to be up"
+        else:
+            needs = [f"{entry.get('name')} to be {entry.get('status')}" for entry in job.depends_on]
+            yield f"replicatedJob {job.name} waits for {' and '.join(needs)}"
+
+
 def _due_in_order(jobset: JobSet, standings: Mapping[str, _Standing]) -> tuple[frozenset[str], bool]:
     """Return those up to the first that is not up yet.
 

@@ -1,14 +1,19 @@
-"""The two conditions of startupPolicy InOrder. Source: jobset pkg/controllers/startup_policy.go."""
+"""Who waits for whom at the start, and the conditions of InOrder. Source: jobset pkg/controllers/startup_policy.go."""
 
 from __future__ import annotations
 
 from controller import conditions
 from controller.draft import Draft
+from controller.order import not_due
 
 
 def note_startup(draft: Draft) -> bool:
-    """Say whether the start in order goes on or is over; a suspended JobSet starts nothing."""
-    if not draft.jobset.starts_in_order or draft.jobset.suspended:
+    """Say who waits for whom, and whether the start in order goes on or is over; a suspended JobSet starts nothing."""
+    if not draft.jobset.has_order or draft.jobset.suspended:
+        return False
+    waiting = "; ".join(not_due(draft.jobset, draft.order))
+    draft.set(conditions.start_waiting(waiting) if waiting else conditions.ALL_DUE, quietly=True)
+    if not draft.jobset.starts_in_order:
         return False
     if draft.order.has_started:
         draft.set(conditions.IN_ORDER_COMPLETED)

@@ -28,6 +28,7 @@ from simulator.campaign.world import World
 from simulator.cluster.virtual_time import VirtualTimeLoop
 
 FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
+LAST_STRIKE_S = FAULTS_TO_S - 3.0  # so that a fault which takes a moment has struck before all are ended
 KINDS_MAX = 7  # swarm testing: a run in which few kinds strike often finds what one of all kinds hides
 STRIKES_MAX = 10
 DEATHS_MAX = 4
@@ -75,11 +76,11 @@ class Outcome:
 def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[Strike, ...]:
     """Return the schedule of a seed: a few kinds of faults, and deaths of workers that start restarts."""
     kinds = rng.sample(list(faults), min(rng.randint(1, KINDS_MAX), len(faults)))
-    deaths_s = [rng.uniform(FAULTS_FROM_S, FAULTS_TO_S) for _ in range(rng.randint(1, DEATHS_MAX))]
+    deaths_s = [rng.uniform(FAULTS_FROM_S, LAST_STRIKE_S - BURST_S) for _ in range(rng.randint(1, DEATHS_MAX))]
     moments = [(at_s, CATALOGUE["worker-exit"]) for at_s in deaths_s]
     for kind in kinds + [rng.choice(kinds) for _ in range(rng.randint(0, STRIKES_MAX - KINDS_MAX))]:
         near = rng.random() < 0.5
-        at_s = rng.choice(deaths_s) + rng.uniform(-0.2, BURST_S) if near else rng.uniform(0.0, FAULTS_TO_S)
+        at_s = rng.choice(deaths_s) + rng.uniform(-0.2, BURST_S) if near else rng.uniform(0.0, LAST_STRIKE_S)
         moments.append((max(0.0, at_s), kind))
     moments.sort(key=lambda moment: moment[0])
     return tuple(Strike(number, at_s, fault) for number, (at_s, fault) in enumerate(moments))

@@ -223,7 +223,7 @@ class World:
             await kubelet.register(pods=self.scenario.pods_per_node + 1)
         process = Process(f"kubelet/{name}")
         self.kubelets[name], self.kubelet_processes[name] = kubelet, process
-        self.group.create_task(self._attend(process, kubelet.run()), name=name)
+        self.group.create_task(self._attend(process, kubelet.run), name=name)
 
     def remove_node(self, name: str) -> None:
         """Let a node die with all its containers."""
@@ -237,9 +237,9 @@ class World:
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self.group.create_task(work, name=name)
 
-    async def _attend(self, process: Process, program: Coroutine[Any, Any, Any]) -> None:
+    async def _attend(self, process: Process, program: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run a process until it ends or is killed; a failure of its own is a bug and ends the run."""
-        running = process.start(program)
+        running = process.start(program())
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
@@ -266,7 +266,7 @@ class World:
                 config=config,
                 log=QUIET,
             )
-            await self._attend(process, controller.run())
+            await self._attend(process, controller.run)
             self.trace.add("process", f"{process.name} died")
             self.controllers.pop(name, None)
             await self.clock.sleep(rng.uniform(*CONTROLLER_RESTART_S))

@@ -216,6 +216,27 @@ def test_a_new_controller_reads_the_cause_from_the_status() -> None:
     run(scenario())
 
 
+def test_one_restart_too_many_still_says_who_failed() -> None:
+    """The JobSet fails with upstream's words, and the status names the Pod; that restart is never over."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset(restarts_max=0))
+            first = next(iter(crew.pods.values()))
+            await crew.announce(first, 2)
+            await rig.settle(0.5)
+            status = await crew.status()
+            assert status["terminalState"] == "Failed"
+            entry = status[wire.LAST_GROUP_RESTART]
+            assert (entry["epoch"], entry["trigger"], "syncedAt" in entry) == (2, "worker_exit", False)
+            assert entry["firstFailure"]["pod"] == first
+            labels = {"namespace": "default", "jobset": "train", "outcome": "exceeded", "trigger": "worker_exit"}
+            assert sample(rig, "inplace_group_restarts_total", **labels) == 1
+
+    run(scenario())
+
+
 def test_the_first_start_is_no_restart() -> None:
     """Nothing is said of it."""
 

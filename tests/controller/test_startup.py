@@ -261,3 +261,34 @@ def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
             assert (await crew.status())["terminalState"] == "Failed"
 
     run(scenario())
+
+
+def test_who_is_not_due_waits_for_somebody_who_is_named() -> None:
+    """The condition follows the order, step by step, and is False when everybody's turn has come."""
+    world = started(in_order())
+    condition = world.condition("StartWaiting")
+    assert condition is not None
+    words = "replicatedJob b waits for a to be up; replicatedJob c waits for a to be up"
+    assert (condition["status"], condition["message"]) == ("True", words)
+    for name in ("train-a-0", "train-a-1"):
+        world.set_job(name, active=2, ready=2)
+    world.settle()
+    condition = world.condition("StartWaiting")
+    assert condition is not None
+    assert condition["message"] == "replicatedJob c waits for b to be up"
+    for name in ("train-b-0", "train-c-0"):
+        world.settle()
+        world.set_job(name, active=2, ready=2)
+    world.settle()
+    condition = world.condition("StartWaiting")
+    assert condition is not None
+    assert condition["status"] == "False"
+
+
+def test_who_depends_on_another_says_on_whom() -> None:
+    """Name and state of each dependency."""
+    after = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}
+    world = started(jobset(strategy=None, jobs=[replicated_job("a"), after]))
+    condition = world.condition("StartWaiting")
+    assert condition is not None
+    assert condition["message"] == "replicatedJob b waits for a to be Complete"

@@ -114,6 +114,15 @@ async def test_depends_on(stage: Stage, status: str) -> None:
     await stage.has_jobs("train-a-0", "train-a-1", "train-b-0")
 
 
+async def test_depends_on_names_whom_it_waits_for(stage: Stage) -> None:
+    """StartWaiting says who waits for whom; upstream says nothing where there is only dependsOn."""
+    await stage.submit(jobset(strategy=None, jobs=[replicated_job("a"), after("b", ("a", "Ready"))]))
+    message = "replicatedJob b waits for a to be Ready"
+    await stage.becomes("StartWaiting", "True", "ReplicatedJobsNotDue", message)
+    await stage.be_ready("train-a-0")
+    await stage.becomes("StartWaiting", "False", "ReplicatedJobsDue", "the turn of every replicatedJob has come")
+
+
 async def test_depends_on_complete_is_not_met_by_ready(stage: Stage) -> None:
     """Ready Pods are not enough where completion is asked for; a completed Job is enough where readiness is."""
     waits = [replicated_job("a"), after("c", ("a", "Complete")), after("r", ("a", "Ready"))]
