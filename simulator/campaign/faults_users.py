@@ -124,9 +124,10 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
 
 
 async def _cure(world: World, uid: str, text: str | None) -> None:
-    """Delete a Pod that still shows what was written by hand, as docs/reliability.md tells operators to."""
+    """Delete a Pod that still waits with what was written by hand, as docs/reliability.md tells operators to."""
     for pod in world.pods:
-        if pod["metadata"]["uid"] == uid and (pod["metadata"].get("annotations") or {}).get(wire.EPOCH) == text:
+        shown = (pod["metadata"].get("annotations") or {}).get(wire.EPOCH)
+        if pod["metadata"]["uid"] == uid and shown == text and pod["status"].get("phase") not in ("Succeeded", "Failed"):
             world.trace.add("cure", f"{pod['metadata']['name']} shows epoch {text}")
             await world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"])
 

@@ -116,8 +116,8 @@ def test_metrics_of_a_group_count_its_pods() -> None:
     count = GroupCount("ns", "js", "", expected=10, standing=Standing(0, 6, 1, 3), synced=2, deprecated=2)
     metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
     text = metrics.text().decode()
-    assert 'inplace_pods{jobset="js",namespace="ns",scope="",state="missing"} 3.0' in text
-    assert 'inplace_restart_in_progress{jobset="js",namespace="ns",scope=""} 1.0' in text
+    assert 'inplace_pods{namespace="ns",jobset="js",scope="",state="missing"} 3.0' in text
+    assert 'inplace_restart_in_progress{namespace="ns",jobset="js",scope=""} 1.0' in text
     assert 'workqueue_unfinished_work_seconds{name="jobset"} 3.0' in text
     assert 'inplace_watch_staleness_seconds{kind="Pod"} 3.0' in text
 

@@ -128,8 +128,8 @@ BUGS: Final = (
         "ledger: terminating Pods count as live",
         Config(2, 1, kinds("replace")),
         "ledger",
-        "if only.pod.life is Life.LIVE and only.epoch is not None:",
-        "if only.epoch is not None:",
+        "return only.epoch if only.pod.life is Life.LIVE else None",
+        "return only.epoch",
     ),
     Bug(
         "ledger: terminating Pods do not block their slot",
