@@ -127,7 +127,8 @@ async def _cure(world: World, uid: str, text: str | None) -> None:
     """Delete a Pod that still waits with what was written by hand, as docs/reliability.md tells operators to."""
     for pod in world.pods:
         shown = (pod["metadata"].get("annotations") or {}).get(wire.EPOCH)
-        if pod["metadata"]["uid"] == uid and shown == text and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+        has_ended = pod["status"].get("phase") in ("Succeeded", "Failed")
+        if pod["metadata"]["uid"] == uid and shown == text and not has_ended:
             world.trace.add("cure", f"{pod['metadata']['name']} shows epoch {text}")
             await world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"])
 
