@@ -179,10 +179,9 @@ class Executor:
 
     async def _create_claim(self, namespace: str, manifest: KubeObject) -> None:
         try:
-            created = await self.client.create(PERSISTENT_VOLUME_CLAIMS, namespace, manifest)
-        except AlreadyExists:  # the next pass sees whose it is
-            created = await self.client.get(PERSISTENT_VOLUME_CLAIMS, namespace, manifest["metadata"]["name"])
-        self.claims.absorb(created)
+            self.claims.absorb(await self.client.create(PERSISTENT_VOLUME_CLAIMS, namespace, manifest))
+        except AlreadyExists:
+            return  # the watch will show it, and the next pass sees whose it is
 
     async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
         try:

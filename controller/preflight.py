@@ -31,7 +31,7 @@ NEEDED: Final = {
     "/pods": ("list", "watch", "patch"),
     "/nodes": ("get",),
     "/services": ("list", "watch", "create"),
-    "/persistentvolumeclaims": ("get", "list", "watch", "create"),
+    "/persistentvolumeclaims": ("list", "watch", "create"),
     "events.k8s.io/events": ("create", "patch"),
 }
 """Verbs by group/resource: the ClusterRole of deploy/rbac, less what is asked for here; a test compares the two."""

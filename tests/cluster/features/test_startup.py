@@ -119,6 +119,7 @@ async def test_depends_on_names_whom_it_waits_for(stage: Stage) -> None:
     await stage.submit(jobset(strategy=None, jobs=[replicated_job("a"), after("b", ("a", "Ready"))]))
     message = "replicatedJob b waits for a to be Ready"
     await stage.becomes("StartWaiting", "True", "ReplicatedJobsNotDue", message)
+    await stage.has_jobs("train-a-0")
     await stage.be_ready("train-a-0")
     await stage.becomes("StartWaiting", "False", "ReplicatedJobsDue", "the turn of every replicatedJob has come")
 
