@@ -58,7 +58,7 @@ def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output)
 async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:
     """Read a JobSet and all of its Pods whole: when each container ended stands nowhere else."""
     raw = await read_jobset(connection, name)
-    pods = await read_pods(connection, name)
+    pods = (await read_pods(connection, name)).pods
     return group_state(raw, pods), pods
 
 
