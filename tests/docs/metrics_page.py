@@ -45,8 +45,8 @@ No sample carries an exemplar. It would name the JobSet and the epoch of a slow 
     topk(5, max by (namespace, jobset) (inplace_last_restart_duration_seconds))
 
 with `inplace_epoch{which="synced"}` beside it, the marks on the board of the JobSet, and the Events. There are no
-traces that an id could lead to. And exemplars need the OpenMetrics form, which Prometheus asks for by default (and stores
-exemplars of only behind a feature flag): every scrape would go by prometheus_client's encoder, which takes
+traces that an id could lead to. And exemplars need the OpenMetrics form, which Prometheus asks for by default (and
+stores exemplars of only behind a feature flag): every scrape would go by prometheus_client's encoder, which takes
 0.43 s of CPU at 1,000 JobSets where ours takes 0.13 s.
 """
 _VALUES: Final = """
