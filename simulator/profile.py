@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from simulator.cluster.timings import Delay, Latency, Tailed, Timings
+from simulator.cluster.timings import ZERO, Delay, Latency, Tailed, Timings
 
 FOLDER: Final = Path(__file__).parent / "profiles"
 BASE: Final = "lab"
@@ -114,6 +114,8 @@ class Profile:
             container_start=self.delays["kubelet.container_start"],
             process_exit=self.delays["kubelet.process_exit"],
             agent_start=self.delays["agent.start"],
+            supervised_exit=self.delays["supervisor.stop"],
+            supervised_left=ZERO,  # it is in supervisor.stop
             worker_first_step=self.delays["worker.first_step"],
             barrier_answer=self.delays["kubelet.probe"],
             api=self.delays["network.one_way"],

@@ -81,9 +81,14 @@ async def _slow_to_die(world: World, rng: Random, name: str) -> None:
         await _ask(world, name, pod, deletion)
 
 
-@fault("pod-force-deleted", NODE, "somebody deletes a Pod without grace: its object is gone before its containers")
+@fault("pod-force-deleted", NODE, "a Pod is deleted without grace, at once or when it does not die: object first")
 async def _force_deleted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
+        if rng.random() < 0.5:
+            world.machine.deaf.add(pod["metadata"]["uid"])
+            patient = world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_s=GRACE_S)
+            await _ask(world, name, pod, patient)
+            await world.clock.sleep(rng.uniform(0.1, 3.0))
         deletion = world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_s=0)
         await _ask(world, name, pod, deletion)
 

@@ -43,6 +43,7 @@ def test_the_cluster_draws_from_the_profile(tmp_path: Path) -> None:
     )
     assert mine.timings().container_start == Tailed(1.0, 4.0, 9.0)
     assert mine.timings().api == Latency(0.0001, 0.0005)
+    assert mine.timings().supervised_exit == mine.delays["supervisor.stop"]
 
 
 def test_a_tail_has_the_quantiles_that_it_names() -> None:
