@@ -267,7 +267,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_gated(self) -> bool:
         """Say whether our scheduling gate holds the Pod back."""
-        return any(gate.name == wire.PLACEMENT_GATE for gate in self.spec.scheduling_gates or ())
+        gates = self.spec.scheduling_gates
+        return bool(gates) and any(gate.name == wire.PLACEMENT_GATE for gate in gates or ())
 
     @property
     def completion_index(self) -> str | None:

@@ -31,6 +31,8 @@ def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool) ->
         return _end_of_pod(pod)
     if _epoch(new) <= ledger.synced:
         return None
+    if old is None:  # it had announced before anybody looked: a new controller's first list
+        return Trigger.UNKNOWN, None
     if _epoch(old) == 0:  # a replacement, of a Pod whose end nobody saw here
         return Trigger.POD_LOST, None
     return Trigger.WORKER_EXIT, Failure(pod.metadata.name, pod.spec.node_name or "", message=UNSEEN_EXIT)

@@ -15,10 +15,12 @@ import asyncio
 import gc
 import itertools
 from asyncio.base_events import BaseEventLoop
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from random import Random
 from types import CodeType
@@ -31,6 +33,8 @@ INSTANT_ROUNDS_MAX = 100
 """Rounds of callbacks that take no time. After that each takes TICK_S, because code that waits for "the rest of a
 delay" may compute a rest too small to add to the time, and would spin for ever on a clock that stands still."""
 TICK_S = 1e-9
+RESOLUTION_S = 1e-9  # timers this close to now are due
+TIMERS_FEW = 100  # so many timers may all be cancelled ones
 
 GC_THRESHOLDS = (50_000, 20, 100)
 """A sixth of the CPU time went to the interpreter's defaults (700, 10, 10); these take 4 % and some 10 MB more."""
@@ -57,18 +61,53 @@ class OrderedTask(asyncio.Task[T]):
         return self.number
 
 
-class _VirtualSelector:
-    """Stands where the event loop would wait for I/O, and waits for nothing."""
+class _Callback:
+    """A call that is due: what asyncio's Handle is, without what debugging and threads need."""
 
-    def __init__(self, loop: VirtualTimeLoop) -> None:
+    __slots__ = ("args", "context", "function", "is_cancelled")
+
+    def __init__(self, function: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
+        self.function = function
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+
+class _Timer(_Callback):
+    """A call that is due later."""
+
+    __slots__ = ("_loop", "_when_s", "is_waiting")
+
+    def __init__(
+        self,
+        when_s: float,
+        loop: VirtualTimeLoop,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> None:
+        super().__init__(function, args, context)
+        self._when_s = when_s
         self._loop = loop
+        self.is_waiting = True
 
-    def select(self, timeout: float | None) -> list[Any]:
-        self._loop.idle(timeout)
-        return []
+    def when(self) -> float:
+        return self._when_s
 
-    def close(self) -> None:
-        return None
+    def __lt__(self, other: object) -> bool:
+        return False  # asked only about two timers of one instant: neither is the earlier one
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            if self.is_waiting:
+                self._loop.note_cancelled_timer()
 
 
 class VirtualTimeLoop(BaseEventLoop):
@@ -82,46 +121,109 @@ class VirtualTimeLoop(BaseEventLoop):
         drive: sees the coroutine of each new task and its context, and returns what runs in its place.
     """
 
-    _clock_resolution: float  # of BaseEventLoop: timers this close to now are due
-    _ready: Any
-    _scheduled: Any
+    _stopping: bool  # of BaseEventLoop
 
     def __init__(self, *, shuffle: Random | None = None) -> None:
         super().__init__()
-        self._clock_resolution = 1e-9
         self._now_s = 0.0
         self._rounds = 0
         self._shuffle = shuffle
         self._numbers = itertools.count(1)
+        self._ready: deque[_Callback] = deque()
+        self._scheduled: list[tuple[float, _Timer]] = []
+        self._cancelled_timers = 0
         self.drive: Drive | None = None
-        self._selector = _VirtualSelector(self)
         self.set_task_factory(self._make_task)
 
     def time(self) -> float:
         """Return virtual seconds since the loop was made."""
         return self._now_s
 
-    def idle(self, timeout_s: float | None) -> None:
-        """Advance to the next timer; called once per round, before the ready callbacks run.
+    def call_soon(  # type: ignore[override]  # nobody looks into what is returned but to cancel it
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Callback:
+        """Call in the next round."""
+        due = _Callback(callback, args, context)
+        self._ready.append(due)
+        return due
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # there is no other thread but a signal's
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Timer:
+        """Call in `delay` seconds."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Timer:
+        """Call at a virtual time."""
+        timer = _Timer(when, self, callback, args, context)
+        heappush(self._scheduled, (when, timer))
+        return timer
+
+    def note_cancelled_timer(self) -> None:
+        """Count a timer that will not come; `_run_once` throws them away."""
+        self._cancelled_timers += 1
+
+    def _run_once(self) -> None:
+        """Do one round: move time on if nothing is due, then call what is due now, but nothing that this adds."""
+        self._drop_cancelled_timers()
+        due, timers = self._ready, self._scheduled
+        self._advance()
+        soon_s = self._now_s + RESOLUTION_S
+        while timers and timers[0][0] < soon_s:
+            timer = heappop(timers)[1]
+            timer.is_waiting = False
+            due.append(timer)
+        for _ in range(len(due)):
+            call = due.popleft()
+            if not call.is_cancelled:
+                try:
+                    call.context.run(call.function, *call.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio does: a callback's failure is told, no more
+                    self.call_exception_handler({"message": f"{call.function} failed", "exception": error})
+
+    def _advance(self) -> None:
+        """Move time on to the next timer when nothing is due.
 
         Raises:
             DeadlockError: nothing is ready and no timer is set.
         """
-        if timeout_s is None:
-            found = describe_tasks(asyncio.all_tasks(self), self._now_s)
-            raise DeadlockError(f"deadlock: no timer is set and nothing is ready; {found}")
-        if timeout_s > TICK_S:
-            self._now_s = max(self._now_s, self._scheduled[0].when())
-            self._rounds = 0
-            return
+        if not self._ready and not self._stopping:
+            if not self._scheduled:
+                found = describe_tasks(asyncio.all_tasks(self), self._now_s)
+                raise DeadlockError(f"deadlock: no timer is set and nothing is ready; {found}")
+            wait_s = self._scheduled[0][0] - self._now_s
+            if wait_s > TICK_S:
+                self._now_s = self._scheduled[0][0]
+                self._rounds = 0
+                return
+        else:
+            wait_s = 0.0
         self._rounds += 1
-        if timeout_s > 0 or self._rounds > INSTANT_ROUNDS_MAX:
+        if wait_s > 0 or self._rounds > INSTANT_ROUNDS_MAX:
             self._now_s += TICK_S
         if self._shuffle is not None and len(self._ready) > 1:
             callbacks = list(self._ready)
             self._shuffle.shuffle(callbacks)
             self._ready.clear()
             self._ready.extend(callbacks)
+
+    def _drop_cancelled_timers(self) -> None:
+        """Forget cancelled timers: those in front, and all of them when they are the most."""
+        timers = self._scheduled
+        if len(timers) > TIMERS_FEW and self._cancelled_timers > len(timers) / 2:
+            kept = [entry for entry in timers if not entry[1].is_cancelled]
+            heapify(kept)
+            self._scheduled, self._cancelled_timers = kept, 0
+            return
+        while timers and timers[0][1].is_cancelled:
+            heappop(timers)
+            self._cancelled_timers -= 1
 
     def run_in_executor(  # type: ignore[override]
         self,
@@ -141,12 +243,6 @@ class VirtualTimeLoop(BaseEventLoop):
         if self.drive is not None:
             coro = self.drive(coro, context)  # type: ignore[arg-type]  # a task is made of a coroutine
         return OrderedTask(coro, number=next(self._numbers), loop=loop, context=context)  # type: ignore[arg-type]
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """Do nothing: there is no I/O."""
-
-    def _write_to_self(self) -> None:
-        """Do nothing: there is no other thread to be woken from."""
 
 
 def run(main: Coroutine[Any, Any, T], *, shuffle_seed: int | None = None) -> T:

@@ -232,7 +232,7 @@ def test_a_huge_group_is_told_by_reasons() -> None:
 
 def test_what_only_an_event_knows_is_told() -> None:
     """A volume that cannot be mounted: the Pod's status says ContainerCreating and no more."""
-    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1)
+    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
     state = group_state(jobset(1, wire.status_of_epochs(1, 0)), rows)
     event = Event(reason="FailedMount", message='MountVolume.SetUp failed for volume "data"', type="Warning")
     (cause,) = explain(Facts(state, rows, (), {"train-big-job-0-0-abcde": [event]}), now_s=0.0).causes

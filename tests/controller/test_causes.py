@@ -216,6 +216,22 @@ def test_a_new_controller_reads_the_cause_from_the_status() -> None:
     run(scenario())
 
 
+def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
+    """A worker ended while no controller was there: its announcement alone does not say that the Pod was lost."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        async with rig.running(rig.controller()):
+            await rig.settle(20.0)
+            entry = await last(crew)
+            assert (entry["epoch"], entry["trigger"], "firstFailure" in entry) == (2, "unknown", False)
+
+    run(scenario())
+
+
 def test_one_restart_too_many_still_says_who_failed() -> None:
     """The JobSet fails with upstream's words, and the status names the Pod; that restart is never over."""
 
