@@ -54,7 +54,7 @@ def inplace() -> None:
 @app.command()
 def status(
     jobset: Annotated[
-        str | None, typer.Argument(metavar="[JOBSET]", help="Its name; none for all, a line each.")
+        str | None, typer.Argument(metavar="JOBSET", help="Its name; none for all, a line each.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it, until it ends or Ctrl-C.")] = False,
     output: OutputOption = "table",
