@@ -16,7 +16,7 @@ INFORMER = (
                 "async with clock.timeout(1e9):",
             ),
         ),
-        "kopf #585, #957: the operator goes blind until somebody restarts it",
+        "kopf #957, #1120, #1276: the operator goes blind until somebody restarts it",
     ),
     Mutant(
         "an informer resumes from the version that is gone",
@@ -28,7 +28,7 @@ INFORMER = (
                 '                    self._log.info("watch expired", **keys)\n',
             ),
         ),
-        "kubernetes_asyncio #136, #327: 410 is retried with the same resourceVersion",
+        "kubernetes_asyncio #327: 410 is retried with the same resourceVersion",
         faults=("api-compaction",),
     ),
     Mutant(
@@ -65,6 +65,22 @@ INFORMER = (
             "connection-refused",
         ),
     ),
+    Mutant(
+        "the answer to a write brings back what was deleted meanwhile",
+        Area.INFORMER,
+        (
+            Edit(
+                _INFORMER,
+                "if number is not None and since is not None and number > since:",
+                "if number is not None:",
+            ),
+        ),
+        faults=(
+            "api-slow-answer",
+            "jobset-recreated",
+            "job-deleted",
+        ),
+    ),
 )
 
 QUEUE = (
@@ -82,6 +98,39 @@ QUEUE = (
         faults=(
             "worker-exit",
             "event-delayed",
+        ),
+    ),
+    Mutant(
+        "a delayed key waits for the next one",
+        Area.QUEUE,
+        (
+            Edit(
+                _QUEUE,
+                "heapq.heappush(self._later, (due_s, self._sequence, key))\n        self._rescheduled.set()\n",
+                "heapq.heappush(self._later, (due_s, self._sequence, key))\n",
+            ),
+        ),
+        faults=(
+            "api-500",
+            "conflict",
+        ),
+    ),
+    Mutant(
+        "a second delay of a key replaces an earlier one, and is dropped itself",
+        Area.QUEUE,
+        (
+            Edit(
+                _QUEUE,
+                "        if self._shut_down or self._due_s.get(key, due_s + 1) <= due_s:\n            return\n"
+                "        self._due_s[key] = due_s\n        self._sequence += 1\n",
+                "        if self._shut_down:\n            return\n        if key in self._due_s:\n"
+                "            self._due_s[key] = due_s\n            return\n"
+                "        self._due_s[key] = due_s\n        self._sequence += 1\n",
+            ),
+        ),
+        faults=(
+            "api-500",
+            "conflict",
         ),
     ),
 )

@@ -102,8 +102,20 @@ CONTROLLER = (
                 '            return "requeue"\n',
             ),
         ),
-        "JobSet #445, #747: what a conflict leaves undone",
         faults=("conflict",),
+    ),
+    Mutant(
+        "the end of a deleted Pod is not seen",
+        Area.CONTROLLER,
+        (
+            Edit(
+                _GROUPS,
+                "(left_uid := old.job_uid) is not None and left_uid != job_uid:",
+                "(left_uid := old.job_uid) is not None and left_uid != job_uid and new is not None:",
+            ),
+        ),
+        "JobSet #574: no restart when a Pod is deleted or its node shut down",
+        faults=("pod-force-deleted",),
     ),
     Mutant(
         "a Job that is gone wakes nobody",
@@ -121,6 +133,19 @@ CONTROLLER = (
             "job-deleted",
             "worker-completes",
         ),
+    ),
+    Mutant(
+        "Pods of an older JobSet of the same name are counted",
+        Area.CONTROLLER,
+        (
+            Edit(
+                _GROUPS,
+                '        group = self._groups.get(job.owner_uid or "")\n        if group is None:\n',
+                "        group = next(iter(self._groups.values()), None)\n        if group is None:\n",
+            ),
+        ),
+        "JobSet #1165, #1167: child Jobs are listed by the name of their JobSet, not by its UID",
+        faults=("jobset-recreated",),
     ),
     Mutant(
         "one broken annotation ends the controller",
@@ -149,7 +174,6 @@ CONTROLLER = (
         "a barrier waits for the slots that were asked for at first",
         Area.CONTROLLER,
         (Edit(_GROUPS, "        group.learn()\n        group.reshape()\n", "        group.learn()\n"),),
-        "JobSet #463, #1147: a group that is resized while it restarts",
         faults=("resize",),
     ),
 )
@@ -177,6 +201,18 @@ BUDGET = (
             "controllers-crash",
             "controller-crash",
         ),
+    ),
+    Mutant(
+        "maxRestarts allows one restart fewer than it says",
+        Area.BUDGET,
+        (
+            Edit(
+                "common/epoch/ledger.py",
+                "is_over = restarts > restarts_max and",
+                "is_over = restarts >= restarts_max and",
+            ),
+        ),
+        faults=("worker-exit",),
     ),
     Mutant(
         "maxRestarts allows one restart more than it says",

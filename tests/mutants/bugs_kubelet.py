@@ -43,6 +43,6 @@ KUBELET = (
                 "        if container.state is not State.WAITING or container.restart_count > 1:\n            return\n",
             ),
         ),
-        "kubernetes #136910: sidecar with a startup probe, crashed main container, RestartCount 0 for ever",
+        "kubernetes #136910, mended by #137146: a crashed main container is not started again",
     ),
 )

@@ -92,6 +92,20 @@ PROTOCOL = (
         ),
     ),
     Mutant(
+        "a Pod that is gone stays counted when it was terminating",
+        Area.PROTOCOL,
+        (
+            Edit(
+                _LEDGER,
+                "        record = self._records.pop(uid, None)\n        if record is None:\n            return\n",
+                "        record = self._records.pop(uid, None)\n        if record is None or record.pod.life is "
+                "Life.LEAVING:\n            return\n",
+            ),
+        ),
+        "JobSet #576: a Pod stuck in Terminating blocks the recovery for ever",
+        faults=("pod-force-deleted",),
+    ),
+    Mutant(
         "the exit of the last epoch's container counts against this one",
         Area.PROTOCOL,
         (
@@ -105,7 +119,6 @@ PROTOCOL = (
         faults=(
             "worker-exit",
             "partition-kubelet",
-            "workers-die-together",
         ),
     ),
     Mutant(
@@ -182,7 +195,7 @@ AGENT = (
                 "        return\n",
             ),
         ),
-        "JobSet #928: a group restart waits for a container that does not end",
+        "JobSet #928: no restart begins before the failed Job's last Pod has ended",
         faults=("term-ignored",),
     ),
     Mutant(
