@@ -122,17 +122,6 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
     except ApiError:
         return  # it is gone
     world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
-    world.at_calm.append(lambda: _cure(world, pod["metadata"]["uid"], annotations.get(wire.EPOCH)))
-
-
-async def _cure(world: World, uid: str, text: str | None) -> None:
-    """Delete a Pod that still waits with what was written by hand, as docs/reliability.md tells operators to."""
-    for pod in world.pods:
-        shown = (pod["metadata"].get("annotations") or {}).get(wire.EPOCH)
-        has_ended = pod["status"].get("phase") in ("Succeeded", "Failed")
-        if pod["metadata"]["uid"] == uid and shown == text and not has_ended:
-            world.trace.add("cure", f"{pod['metadata']['name']} shows epoch {text}")
-            await world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"])
 
 
 @fault("jobset-labelled", USER, "the JobSet is edited again and again, so that status writes conflict")
