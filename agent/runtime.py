@@ -42,8 +42,8 @@ from common.kube.http import Transport
 from common.typed import Final
 
 REMINDER_S: Final = (200.0, 300.0)
-"""After so long at the barrier an agent announces again; no restart lasts so long. 5,000 of them then send 20 requests a
-second, a twenty-fifth of their kubelets' Lease renewals; what changes nothing is not stored, and no watch tells it."""
+"""After so long at the barrier an agent announces again. 5,000 of them then send 20 requests a second, a twenty-fifth
+of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0042."""
 
 
 class Agent:
