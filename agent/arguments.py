@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
 
-from agent.exit_code import ExitCode
 from agent.version import VERSION
 from common.record import record
-from common.typed import Final
+from common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
@@ -89,6 +87,8 @@ def dispatch(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     try:
         options = parse(arguments, env)
     except ArgumentsError as error:
+        from agent.exit_code import ExitCode  # enum is dear, and `wait` stands in front of every start of a worker
+
         print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
         return ExitCode.CONFIG
     match options:
@@ -177,7 +177,8 @@ def switch(name: str, text: str) -> bool:
     return text == "on"
 
 
-_Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
+if TYPE_CHECKING:
+    _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
 _RUN: Final[Mapping[str, _Option]] = {
     "--grace": ("grace_s", "WORKER_GRACE_S", seconds),
     "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),

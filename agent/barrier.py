@@ -16,7 +16,8 @@ import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH, AgentConfig
+from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
+from agent.config import AgentConfig
 from agent.listener import listen
 from common.kube.clock import Clock
 
@@ -193,7 +194,8 @@ class HttpBarrier:
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
         status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path)
-        return _response(status, media_type, body, with_body=method == "GET")
+        more = f"{EPOCH_HEADER}: {self._epoch()}\r\n" if status == 200 and path in self._paths else ""
+        return _response(status, media_type, body, more, with_body=method == "GET")
 
     def _resource(self, path: str) -> tuple[int, str, bytes]:
         if path in self._paths:
@@ -208,6 +210,10 @@ class HttpBarrier:
         if rendered is None:
             return 503, _JSON, b'{"error":"the agent is starting; ask again in a second"}'
         return 200, *rendered
+
+    def _epoch(self) -> int:
+        """Return the epoch that the barrier was lifted for, 0 when in-place restart is off."""
+        return self._report.epoch or 0 if self._report is not None else 0
 
     def _state(self) -> bytes:
         """Return what the barrier waits for, as JSON."""
@@ -246,9 +252,9 @@ def _header(head: bytes, name: bytes) -> str:
     return ",".join(value.strip().decode("latin-1") for key, _, value in fields if key.lower() == name)
 
 
-def _response(status: int, media_type: str, body: bytes, *, with_body: bool = True) -> bytes:
+def _response(status: int, media_type: str, body: bytes, more: str = "", *, with_body: bool = True) -> bytes:
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {media_type}\r\n"
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {media_type}\r\n{more}"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (body if with_body else b"")

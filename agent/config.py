@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.barrier_address import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT, UPSTREAM_PATH, UPSTREAM_PORT
 from agent.environment import Environment, is_integer, is_object_name
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
@@ -22,12 +23,6 @@ from common.kube.credentials import service_account_dir
 from common.record import record
 from common.typed import Final
 
-OUR_PATH: Final = "/barrier-is-lifted"
-UPSTREAM_PATH: Final = "/barrier-is-down"
-OUR_PORT: Final = 8080
-UPSTREAM_PORT: Final = 8081
-METRICS_PATH: Final = "/metrics"
-HEALTH_PATH: Final = "/healthz"
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
 

@@ -6,9 +6,7 @@ An empty variable counts as unset: that is what the downward API makes of an ann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from common.typed import Final, TypeVar
+from common.typed import Callable, Final, Mapping, TypeVar
 
 _SEEN_CHARACTERS_MAX: Final = 80
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")

@@ -3,8 +3,10 @@ When each agent of a large group sends its first request, so that the group does
 
 Stratified slots: a window is cut into as many strata as the group has Pods, and each Pod takes the one of its own
 index, so that arrivals are even and not merely random. The window is what the group needs at `rate_per_s` starts per
-second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Consequence: 1,000 Pods
-start over 2.8 s (360 per second), 5,000 over 3 s (1,700 per second): a cluster of more nodes has a larger API server.
+second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Above GROUP_LARGE Pods
+the bound shrinks, because a cluster of more nodes has a larger API server, and because the last Pod to come back waits
+for its slot when everybody waits for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 over 1.5 s,
+5,000 over 0.75 s (6,700 per second, beside what their kubelets spread them anyway).
 On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
 why slots, docs/adr/0038-herd-search.md why these numbers.
 
@@ -23,7 +25,9 @@ GROUP_FREE: Final = 300
 GROUP_SIZE_MAX: Final = INT32_MAX
 RATE_PER_S: Final = 250  # starts, of three requests each, 9 ms of CPU in all: what a server of two cores can do
 RATE_PER_S_MAX: Final = 100_000
-WINDOW_S: Final = 3.0  # the longest window by default: above 1,200 Pods the rate grows instead
+WINDOW_S: Final = 3.0  # the longest window by default
+GROUP_LARGE: Final = 1_000  # beyond it, twice the Pods have half the window, down to LEAST_SHARE of the longest
+LEAST_SHARE: Final = 0.25
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
 # One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
 PATCHES_PER_START: Final = 4
@@ -39,6 +43,7 @@ class Herd:
         jitter: this Pod's own place inside its stratum, in [0, 1).
         rate_per_s: starts per second that the group aims at, above 0.
         window_s_max: seconds; 0 switches slots off.
+        least_share: what a very large group keeps of `window_s_max`.
     """
 
     size: int = 1
@@ -46,11 +51,13 @@ class Herd:
     jitter: float = 0.0
     rate_per_s: float = RATE_PER_S
     window_s_max: float = WINDOW_S
+    least_share: float = LEAST_SHARE
 
     @property
     def window_s(self) -> float:
         """Return the seconds over which the group spreads its starts; 0 for a group of up to GROUP_FREE."""
-        return min(self.window_s_max, self._needed_s)
+        share = max(self.least_share, min(1.0, GROUP_LARGE / self.size))
+        return min(self.window_s_max * share, self._needed_s)
 
     @property
     def start_slot_s(self) -> float:
@@ -61,9 +68,10 @@ class Herd:
     def restart_slot_s(self) -> float:
         """Return the seconds from a view that restarts the whole group to this Pod's patch.
 
-        For an agent that keeps its connection: all of them see that view at once, and a patch is all they send.
+        For an agent that keeps its connection: all of them see that view at once, whatever the size of the group (no
+        kubelet spreads them), and a patch is all they send.
         """
-        return self.start_slot_s / PATCHES_PER_START
+        return slot_s(self.index, self.size, min(self.window_s_max, self._needed_s), self.jitter) / PATCHES_PER_START
 
     @property
     def spread_s(self) -> float:

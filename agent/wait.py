@@ -2,25 +2,24 @@
 `inplace-agent wait`: block until the agent of this Pod has lifted the barrier, seen from inside the worker's container.
 
 Why, when a startup probe holds the worker back already: kubelet may report a replaced sidecar as started before its
-probe ran (kubernetes/kubernetes#141155), and a worker that starts then joins a group that is not there yet. Plain
-blocking sockets and few imports, because it stands in front of every start.
+probe ran (kubernetes/kubernetes#141155), and a worker that starts then joins a group that is not there yet.
+
+It stands in front of every start of a worker, so it loads next to nothing: the C modules below `socket` and `signal`,
+because those make enums of the system's constants, and no JSON unless an answer has to be understood in words.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import socket
 import sys
 import time
-from collections.abc import Mapping
+from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
+from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 
 from agent.arguments import WaitOptions, find_program
-from agent.config import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
+from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
 from agent.environment import Environment
-from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
-from common.typed import Any, Final
+from common.typed import Final, Mapping
 
 POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
 ANSWER_S_MAX: Final = 1.0  # of one question, beyond the time for which the agent may hold its answer
@@ -36,28 +35,35 @@ def run_wait(options: WaitOptions, env: Mapping[str, str]) -> int:
     port = read.either("BARRIER_PORT", "STARTUP_PROBE_PORT", lambda name: read.integer(name, 1, 65535), OUR_PORT)
     reserved = (METRICS_PATH, HEALTH_PATH)
     path = read.either("BARRIER_PATH", "STARTUP_PROBE_PATH", lambda name: read.path(name, reserved), OUR_PATH)
-    for problem in read.problems:
-        say(f"{problem}; exit {ExitCode.CONFIG.value}")
     if read.problems:
-        return ExitCode.CONFIG
+        return refused(read.problems)
     where = f"http://{f'[{address}]' if ':' in address else address}:{port}{path}"
-    state, seen = wait_until_lifted(address, port, path, options.timeout_s, where)
-    if state is None:
+    epoch, seen = wait_until_lifted(address, port, path, options.timeout_s, where)
+    if epoch is None:
         say(f"expected the barrier at {where} to lift within {options.timeout_s:g} s, saw {seen}; exit {NOT_LIFTED}")
         return NOT_LIFTED
-    return execute(options.command, env, state) if options.command else 0
+    return execute(options.command, env, epoch) if options.command else 0
+
+
+def refused(problems: list[str]) -> int:
+    """Say what is wrong with the settings; return the exit code."""
+    from agent.exit_code import ExitCode
+
+    for problem in problems:
+        say(f"{problem}; exit {ExitCode.CONFIG.value}")
+    return ExitCode.CONFIG
 
 
 def wait_until_lifted(
     address: str, port: int, path: str, timeout_s: float | None, where: str
-) -> tuple[dict[str, Any] | None, str]:
-    """Ask until the barrier is lifted; return the agent's answer (None after `timeout_s`) and what was seen last."""
+) -> tuple[int | None, str]:
+    """Ask until the barrier is lifted; return its epoch (None after `timeout_s`) and what was seen last."""
     began_s = said_s = time.monotonic()
     while True:
         left_s = PATIENCE_S if timeout_s is None else max(0.0, began_s + timeout_s - time.monotonic())
-        state, seen = ask(address, port, path, hold_s=int(min(left_s, PATIENCE_S)))
-        if state is not None and state.get("lifted") is True:
-            return state, seen
+        epoch, seen = ask(address, port, path, hold_s=int(min(left_s, PATIENCE_S)))
+        if epoch is not None:
+            return epoch, seen
         now_s = time.monotonic()
         if timeout_s is not None and now_s - began_s >= timeout_s:
             return None, seen
@@ -67,45 +73,71 @@ def wait_until_lifted(
         time.sleep(POLL_S)
 
 
-def ask(address: str, port: int, path: str, *, hold_s: int) -> tuple[dict[str, Any] | None, str]:
-    """Ask once; return the agent's JSON, None when it was no agent that answered, and what was seen in words.
+def ask(address: str, port: int, path: str, *, hold_s: int) -> tuple[int | None, str]:
+    """Ask once; return the epoch of a lifted barrier (0 when in-place restart is off, else None) and what was seen.
 
     The agent may hold its answer for `hold_s`, so that it comes with the lift.
     """
     fields = ("host: barrier", "connection: close", f"prefer: wait={hold_s}")
+    connection = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
     try:
-        with socket.create_connection((address, port), timeout=ANSWER_S_MAX + hold_s) as connection:
-            connection.sendall("\r\n".join((f"GET {path} HTTP/1.1", *fields, "\r\n")).encode("ascii"))
-            answer = b""
-            while (piece := connection.recv(4096)) and len(answer) < ANSWER_BYTES_MAX:
-                answer += piece
+        connection.settimeout(ANSWER_S_MAX + hold_s)
+        connection.connect((address, port))
+        connection.sendall("\r\n".join((f"GET {path} HTTP/1.1", *fields, "\r\n")).encode("ascii"))
+        answer = b""
+        while (piece := connection.recv(4096)) and len(answer) < ANSWER_BYTES_MAX:
+            answer += piece
     except OSError as error:
         return None, f"no agent there yet ({error.strerror or error})"
+    finally:
+        connection.close()
     head, _, body = answer.partition(b"\r\n\r\n")
+    epoch = lifted_epoch(head)
+    return (epoch, "the barrier is lifted") if epoch is not None else understand(head, body)
+
+
+def lifted_epoch(head: bytes) -> int | None:
+    """Return the epoch in the head of a lifted barrier's answer, None in any other."""
+    status, *fields = head.split(b"\r\n")
+    if status.startswith(b"HTTP/1.1 200 "):
+        for field in fields:
+            name, _, value = field.partition(b":")
+            if name.lower() == EPOCH_HEADER.encode("ascii") and value.strip().isdigit():
+                return int(value)
+    return None
+
+
+def understand(head: bytes, body: bytes) -> tuple[int | None, str]:
+    """Read an answer that does not lift by its head: an agent's that holds back or knows no such header, or none."""
+    import json
+
     try:
         state = json.loads(body)
         if isinstance(state, dict) and "lifted" in state:
-            return state, f"the barrier is up: {body.decode()}"
+            epoch = state.get("epoch") or 0 if state["lifted"] is True else None
+            return epoch, f"the barrier is {'up' if epoch is None else 'lifted'}: {body.decode()}"
     except ValueError:
         pass
     return None, f"an answer that is not the agent's: {head[:60]!r}"
 
 
-def execute(command: tuple[str, ...], env: Mapping[str, str], state: dict[str, Any]) -> int:
+def execute(command: tuple[str, ...], env: Mapping[str, str], epoch: int) -> int:
     """Become the command, with the epoch in its environment; return only when that cannot be."""
-    epoch = state.get("epoch")
     own = {"INPLACE_EPOCH": str(epoch or ""), "INPLACE_RESTART_COUNT": str((epoch or 1) - 1)}
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # CPython ignores these, and a command would inherit that
-        signal.signal(number, signal.SIG_DFL)
+    for number in (SIGPIPE, SIGXFSZ):  # CPython ignores these, and a command would inherit that
+        signal(number, SIG_DFL)
     path = find_program(command[0], env)
-    if path is None:
-        say(f"expected a command that exists, saw {command[0]!r}; exit {NOT_FOUND}")
-        return NOT_FOUND
     try:
-        os.execve(path, command, {**env, **own})  # noqa: S606 - the command comes from the manifest
+        if path is not None:
+            os.execve(path, command, {**env, **own})  # noqa: S606 - the command comes from the manifest
+        problem = f"expected a command that exists, saw {command[0]!r}"
     except OSError as error:
-        say(f"cannot execute {path!r}: {error.strerror}; exit {NOT_EXECUTABLE}")
-        return NOT_EXECUTABLE
+        problem = f"cannot execute {path!r}: {error.strerror}"
+    from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
+
+    code = NOT_FOUND if path is None else NOT_EXECUTABLE
+    say(f"{problem}; exit {code}")
+    return code
 
 
 def say(text: str) -> None:

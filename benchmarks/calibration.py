@@ -2,6 +2,7 @@
 Hold the model of a restart against what was measured, and say by how much it is off.
 
     python -m benchmarks.calibration [--json]
+    python -m benchmarks.calibration --write     # the table of docs/reliability.md, from benchmarks/recorded
 
 `benchmarks/recorded` holds measurements of quiet runs with their command and machine: [least, median, most] of each
 figure. The model runs the same scenario with the profile of that machine. Two kinds of figures must not be confused:
@@ -20,9 +21,11 @@ from statistics import median
 from typing import Final
 
 from benchmarks.restart_model import NO_SLOTS, Mode, Restart, Restarting, Slots
-from simulator.profile import read_profile
+from simulator.profile import NUMBERS, read_profile
 
 RECORDED: Final = Path(__file__).parent / "recorded"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reliability.md"
+_HEAD: Final = "| figure | measured (least..most) | modelled | error | |"
 RUNS: Final = 15  # of each scenario; their median is compared
 SLOTS_OF_THE_RECORD: Final = Slots(rate_per_s=300)
 
@@ -93,6 +96,8 @@ def compare(folder: Path = RECORDED, runs: int = RUNS) -> list[Comparison]:
     found = []
     for path in sorted(folder.glob("*.json")):
         for name, measured in json.loads(path.read_text())["measured"].items():
+            if name in NUMBERS:
+                continue  # a number that profiles read from here
             figure = FIGURES.get((path.stem, name))
             if figure is None:
                 known = ", ".join(".".join(key) for key in FIGURES)
@@ -110,7 +115,7 @@ def _modelled(figure: Figure, seed: int) -> float:
 
 def table(found: list[Comparison]) -> str:
     """Return the rows of docs/reliability.md."""
-    rows = ["| figure | measured (least..most) | modelled | error | |", "|---|---|---|---|---|"]
+    rows = [_HEAD, "|---|---|---|---|---|"]
     for each in found:
         least, middle, most = each.measured
         kind = "fitted" if each.fitted else "tested"
@@ -121,12 +126,24 @@ def table(found: list[Comparison]) -> str:
     return "\n".join(rows)
 
 
+def with_table(page: str, rows: str) -> str:
+    """Return the page with this table instead of the one that it has."""
+    before, head, rest = page.partition(_HEAD)
+    if not head:
+        raise ValueError(f"expected a table that begins with {_HEAD!r} in the page, saw none")
+    return before + rows + "\n\n" + rest.partition("\n\n")[2]
+
+
 def main() -> int:
     """Print the comparisons."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__.split("\n\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
     options = parser.parse_args()
     found = compare()
+    if options.write:
+        PAGE.write_text(with_table(PAGE.read_text(), table(found)))
+        return 0
     print(json.dumps({"comparisons": [asdict(each) for each in found]}) if options.json else table(found))
     return 0
 

@@ -30,6 +30,7 @@ GRID: Final[dict[str, tuple[float, ...]]] = {
     "window_s_max": (0, 1, 2, 3, 3.5, 5),
     "patches_per_start": (2, 3, 4, 6),
     "retry_base_s": (0.25, 0.5, 1, 2),
+    "least_share": (0.1, 0.25, 0.5, 1),
 }
 
 

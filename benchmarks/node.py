@@ -1,12 +1,17 @@
 """
 Measure a group restart on a real node: from one worker's SIGKILL until every worker of the group is a new process.
 
-    python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode sidecar --mode supervisor]
+    python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode sidecar --mode supervisor] [--restricted]
+    python -m benchmarks.node --json --record && python -m benchmarks.calibration --write    # on a quiet machine
 
 Real kube-apiserver, controller-manager, scheduler, kubelet, containerd, runc, our controller and our images, all on
 this machine, inside a capsule that leaves nothing behind (tests/cluster/node). The workers write down when they were
-born, on the machine's monotonic clock, so no poll of ours is in the figure. `node_cpu` is what kubelet, containerd and
-all containers took of the cores meanwhile. Upstream's system on two cores: 6.1 s in sidecar mode.
+born, on the machine's monotonic clock, so no poll of ours is in the figure. `cpu_*` is what the parts of the node took
+of the cores from the SIGKILL to the last worker. Pods are as examples/ ships them; with `--restricted` they keep to Pod
+Security `restricted`, whose seccomp profile runc compiles anew for each container. kubelet and containerd are set as an
+owner of a node could (`tuned`). Upstream's system on two cores, with defaults: 6.1 s in sidecar mode.
+
+`--record` keeps the figures in benchmarks/recorded/node.json, which docs/reliability.md is made from.
 """
 
 from __future__ import annotations
@@ -22,13 +27,15 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.calibration import RECORDED
 from common import wire
+from common.kube.client import KubeObject
 from common.phases import parse_phases
 from tests.cluster.binaries import find_binaries
-from tests.cluster.node import archives, capsule, cgroups, prepare
+from tests.cluster.node import archives, capsule, cgroups, prepare, settings
 from tests.cluster.node.cluster import Cluster, running_cluster
 from tests.cluster.node.evidence import lives
-from tests.cluster.node.group import Group, running_group
+from tests.cluster.node.group import Change, Group, running_group
 from tests.cluster.node.runtime.build import RUNTIME
 
 TARGETS_S: Final = {"sidecar": 4.0, "supervisor": 0.8}
@@ -36,28 +43,47 @@ PAUSE_S: Final = 3.0
 """Between restarts: kubelet removes the dead containers, and the next restart should not pay for that."""
 
 RESTARTS_MAX: Final = 1_000_000
+LOAD_MAX: Final = 0.5
+"""Of the last minute, before a run that is to be recorded: a restart of 16 Pods needs all of two cores."""
 
 
-async def measure(pods: int, rounds: int, modes: list[str], seed: int) -> dict[str, list[dict[str, float]]]:
+def _as_shipped(jobset: KubeObject) -> None:
+    """Take away what the tests add to examples/ so that Pods keep to Pod Security `restricted`."""
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    for container in (*pod["containers"], *pod.get("initContainers", ())):
+        del container["securityContext"]
+
+
+def _as_tested(jobset: KubeObject) -> None:
+    """Change nothing."""
+
+
+async def measure(
+    pods: int, rounds: int, modes: list[str], change: Change, seed: int
+) -> dict[str, list[dict[str, float]]]:
     """Return, for each mode, the moments of each restart in seconds after the SIGKILL."""
     rng = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     images = archives.build()
     async with running_cluster(find_binaries(), programs=RUNTIME.build(), images=images, folder=folder) as cluster:
-        return {mode: await _measure_mode(cluster, mode, pods, rounds, rng) for mode in modes}
+        return {mode: await _measure_mode(cluster, mode, pods, rounds, change, rng) for mode in modes}
 
 
-async def _measure_mode(cluster: Cluster, mode: str, pods: int, rounds: int, rng: Random) -> list[dict[str, float]]:
-    async with running_group(cluster, mode, pods=pods, restarts_max=RESTARTS_MAX) as group:
+async def _measure_mode(
+    cluster: Cluster, mode: str, pods: int, rounds: int, change: Change, rng: Random
+) -> list[dict[str, float]]:
+    async with running_group(cluster, mode, pods=pods, restarts_max=RESTARTS_MAX, change=change) as group:
         await group.until_runs(1)
         measured = []
         for epoch in range(2, rounds + 2):
             await asyncio.sleep(PAUSE_S)
             node = cluster.nodes[0].cgroup
-            cpu_s = cgroups.cpu_s(node)
+            before = cgroups.cpu_s_by_part(node)
             killed_s = await group.kill(rng.randrange(pods), "worker")
             await group.until_runs(epoch)
-            measured.append(moments(group, epoch, killed_s) | {"node_cpu": cgroups.cpu_s(node) - cpu_s})
+            after = cgroups.cpu_s_by_part(node)
+            spent = {f"cpu_{part}": cpu_s - before[part] for part, cpu_s in after.items()}
+            measured.append(moments(group, epoch, killed_s) | spent)
         broken = group.broken()
         if broken:
             raise SystemExit("expected restarts that break no rule, saw:\n" + "\n".join(broken))
@@ -117,13 +143,31 @@ def summary(measured: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
                     (name, round(median(each[name] for each in rounds if name in each), 3))
                     for name in set().union(*rounds)
                 ),
-                key=lambda pair: (pair[0].startswith(("pod_", "node_")), pair[1]),
+                key=lambda pair: (pair[0].startswith(("pod_", "cpu_")), pair[1]),
             )
         )
         for mode, rounds in measured.items()
     }
     report["rounds_s"] = {mode: [round(each["last_worker"], 3) for each in rounds] for mode, rounds in measured.items()}
-    return report
+    return report | {"tuned": settings.TUNED}
+
+
+def record(measured: dict[str, list[dict[str, float]]], pods: int, folder: Path = RECORDED) -> Path:
+    """Keep [least, median, most] of each mode's restarts where calibration reads them; return the file."""
+    totals = {mode: sorted(each["last_worker"] for each in rounds) for mode, rounds in measured.items()}
+    kept = {
+        "command": "python -m benchmarks.node --json --record",
+        "machine": f"{os.cpu_count()} quiet cores for the whole cluster and {pods} Pods, kubelet 1.36.3, "
+        "containerd 2.3; tuned: " + ", ".join(settings.TUNED),
+        "source": f"this file was written by the command: of {min(map(len, totals.values()))} restarts in each mode",
+        "measured": {
+            f"{mode}_s": [round(figure, 3) for figure in (each[0], median(each), each[-1])]
+            for mode, each in totals.items()
+        },
+    }
+    file = folder / "node.json"
+    file.write_text(json.dumps(kept, indent=2) + "\n")
+    return file
 
 
 def main() -> int:
@@ -133,12 +177,19 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--mode", action="append", choices=tuple(TARGETS_S), help="both when not given")
+    parser.add_argument("--restricted", action="store_true", help="Pods keep to Pod Security `restricted`")
+    parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/recorded/node.json")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not capsule.inside():
+        if options.record and (load := os.getloadavg()[0]) > LOAD_MAX:
+            parser.error(f"--record: expected a quiet machine (load of at most {LOAD_MAX:g}), saw a load of {load:.2f}")
         return prepare.main() or capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:]))
-    measured = asyncio.run(measure(options.pods, options.rounds, options.mode or list(TARGETS_S), options.seed))
+    change = _as_tested if options.restricted else _as_shipped
+    measured = asyncio.run(measure(options.pods, options.rounds, options.mode or list(TARGETS_S), change, options.seed))
     report = summary(measured)
+    if options.record:
+        print(f"recorded in {record(measured, options.pods)}", file=sys.stderr)
     if options.json:
         print(json.dumps(report, indent=2))
         return 0

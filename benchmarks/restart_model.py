@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Literal
 
-from agent.herd import PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
+from agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
 from agent.retry_budget import RETRY_BASE_S, RetryBudget
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
 from common.kube.errors import Throttled
@@ -35,6 +35,7 @@ class Slots:
     window_s_max: float = WINDOW_S
     patches_per_start: float = PATCHES_PER_START
     retry_base_s: float = RETRY_BASE_S
+    least_share: float = LEAST_SHARE
 
 
 NO_SLOTS: Final = Slots(window_s_max=0.0)  # what deploy/apf says to set
@@ -132,29 +133,22 @@ class Restarting:
 
         A line that gets pieces of work at t1 <= ... <= tM cannot be empty before the greatest of
         tk + (M - k + 1) x (CPU of a piece) / cores. The servers' line: each Pod's requests up to its announcement, from
-        the moment its node lets it ask. The controller's: its announcement, and the status writes of its kubelet that
-        stand before it in the same ordered watch. After the later of the two come the fan-out of one write over all
-        cores and the slowest worker's start, and on the way the network's shortest trips.
+        the moment its node lets it ask. The controller's: one announcement of each Pod, at the profile's cost of an
+        event, and nothing else; that kubelets' status writes stand before them in the same watch is a cost of ours,
+        not of the protocol's. After the later of the two come the fan-out of one write over all cores and the slowest
+        worker's start, and on the way the network's shortest trips.
         """
         cores = self.profile["apiserver.servers"] * self.profile["apiserver.cores"]
         start_s = sum(self._request(step)[0] for step in range(self._requests) if self._is_needed(step))
         ready_s = self._ready_s()
-        written_s = self._status_writes_s(ready_s)
         counted_s = max(
             emptied_s(ready_s, start_s / cores),
-            emptied_s([*ready_s, *written_s], self._event_cpu_s() / self._controller_cores),
+            emptied_s(ready_s, self._event_cpu_s() / self._controller_cores),
         )
         fan_out_s = self.pods * self.profile["apiserver.event_cpu_s"] / cores
         trips = 5 + 2 * (self.mode == "sidecar")  # the order to stop, (list, its answer,) patch, event; S, event
         network_s = trips * self.profile.delays["network.one_way"].draw(_Least())
         return counted_s + fan_out_s + network_s + max(pod.up_s for pod in self.group)
-
-    def _status_writes_s(self, ready_s: list[float]) -> list[float]:
-        """Return when the kubelets write what the controller reads before the announcements."""
-        if self.mode == "supervisor":
-            return []
-        ended_s = [at_s - pod.agent_s - pod.down_s / 2 for at_s, pod in zip(ready_s[1:], self.group[1:], strict=True)]
-        return ended_s * int(self.profile["kubelet.status_writes"])
 
     def _ready_s(self) -> list[float]:
         """Return when each Pod could ask at the earliest: the first is told by its own death, the others by it."""
@@ -172,7 +166,7 @@ class Restarting:
     def _pod(self, index: int) -> _Pod:
         draw, rng = self._draw, self._rng
         slots = NO_SLOTS if self.apf or self.mode == "upstream" else self.slots
-        herd = Herd(self.pods, index, rng.random(), slots.rate_per_s, slots.window_s_max)
+        herd = Herd(self.pods, index, rng.random(), slots.rate_per_s, slots.window_s_max, slots.least_share)
         if self.mode == "supervisor":
             down_s, agent_s, up_s = draw("supervisor.stop"), 0.0, draw("supervisor.start")
         else:
@@ -234,7 +228,8 @@ class Restarting:
         pod = self.group[index]
         slot_s = pod.herd.start_slot_s
         if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
-            slot_s = 0.0 if index == 0 else max(0.0, slot_s / self.slots.patches_per_start - pod.down_s)
+            slot_s = pod.herd.restart_slot_s * PATCHES_PER_START / self.slots.patches_per_start
+            slot_s = 0.0 if index == 0 else max(0.0, slot_s - pod.down_s)
         self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), self._ask, index)
 
     def _ask(self, now_s: float, index: int) -> None:

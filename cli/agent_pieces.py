@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agent.agent_file import IN_IMAGE
-from agent.config import OUR_PATH, OUR_PORT
+from agent.barrier_address import OUR_PATH, OUR_PORT
 from cli.manifest_text import Inline
 from common import wire
 from common.epoch.int32 import INT32_MAX

@@ -14,7 +14,7 @@ import msgspec
 
 from cli.connection import Connection, did_you_mean
 from cli.group_state import GroupState, group_state
-from cli.pod_facts import POD_LIST, PodFact
+from cli.pod_facts import POD_LIST, PodFact, PodsRead
 from cli.pod_table import ACCEPT as TABLE
 from cli.pod_table import decode_table
 from cli.refusal import CliExit, RefusalError
@@ -41,13 +41,18 @@ async def read_group(connection: Connection, name: str) -> tuple[KubeObject, lis
         ApiError, TransportError: the cluster refused, or did not answer.
     """
     raw = await read_jobset(connection, name)
-    expected, synced = _size_and_epoch(raw)
+    return raw, (await read_pods_of(connection, raw)).pods
+
+
+async def read_pods_of(connection: Connection, raw: KubeObject) -> PodsRead:
+    """Return the Pods of a JobSet, as far as the moment needs them."""
+    name, (expected, synced) = raw["metadata"]["name"], _size_and_epoch(raw)
     if expected <= WHOLE_MAX:
-        return raw, await read_pods(connection, name)
+        return await read_pods(connection, name)
     if not synced:
-        return raw, await read_pods(connection, name, METADATA, PAGE)
-    body = await _get_pods(connection, {"labelSelector": _selector(name), "includeObject": "None"}, TABLE)
-    return raw, decode_table(body, name, synced)
+        return await read_pods(connection, name, METADATA, PAGE)
+    body = await _get_pods(connection, {"labelSelector": pods_selector(name), "includeObject": "None"}, TABLE)
+    return decode_table(body, name, synced)
 
 
 async def read_state(connection: Connection, name: str) -> GroupState:
@@ -69,9 +74,9 @@ async def read_jobset(connection: Connection, name: str) -> KubeObject:
     raise await _not_found(connection, name)
 
 
-async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE) -> list[PodFact]:
+async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE) -> PodsRead:
     """Return the Pods of a JobSet, as few pages as fit."""
-    query, pods = {"labelSelector": _selector(name), "limit": str(page)}, list[PodFact]()
+    query, pods = {"labelSelector": pods_selector(name), "limit": str(page)}, list[PodFact]()
     while True:
         body = await _get_pods(connection, query, accept)
         try:
@@ -80,7 +85,7 @@ async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page
             raise GarbledError(f"expected a list of Pods, saw {error}") from error
         pods += found.items or []
         if not found.metadata.go_on:
-            return pods
+            return PodsRead(pods, found.metadata.resource_version)
         query = query | {"continue": found.metadata.go_on}
 
 
@@ -95,7 +100,8 @@ async def _get_pods(connection: Connection, query: dict[str, str], accept: str) 
     return (await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)).body
 
 
-def _selector(name: str) -> str:
+def pods_selector(name: str) -> str:
+    """Return the label selector of a JobSet's Pods."""
     return f"{wire.JOBSET_NAME}={name}"
 
 

@@ -201,7 +201,7 @@ def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact], not_due: 
         live |= {slot: pod for slot, pod in found.items() if pod.is_done}
     late = [
         straggler_of(str(slot), found.get(slot), scope.deprecated)
-        for slot in _slots(shape)
+        for slot in shape
         if slot not in live or live[slot].epoch != target
     ]
     return ScopeState(
@@ -261,13 +261,6 @@ def _last_restart(status: Mapping[str, object]) -> Restart | None:
         seen.get("scope"),
         seen.get("request"),
     )
-
-
-def _slots(shape: Shape) -> Iterable[Slot]:
-    for name, (replicas, parallelism) in shape.replicated_jobs.items():
-        for job_index in range(replicas):
-            for index in range(parallelism):
-                yield Slot(name, job_index, index)
 
 
 def _is_of(pod: PodFact, uid: str | None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.config import OUR_PORT
+from agent.barrier_address import OUR_PORT
 from agent.exit_code import ExitCode
 from cli import agent_pieces
 from cli.finding import REFUSED, Finding, refusal

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from agent.arguments import ArgumentsError, parse
 from agent.barrier import preferred_wait_s
-from agent.config import OUR_PATH, UPSTREAM_PATH, AgentConfig, ConfigError
+from agent.barrier_address import OUR_PATH, UPSTREAM_PATH
+from agent.config import AgentConfig, ConfigError
 from cli.finding import Finding, shown
 from cli.lint_env import agent_environment, check_env, settled_environment
 from cli.pod_roles import PROGRAM, RUN, Container, Member

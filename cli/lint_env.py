@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.config import UPSTREAM_PATH, UPSTREAM_PORT, AgentConfig, ConfigError
+from agent.barrier_address import UPSTREAM_PATH, UPSTREAM_PORT
+from agent.config import AgentConfig, ConfigError
 from agent.exit_code import UPSTREAM_RESTART_IN_PLACE
 from agent.herd import GROUP_FREE
 from cli.agent_pieces import ADDRESS, HERD, IDENTITY, SCOPE

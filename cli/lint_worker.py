@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.config import OUR_PATH, OUR_PORT, UPSTREAM_PATH, AgentConfig, ConfigError
+from agent.barrier_address import OUR_PATH, OUR_PORT, UPSTREAM_PATH
+from agent.config import AgentConfig, ConfigError
 from cli.agent_pieces import PROGRAM_FILE
 from cli.finding import Finding, shown
 from cli.lint_env import agent_environment, settled_environment

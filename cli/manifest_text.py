@@ -17,6 +17,7 @@ import yaml
 from cli.manifests import Stream, parse
 
 _TEXT: Final = "tag:yaml.org,2002:str"
+FLOW_CHARS_MAX: Final = 120  # of a value on one line; one that we make longer goes below its key
 _WIDTH: Final = 1_000_000  # PyYAML folds long texts, which nobody does by hand
 
 
@@ -83,7 +84,12 @@ def _edits(node: yaml.Node, old: Any, new: Any, text: str) -> Iterator[tuple[int
     in_block = isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value
     if in_block and isinstance(node, yaml.MappingNode) and isinstance(new, dict) and set(old) <= set(new):
         for key, value in node.value:
-            if key.value in old:
+            if key.value not in old:
+                continue
+            if _outgrows_its_line(value, old[key.value], new[key.value]):
+                start, end = key.end_mark.index + 1, value.end_mark.index
+                yield start, end, _below(new[key.value], node.start_mark.column)
+            else:
                 yield from _edits(value, old[key.value], new[key.value], text)
         added = {key: value for key, value in new.items() if key not in old}
         lines = _block(added) if added else ""
@@ -100,6 +106,19 @@ def _edits(node: yaml.Node, old: Any, new: Any, text: str) -> Iterator[tuple[int
     else:
         start, end = node.start_mark.index, node.end_mark.index
         yield start, end, (" " if start == end else "") + _flow(new)
+
+
+def _outgrows_its_line(node: yaml.Node, old: Any, new: Any) -> bool:
+    """Say whether a value in braces or brackets would become a line that nobody reads."""
+    in_flow = isinstance(node, yaml.CollectionNode) and node.flow_style
+    return bool(in_flow and new and old != new and len(_flow(new)) > FLOW_CHARS_MAX)
+
+
+def _below(value: Any, column: int) -> str:
+    """Return a value in lines below its key, which begins in `column`."""
+    indent = " " * (column if isinstance(value, list) else column + 2)
+    lines = _items(value) if isinstance(value, list) else _block(value)
+    return "".join(f"\n{indent}{line}" for line in lines.splitlines())
 
 
 def _insertion(place: int, block: str, column: int, text: str) -> Iterator[tuple[int, int, str]]:

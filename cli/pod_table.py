@@ -19,10 +19,12 @@ from cli.pod_facts import (
     Container,
     Gate,
     Labels,
+    ListMeta,
     Meta,
     PodCondition,
     PodFact,
     PodSpec,
+    PodsRead,
     PodStatus,
     Running,
     State,
@@ -47,6 +49,7 @@ class _Row(msgspec.Struct):
 
 
 class _Table(msgspec.Struct, rename="camel"):
+    metadata: ListMeta = ListMeta()
     column_definitions: list[_Column] | None = None
     rows: list[_Row] | None = None
 
@@ -54,7 +57,7 @@ class _Table(msgspec.Struct, rename="camel"):
 _TABLE: Final = msgspec.json.Decoder(_Table)
 
 
-def decode_table(body: bytes, jobset: str, synced: int) -> list[PodFact]:
+def decode_table(body: bytes, jobset: str, synced: int) -> PodsRead:
     """Return the Pods of a Table, as far as its cells tell.
 
     Args:
@@ -72,7 +75,7 @@ def decode_table(body: bytes, jobset: str, synced: int) -> list[PodFact]:
         rows = [tuple(str(row.cells[place]) for place in places) for row in table.rows or ()]
     except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise GarbledError(f"expected a Table of Pods with Name, Ready, Status and Node, saw {error}") from error
-    return list(_pods(rows, jobset, synced))
+    return PodsRead(list(_pods(rows, jobset, synced)), table.metadata.resource_version)
 
 
 def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable[PodFact]:

@@ -122,6 +122,8 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
         announced_s = latest_s if latest_s is None or synced_s is None else min(latest_s, synced_s)
         ended_s, back_s = None if announced_s is None else announced_s - phases[Phase.DEATH], announced_s
         working_s = synced_s
+    if working_s is not None and synced_s is not None:  # its second may have begun before S was written; it did not
+        working_s = max(working_s, synced_s)
     return Row(pod.name, 1, _rising((ended_s, back_s, announced_s, working_s)))
 
 

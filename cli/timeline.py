@@ -58,7 +58,7 @@ def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output)
 async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:
     """Read a JobSet and all of its Pods whole: when each container ended stands nowhere else."""
     raw = await read_jobset(connection, name)
-    pods = await read_pods(connection, name)
+    pods = (await read_pods(connection, name)).pods
     return group_state(raw, pods), pods
 
 
@@ -97,16 +97,17 @@ def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
 
 def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Iterator[Text]:
     """Yield the picture for a terminal that is so wide."""
-    width = max(10, min(columns, COLUMNS_MAX) - NAME_COLUMNS - 2)
+    names = min(NAME_COLUMNS, max((len(row.name) for row in timeline.rows), default=0))
+    width = max(10, min(columns, COLUMNS_MAX) - names - 2)
     step_s = (timeline.until_s - timeline.began_s) / width
     yield Text(title, "bold")
     for row in timeline.rows:
-        name = row.name if len(row.name) <= NAME_COLUMNS else f"…{row.name[1 - NAME_COLUMNS :]}"
-        line = Text(f"{name:{NAME_COLUMNS}} ", no_wrap=True, overflow="crop")
+        name = row.name if len(row.name) <= names else f"…{row.name[1 - names :]}"
+        line = Text(f"{name:{names}} ", no_wrap=True, overflow="crop")
         for column in range(width):
             line.append(*STYLES[row.stage_at(timeline.began_s + (column + 0.5) * step_s)])
         yield line
-    axis = f"{'':{NAME_COLUMNS}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
+    axis = f"{'':{names}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
     yield Text(axis, "dim", no_wrap=True, overflow="crop")
     legend = Text()
     for stage, words in STAGE_WORDS.items():

@@ -1,6 +1,8 @@
 """
 typing's names for modules on the agent's start path, without typing: importing that takes a tenth of a start.
 
+Those of collections.abc are for modules that `wait` loads, which need nothing else of collections.
+
 A type checker sees the real names. At run time annotations are never evaluated, so a name that stands in annotations
 alone may be anything; Protocol is a plain base class, and TypeVar returns its argument.
 """
@@ -8,13 +10,16 @@ alone may be anything; Protocol is a plain base class, and TypeVar returns its a
 TYPE_CHECKING = False  # type checkers take a name like this for True
 
 if TYPE_CHECKING:
+    from collections.abc import Callable as Callable
+    from collections.abc import Mapping as Mapping
+    from collections.abc import Sequence as Sequence
     from typing import Any as Any
     from typing import Final as Final
     from typing import Protocol as Protocol
     from typing import TextIO as TextIO
     from typing import TypeVar as TypeVar
 else:
-    Any = Final = TextIO = None
+    Any = Callable = Final = Mapping = Sequence = TextIO = None
 
     class Protocol:
         """The base class of a seam."""

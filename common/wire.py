@@ -104,15 +104,24 @@ def epoch_annotations(epoch: int) -> dict[str, str]:
 def epoch_of_pod(annotations: Mapping[str, str]) -> int | None:
     """Read a Pod's announced epoch; None when it never announced.
 
-    The seed's key wins when both are there: only our agent writes it, and it writes both.
-
     Raises:
         RemoteProtocolError: the annotation is not a decimal int32 in range (whoever wrote it is at fault).
     """
-    if (text := annotations.get(EPOCH)) is not None:
-        return parse_int32(text, EPOCH, least=1)
-    if (text := annotations.get(ATTEMPT)) is not None:
-        return parse_int32(text, ATTEMPT, least=0, most=INT32_MAX - 1) + 1
+    return announced_epoch(annotations.get(EPOCH), annotations.get(ATTEMPT))
+
+
+def announced_epoch(epoch: str | None, attempt: str | None) -> int | None:
+    """Read the two encodings of a Pod's announcement; None when there is neither.
+
+    The seed's wins when both are there: only our agent writes it, and it writes both.
+
+    Raises:
+        RemoteProtocolError: it is not a decimal int32 in range (whoever wrote it is at fault).
+    """
+    if epoch is not None:
+        return parse_int32(epoch, EPOCH, least=1)
+    if attempt is not None:
+        return parse_int32(attempt, ATTEMPT, least=0, most=INT32_MAX - 1) + 1
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -213,12 +213,19 @@ class Draft:
         self.requeue_after_s = after_s if self.requeue_after_s is None else min(after_s, self.requeue_after_s)
 
     def turn_false(self, kind: str) -> None:
-        """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough."""
-        if self.is_true(kind):
-            changes = {"status": "False", "lastTransitionTime": self.observed.now}
-            self.status["conditions"] = [
-                dict(old) | changes if old.get("type") == kind else old for old in self.status["conditions"]
-            ]
+        """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough.
+
+        One that an earlier step of this pass brought up was never told, and is dropped.
+        """
+        if not self.is_true(kind):
+            return
+        told = {old.get("type") for old in self.jobset.status.get("conditions") or ()}
+        changes = {"status": "False", "lastTransitionTime": self.observed.now}
+        self.status["conditions"] = [
+            dict(old) | changes if old.get("type") == kind else old
+            for old in self.status["conditions"]
+            if old.get("type") != kind or kind in told
+        ]
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Emit an Event once the status is written."""
@@ -234,7 +241,7 @@ class Draft:
         changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
         return Plan(
             status=changes,
-            actions=tuple(self._actions),
+            actions=tuple(self._wanted_actions()),
             notes=tuple(self._notes),
             warnings=tuple(self._warnings),
             hold_s=self.hold_s,
@@ -245,6 +252,13 @@ class Draft:
             causes=self.causes,
             overdue=self.overdue,
         )
+
+    def _wanted_actions(self) -> Iterator[Action]:
+        """Yield the actions, but none for a Job that another step deletes."""
+        deleted = {action.uid for action in self._actions if isinstance(action, DeleteJob)}
+        for action in self._actions:
+            if not (isinstance(action, SuspendJob | ResumeJob | ResizeJob) and action.uid in deleted):
+                yield action
 
 
 def _is_news(name: str, value: object) -> bool:

@@ -40,7 +40,7 @@ from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
-AGAIN_S = 1.0  # nothing is created again sooner: a view that is late would ask with each event, see `_due`
+AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_due`; what is deleted is back soon
 
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
@@ -185,15 +185,15 @@ class Executor:
 
     async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
         namespace, name = jobset.namespace, manifest["metadata"]["name"]
+        known = self.jobs.get(namespace, name)
+        if known is not None and known.owner_uid != jobset.uid:
+            raise _foreign_job(jobset, name)  # unasked: while a namesake's Pods end, each of their events comes by here
         try:
             created = await self.client.create(JOBS, namespace, manifest)
         except AlreadyExists:
             created = await self.client.get(JOBS, namespace, name)
             if not _is_owned(created, jobset.uid):
-                raise ForeignObjectError(
-                    f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
-                    "delete that job, or rename the jobset; it is tried again with growing pauses"
-                ) from None
+                raise _foreign_job(jobset, name) from None
         self.jobs.absorb(created)
 
     async def _create_shared(
@@ -210,6 +210,13 @@ class Executor:
             return  # gone, or another Job by now; the cache will show it
         if answer.get("kind") == JOBS.kind and "deletionTimestamp" in answer.get("metadata", {}):
             self.jobs.absorb(answer)
+
+
+def _foreign_job(jobset: JobSet, name: str) -> ForeignObjectError:
+    return ForeignObjectError(
+        f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
+        "delete that job, or rename the jobset; it is tried again with growing pauses"
+    )
 
 
 def _created_by(namespace: str, action: Action) -> Created | None:

@@ -22,6 +22,7 @@ from controller.events import micro_time
 from controller.group import Group, Key, ScopeLedger
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
+from controller.last_restart import synced_at_of
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
@@ -142,21 +143,23 @@ class Groups:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
-        if old is not None and old.job_uid is not None and (new is None or new.job_uid != old.job_uid):
-            self._drop(old, old.job_uid)
-        if new is None or new.job_uid is None:
+        job_uid = new.job_uid if new is not None else None
+        if old is not None and (left_uid := old.job_uid) is not None and left_uid != job_uid:
+            self._drop(old, left_uid)
+        if new is None or job_uid is None:
             return
-        self._pods_of.setdefault(new.job_uid, {})[new.metadata.uid] = new
+        self._pods_of.setdefault(job_uid, {})[new.metadata.uid] = new
         self._wake_to_place(old, new)
         lived = self._lives(new)
-        group, counted, problem = self._read(new)
+        group, counted, problem, moved = self._read(new, job_uid)
         if group is None or counted is None:
             return
         self._note_sign(counted, old, new, lived=lived)
         if problem and (old is None or _readable(old) != _readable(new)):
             message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
-        self._wake_if_due(group, counted)
+        if moved:
+            self._wake_if_due(group, counted)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
         """Return the Pods that a Job controls."""
@@ -210,23 +213,27 @@ class Groups:
     def _read_pods_of(self, job_uid: str) -> None:
         """Read the Pods of one Job again: which side it is on has changed."""
         for pod in self._pods_of.get(job_uid, {}).values():
-            group, counted, _ = self._read(pod)
+            group, counted, *_ = self._read(pod, job_uid)
             if group is not None and counted is not None:
                 self._wake_if_due(group, counted)
 
-    def _read(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, str]:
-        """Show a Pod to the ledger it belongs to; return its group, that ledger, and what somebody broke on it."""
-        group, counted, reading = self._assign(pod)
+    def _read(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, str, bool]:
+        """Show a Pod to the ledger it belongs to.
+
+        Return its group, that ledger, what somebody broke on the Pod, and whether the ledger may decide otherwise now.
+        """
+        group, counted, reading = self._assign(pod, job_uid)
         uid = pod.metadata.uid
         home = self._home_of.get(uid)
-        if home is not None and (counted is not home or reading.view is None):
+        moved = home is not counted or reading.view is None
+        if home is not None and moved:
             self._evict(uid)
         if counted is None:
-            return None, None, ""
+            return None, None, "", False
         if reading.view is not None:
             self._home_of[uid] = counted
-            counted.ledger.observe(reading.view)
-        return group, counted, reading.problem
+            moved |= counted.ledger.observe(reading.view)
+        return group, counted, reading.problem, moved
 
     def _evict(self, pod_uid: str) -> ScopeLedger | None:
         """Take a Pod out of the ledger it is in; return that."""
@@ -235,12 +242,12 @@ class Groups:
             home.ledger.forget(pod_uid)
         return home
 
-    def _assign(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
+    def _assign(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, Reading]:
         """Find the group and the ledger of a Pod: through its Job; when that is unknown, where it was, or by its label.
 
         A Job may be gone before its Pods; their containers may still run, and that must hold the barrier up.
         """
-        job = self._jobs.get(pod.job_uid or "")
+        job = self._jobs.get(job_uid)
         if job is None:
             return self._assign_by_label(pod)
         group = self._groups.get(job.owner_uid or "")
@@ -283,7 +290,11 @@ class Groups:
 
     def _note_sign(self, counted: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
         """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
-        if counted.cause is not None or (sign := sign_of(old, new, counted.ledger, lived=lived)) is None:
+        if counted.cause is not None:
+            return
+        group = self._groups.get(counted.jobset_uid)
+        synced_at = synced_at_of(group.jobset.status) if group is not None else ""
+        if (sign := sign_of(old, new, counted.ledger, lived=lived, synced_at=synced_at)) is None:
             return
         trigger, failure = sign
         after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None

@@ -29,6 +29,7 @@ class PhaseReader:
     def __init__(self, metrics: Metrics, home_of: Callable[[str], ScopeLedger | None] = lambda _: None) -> None:
         self._metrics = metrics
         self._home_of = home_of
+        self._observe = {phase: metrics.pod_phase_seconds.labels(phase.value).observe for phase in Phase}
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
@@ -44,7 +45,7 @@ class PhaseReader:
             self._metrics.unreadable_phases.inc()
             return
         for phase, seconds in phases.items():
-            self._metrics.pod_phase_seconds.labels(phase.value).observe(seconds)
+            self._observe[phase](seconds)
         if (waited_s := phases.get(Phase.BARRIER)) is not None and (
             home := self._home_of(new.metadata.uid)
         ) is not None:

@@ -89,10 +89,7 @@ def epoch_of(pod: Pod) -> int | None:
         RemoteProtocolError: the annotation is no epoch.
     """
     keys = pod.metadata.annotations
-    if keys is None:
-        return None
-    annotations = {wire.EPOCH: keys.epoch, wire.ATTEMPT: keys.attempt}
-    return wire.epoch_of_pod({name: value for name, value in annotations.items() if value is not None})
+    return None if keys is None else wire.announced_epoch(keys.epoch, keys.attempt)
 
 
 def _completion_index(pod: Pod) -> int:

@@ -1,5 +1,5 @@
 """
-The HTTP seam over one aiohttp session.
+The HTTP seam over one aiohttp session; streams have connections of their own, unless a proxy stands in between.
 
 Guarantees: every request has a bound; a refused or unreachable server, a certificate that is not trusted and
 expired credentials are told apart, in words; after a 401 the credentials are read again before the next
@@ -24,11 +24,11 @@ from common.kube.http import (
     TransportTimeoutError,
 )
 from controller.credentials import CredentialsError, Identity
+from controller.watch_stream import has_proxy, open_stream
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 64  # 50 parallel writes, four watches, leases and Events
-READ_BYTES = 2**20  # lists and watch events are large; fewer, larger reads
-GATHER_S = 0.02  # a herd's events come one by one, each in a TLS record: taken in together they cost half
+READ_BYTES = 2**20  # lists are large; fewer, larger reads
 _UNAUTHORIZED = 401
 
 
@@ -72,9 +72,26 @@ class AiohttpTransport:
 
     @asynccontextmanager
     async def _stream(self, request: Request, timeout_s: float) -> AsyncIterator[Stream]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
-        async with self._sent(request, timeout, timeout_s) as response:
-            yield _AiohttpStream(response)
+        await self._ready_session()
+        if has_proxy(self._credentials):
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
+            async with self._sent(request, timeout, timeout_s) as response:
+                yield _ProxiedStream(response)
+            return
+        async with self._direct(request, timeout_s) as stream:
+            yield stream
+
+    @asynccontextmanager
+    async def _direct(self, request: Request, timeout_s: float) -> AsyncIterator[Stream]:
+        """Open a stream on a connection of its own."""
+        try:
+            async with open_stream(self._credentials, request, timeout_s=timeout_s) as stream:
+                self._rejected = stream.status == _UNAUTHORIZED
+                yield stream
+        except TimeoutError as error:
+            raise self._no_answer(request, timeout_s) from error
+        except CredentialsError as error:
+            raise TransportError(str(error), sent=False) from error
 
     @asynccontextmanager
     async def _sent(
@@ -100,9 +117,7 @@ class AiohttpTransport:
                 self._rejected = response.status == _UNAUTHORIZED
                 yield response
         except TimeoutError as error:
-            raise TransportTimeoutError(
-                f"no answer to {request.method} {request.path} from {self.host} within {timeout_s:g} s"
-            ) from error
+            raise self._no_answer(request, timeout_s) from error
         except aiohttp.ClientConnectorCertificateError as error:
             raise CertificateError(
                 f"the certificate of {self.host} was not signed by the certificate authority we were given: "
@@ -113,6 +128,11 @@ class AiohttpTransport:
             raise TransportError(f"cannot connect to {self.host}: {error}", sent=False) from error
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"the connection to {self.host} broke: {error!r}") from error
+
+    def _no_answer(self, request: Request, timeout_s: float) -> TransportTimeoutError:
+        return TransportTimeoutError(
+            f"no answer to {request.method} {request.path} from {self.host} within {timeout_s:g} s"
+        )
 
     async def _ready_session(self) -> aiohttp.ClientSession:
         """Return the session, with fresh credentials; a new client certificate needs a new one."""
@@ -137,8 +157,8 @@ class AiohttpTransport:
         )
 
 
-class _AiohttpStream:
-    """A streaming answer."""
+class _ProxiedStream:
+    """A streaming answer that comes through a proxy."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -154,27 +174,12 @@ class _AiohttpStream:
         return _lower(self._response.headers)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield body bytes as they arrive: the first at once, what follows it closely `GATHER_S` later, together."""
-        loop = asyncio.get_running_loop()
+        """Yield body bytes as they arrive."""
         try:
             while chunk := await self._response.content.readany():
-                read_s = loop.time()
                 yield chunk
-                await self._gather(read_s + GATHER_S - loop.time())
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"the stream broke: {error!r}") from error
-
-    async def _gather(self, seconds: float) -> None:
-        """Read nothing for a moment."""
-        connection = self._response.connection
-        protocol = connection.protocol if connection is not None else None
-        if seconds <= 0 or protocol is None:
-            return
-        protocol.pause_reading()
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            protocol.resume_reading()
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

@@ -1,13 +1,18 @@
 """
-Write what is made from the builder: `python -m grafana.build`. A test compares the files with what this would write.
+Write what is made from the builder: the dashboards, and the rules as the object that Prometheus Operator takes.
 
-The dashboards, and the rules as the object that Prometheus Operator takes.
+    python -m grafana.build
+    python -m grafana.build --docs-url https://docs.example.com/inplace --to FOLDER
+
+The first writes the files of the repository; a test compares them. The second writes them and the rules for you, with
+the links of panels and alerts leading to your copy of the documentation.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +21,7 @@ from grafana.fleet import fleet
 from grafana.herd import herd
 from grafana.jobset import jobset
 from grafana.layout import render
+from grafana.links import DOCS_URL
 from grafana.panels import Board
 
 FOLDER: Final = Path(__file__).parent
@@ -53,10 +59,24 @@ def prometheus_rule(rules: str) -> str:
     return _HEADER + "".join(f"  {line}" if line.strip() else line for line in groups.splitlines(keepends=True))
 
 
-def main() -> None:
+def published(docs_url: str, folder: Path) -> dict[Path, str]:
+    """Return what an installation loads, and where below `folder`, with links that lead to its documentation."""
+    made = files() | {RULES: RULES.read_text()}
+    address = docs_url.rstrip("/")
+    return {folder / path.parent.name / path.name: text.replace(DOCS_URL, address) for path, text in made.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write every file."""
-    for path, text in files().items():
-        path.parent.mkdir(exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs-url", metavar="URL", help="where your copy of docs/ is published")
+    parser.add_argument("--to", metavar="FOLDER", type=Path, help="where to write the files that lead there")
+    options = parser.parse_args(arguments)
+    if (options.docs_url is None) != (options.to is None):
+        parser.error("expected --docs-url URL and --to FOLDER together: the repository's own files keep their address")
+    made = files() if options.to is None else published(options.docs_url, options.to)
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 

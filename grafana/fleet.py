@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana import shared
 from grafana.links import JOBSET_ROW
 from grafana.panels import Board, Panel, Query, Row, amount
-from grafana.promql import BY_JOBSET, JOBSET, RANGE, lost_share, restarts
+from grafana.promql import BY_JOBSET, JOBSET, RANGE, restarts
 
 
 def fleet() -> Board:
@@ -71,14 +71,7 @@ def _counts() -> tuple[Panel, ...]:
             "InplaceRestartStorm",
             (Query(f"sum({restarts(RANGE)})", "restarts"),),
         ),
-        Panel(
-            "stat",
-            "Effective time",
-            "Share of the Pods' time, in the range of the board, that group restarts left to training.",
-            "percentunit",
-            "InplaceRestartStorm",
-            (Query(f"1 - {lost_share()}", "effective"),),
-        ),
+        shared.effective_time(),
         shared.lost_pod_hours(),
         shared.money(),
     )

@@ -70,14 +70,7 @@ def _answers() -> tuple[Panel, ...]:
             (Query(f"{lost_share()} * {between}", "to recover"),),
             empty=shared.QUIET,
         ),
-        Panel(
-            "stat",
-            "Effective time",
-            "Share of the Pods' time, in the range of the board, that group restarts left to training.",
-            "percentunit",
-            "InplaceRestartStorm",
-            (Query(f"1 - {lost_share()}", "effective"),),
-        ),
+        shared.effective_time(),
         shared.lost_pod_hours(),
         shared.money(),
     )

@@ -1,15 +1,16 @@
 """
 Where links of panels and alerts lead.
 
-The documentation's address stands here once; whoever serves it elsewhere replaces the text in the files
-(docs/observability.md). Grafana's own address is not known to us, so links between dashboards are paths.
+The documentation's address stands here once: where `mkdocs serve` shows it to you, because nobody but you knows where
+you publish it. `python -m grafana.build --docs-url URL --to FOLDER` writes the same files with yours
+(docs/operations.md). Grafana's own address is not known to us, so links between dashboards are paths.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-DOCS_URL: Final = "https://inplace.dev/docs"
+DOCS_URL: Final = "http://127.0.0.1:8000"
 JOBSET_ROW: Final = (  # from a row of a table that has these two labels
     "/d/inplace-jobset?${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
     "&var-namespace=${__data.fields.namespace}&var-jobset=${__data.fields.jobset}"

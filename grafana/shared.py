@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.panels import Json, Panel, Query, variable
-from grafana.promql import BY_JOBSET, CLUSTER, JOBSET, RANGE, RATE, counted, lost_seconds, mean, ours, quantile
+from grafana.promql import (
+    BY_JOBSET,
+    CLUSTER,
+    JOBSET,
+    RANGE,
+    RATE,
+    counted,
+    lost_seconds,
+    lost_share,
+    mean,
+    ours,
+    quantile,
+)
 
 _STATES: Final = {
     "running": "#73bf69",
@@ -151,6 +163,18 @@ def budget() -> Panel:
                 "{{namespace}}/{{jobset}}",
             ),
         ),
+    )
+
+
+def effective_time() -> Panel:
+    """Return what group restarts left."""
+    return Panel(
+        "stat",
+        "Effective time",
+        "Share of the Pods' time, in the range of the board, that group restarts left to training.",
+        "percentunit",
+        "InplaceRestartStorm",
+        (Query(f"1 - {lost_share()}", "effective"),),
     )
 
 

@@ -132,23 +132,29 @@ class Ledger:
     _broken: set[str] = field(default_factory=set)  # Pods whose worker of epoch S died; kept until S grows
     _census: bool = False  # every slot was seen at S: who announces S later was not counted in it
 
-    def observe(self, pod: PodView) -> None:
-        """Take in one Pod event; O(1). Repeats are fine."""
-        record = self._records.get(pod.uid)
+    def observe(self, pod: PodView) -> bool:
+        """Take in one Pod event; O(1). Repeats are fine. Say whether `decide` may answer otherwise than before."""
+        record, moved = self._records.get(pod.uid), True
         if record is None:
             record = self._records[pod.uid] = _Record(pod, instance_synced=self.synced)
         else:
-            self._withdraw(record)
-            if pod.worker.instance != record.pod.worker.instance:
+            old = record.pod
+            moved = pod.epoch != old.epoch or pod.life is not old.life or pod.slot != old.slot
+            if moved:
+                self._withdraw(record)
+            if pod.worker.instance != old.worker.instance:
                 record.instance_synced, record.ran = self.synced, False
         record.pod = pod
         record.ran = record.ran or pod.worker.running
-        record.expected = self.shape.expects(pod.slot)
-        self._read_announcement(record)
-        self._enter(record)
-        if self._has_broken(record):
+        if moved:  # of 5,000 Pods that restart, one event in three does
+            record.expected = self.shape.expects(pod.slot)
+            self._read_announcement(record)
+            self._enter(record)
+            self._take_census()
+        if self._has_broken(record) and pod.uid not in self._broken:
             self._broken.add(pod.uid)
-        self._take_census()
+            return True
+        return moved
 
     def forget(self, uid: str) -> None:
         """Drop a Pod that is gone; O(1). Unknown uids are fine: events may repeat."""

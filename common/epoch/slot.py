@@ -30,14 +30,13 @@ class Shape:
 
     replicated_jobs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     without: frozenset[tuple[str, int]] = frozenset()
+    size: int = field(init=False, compare=False, repr=False)  # N, the number of expected slots
 
-    @property
-    def size(self) -> int:
-        """Return N, the number of expected slots."""
+    def __post_init__(self) -> None:
+        """Count the slots: their number is asked at every Pod event."""
         whole = sum(replicas * parallelism for replicas, parallelism in self.replicated_jobs.values())
-        if not self.without:  # the usual case, asked at every Pod event
-            return whole
-        return whole - sum(self.replicated_jobs[name][1] for name, _ in self.without)
+        gone = sum(self.replicated_jobs[name][1] for name, _ in self.without)
+        object.__setattr__(self, "size", whole - gone)
 
     def __iter__(self) -> Iterator[Slot]:
         """Yield the expected slots in their order."""

@@ -20,11 +20,16 @@ from common.kube.http1_wire import Head, Poll
 
 
 class Connection:
-    """A socket that the loop reads and writes, and its link."""
+    """A socket that the loop reads and writes, and its link.
 
-    def __init__(self, sock: socket.socket, link: Link) -> None:
+    Args:
+        read_bytes: what one look at the socket takes at most.
+    """
+
+    def __init__(self, sock: socket.socket, link: Link, *, read_bytes: int = READ_BYTES) -> None:
         self._socket = sock
         self._link = link
+        self._read_bytes = read_bytes
         self._is_waiting = False  # the loop watches the socket; closing it then would leave the waiter for ever
         self.idle_since_s = 0.0
 
@@ -105,7 +110,7 @@ class Connection:
     async def _read(self) -> None:
         self._is_waiting = True
         try:
-            received = await asyncio.get_running_loop().sock_recv(self._socket, READ_BYTES)
+            received = await asyncio.get_running_loop().sock_recv(self._socket, self._read_bytes)
         finally:
             self._is_waiting = False
         self._link.receive(received)
@@ -119,7 +124,7 @@ class Connection:
                 self._is_waiting = False
 
 
-async def connect(to: Credentials, context: ssl.SSLContext | None) -> Connection:
+async def connect(to: Credentials, context: ssl.SSLContext | None, *, read_bytes: int = READ_BYTES) -> Connection:
     """Connect to the first of the server's addresses that answers, and agree on TLS.
 
     Raises:
@@ -129,7 +134,7 @@ async def connect(to: Credentials, context: ssl.SSLContext | None) -> Connection
         sock = await _connected(to.host, to.port)
     except OSError as error:
         raise no_connection(to, error) from error
-    connection = Connection(sock, Link(to, context))
+    connection = Connection(sock, Link(to, context), read_bytes=read_bytes)
     try:
         await connection.handshake()
     except OSError as error:

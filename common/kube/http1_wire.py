@@ -129,6 +129,8 @@ class Http1Wire:
             case _Reading.LENGTH | _Reading.CHUNK | _Reading.TO_CLOSE:
                 return self._read_body()
             case _Reading.CHUNK_SIZE:
+                if (chunks := self._read_whole_chunks()) is not None:
+                    return chunks
                 self._read_chunk_size()
             case _Reading.CHUNK_END:
                 if (line := self._line(0)) is not None:
@@ -185,6 +187,22 @@ class Http1Wire:
         del self._bytes[: self._left]
         self._left -= len(part)
         return part or None
+
+    def _read_whole_chunks(self) -> bytes | None:
+        """Take all whole chunks off the front together, as a herd's events come; None when there is none.
+
+        Whatever is not plainly a chunk is left to the reading step by step, which judges it.
+        """
+        received, at, parts = bytes(self._bytes), 0, []
+        while (size_end := received.find(b"\r\n", at, at + _LENGTH_DIGITS_MAX + 2)) - at > 0:
+            digits, begin = received[at:size_end], size_end + 2
+            end = begin + int(digits, 16) if _HEX.issuperset(digits) else begin
+            if end == begin or received[end : end + 2] != b"\r\n":
+                break
+            parts.append(received[begin:end])
+            at = end + 2
+        del self._bytes[:at]
+        return b"".join(parts) or None
 
     def _read_chunk_size(self) -> None:
         if (line := self._line(CHUNK_LINE_BYTES_MAX)) is None:

@@ -12,7 +12,7 @@ Deliberately not here: indexes (handlers build them), several watches for one ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
@@ -104,6 +104,8 @@ class Informer(Generic[T]):
         resource: the kind.
         namespace: None is all namespaces.
         label_selector: keeps the rest on the server.
+        field_selector: the same; metadata.name for one object.
+        read_all: reads the objects and their resourceVersion at less cost than a list of whole ones.
         keep: drops objects that nobody here needs before they cost memory.
         resync_s: how often every object is told again as (object, object); None never.
         on_ending: hears the name of each way a watch ended; for metrics.
@@ -120,6 +122,8 @@ class Informer(Generic[T]):
         log: Log,
         namespace: str | None = None,
         label_selector: str | None = None,
+        field_selector: str | None = None,
+        read_all: Callable[[], Awaitable[tuple[list[T], str]]] | None = None,
         keep: Callable[[T], bool] | None = None,
         page_size: int = PAGE_SIZE,
         resync_s: float | None = None,
@@ -132,7 +136,9 @@ class Informer(Generic[T]):
         self._rng = rng
         self._log = log
         self._namespace = namespace
-        self._selector = {} if label_selector is None else {"labelSelector": label_selector}
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._selector = {name: selector for name, selector in selectors.items() if selector is not None}
+        self._read_all = read_all or self._list
         self._keep = keep
         self._page_size = page_size
         self._resync_s = resync_s
@@ -231,7 +237,7 @@ class Informer(Generic[T]):
         """List if needed, then watch until the watch ends."""
         try:
             if self._since is None:
-                self._replace_all(*await self._list())
+                self._replace_all(*await self._read_all())
             request = Request("GET", self._path(self._watch_query()), self._client.headers)
             lines = watch_lines(self._client.transport, request, clock=self._clock)
             async with aclosing(lines):

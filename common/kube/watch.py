@@ -8,7 +8,6 @@ Decoding is left to the caller: the agent reads a Table cell, the informer a who
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
 
 from common.kube.clock import Clock
 from common.kube.errors import (
@@ -24,6 +23,7 @@ from common.kube.errors import (
     error_from_response,
 )
 from common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
+from common.record import record
 
 LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
 ERROR_BYTES_MAX = 64 * 1024  # of a refusal's body
@@ -31,17 +31,17 @@ HEADERS_TIMEOUT_S = 30.0  # a consistent watch may wait 3 s for the cache, and A
 INACTIVITY_S = 150.0  # bookmarks come about once a minute; two and a half without a byte is a dead connection
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Closed:
     """The server ended the watch in good order; resume from the last resourceVersion at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gone:
     """410: our resourceVersion is no longer in its history; read fresh state."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Busy:
     """429 or 5xx: come back after `after_s` seconds plus backoff."""
 
@@ -49,21 +49,21 @@ class Busy:
     error: ApiError
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Broken:
     """Refused, reset, silent or garbled; resume after backoff."""
 
     error: TransportError
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unauthenticated:
     """401: the credentials ran out; read them again, then resume after backoff."""
 
     error: Unauthorized
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Denied:
     """403, 404, 400 or another answer that waiting may cure but retrying fast will not."""
 

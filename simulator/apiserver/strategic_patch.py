@@ -43,7 +43,10 @@ _RETAIN_KEYS = "$retainKeys"
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """Return the target with a strategic merge patch applied; the target stays as it is."""
+    """Return the target with a strategic merge patch applied; the target stays as it is.
+
+    A part that comes out equal to what it was IS what it was: `is` tells the rest of a write what changed.
+    """
     if not isinstance(patch, dict):
         return patch
     directive = patch.get(_DIRECTIVE)
@@ -67,7 +70,7 @@ def strategic_merge(target: Any, patch: Any) -> Any:
             result[key] = _merge_list(result.get(key), value, key, patch.get(_ELEMENT_ORDER + key))
         else:
             result[key] = value
-    return result
+    return target if result == target else result
 
 
 def _directive(result: dict[str, Any], key: str, value: Any, patch: dict[str, Any]) -> None:
@@ -106,6 +109,8 @@ def _merge_list(target: Any, patch: list[Any], name: str, order: list[Any] | Non
 
 def _merge_key(name: str, patch: list[Any], old: list[Any]) -> str | None:
     keys = MERGE_KEYS.get(name, ())
+    if len(keys) < 2:
+        return keys[0] if keys and any(isinstance(item, dict) for item in (*patch, *old)) else None
     items = [item for item in (*patch, *old) if isinstance(item, dict)]
     for key in keys:
         if all(key in item or _DIRECTIVE in item for item in items):

@@ -298,7 +298,7 @@ class SupervisedWorker:
 
     async def gone(self) -> None:
         """Return when nothing of the run is left."""
-        await self._machine.clock.sleep(self._machine.timings.process_exit.draw(self._machine.rng))
+        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
         assert self._training is not None
         self._training.clear()
 
@@ -310,7 +310,7 @@ class SupervisedWorker:
         if number == signal.SIGKILL:
             training.end(SIGKILL_EXIT)
         elif self._pod["metadata"]["uid"] not in self._machine.deaf:
-            exit_s = self._machine.timings.process_exit.draw(self._machine.rng)
+            exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
             asyncio.get_running_loop().call_later(exit_s, training.end, 128 + number)
 
     def kill(self) -> None:

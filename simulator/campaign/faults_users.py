@@ -15,14 +15,16 @@ from simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from simulator.campaign.world import World
 
 USER = Place.USER
+GARBAGE_S_MAX = 6.0  # what is nobody's any more lives on for so long
 
 
-@fault("jobset-recreated", USER, "the JobSet is deleted and created again under the same name")
+@fault("jobset-recreated", USER, "the JobSet is deleted and created again under its name, while its Pods may still run")
 async def _recreated(world: World, rng: Random, name: str) -> None:
     if not world.jobset:
         return
     policy = rng.choice(("Background", "Foreground"))
     uid = world.jobset["metadata"]["uid"]
+    world.delay_garbage(rng.choice((0.0, rng.uniform(0.5, GARBAGE_S_MAX))))
     try:
         await world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy)
     except ApiError:

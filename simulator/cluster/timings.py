@@ -57,6 +57,8 @@ class Timings:
         process_exit: SIGTERM to gone, for a process that obeys.
         agent_start: exec of the agent to its first request. Exec to visible annotation took 49 to 249 ms on
             one lab machine; the requests in it are modelled by `api`.
+        supervised_exit: SIGTERM to gone, for the worker of a supervisor, whose children obey with it.
+        supervised_left: what processes that it leaves behind take to be gone, once more.
         worker_first_step: exec of a worker to its first training step. No measurement: a model's own choice.
         barrier_answer: how long a probe's HTTP exchange takes.
         api: one way of a request to the API server.
@@ -76,6 +78,8 @@ class Timings:
     container_start: Delay = Latency(0.3, 0.6)
     process_exit: Delay = Latency(0.02, 0.1)
     agent_start: Delay = Latency(0.04, 0.1)
+    supervised_exit: Delay = Latency(0.02, 0.1)
+    supervised_left: Delay = Latency(0.02, 0.1)
     worker_first_step: Delay = Latency(0.5, 1.0)
     barrier_answer: Delay = Latency(0.001, 0.003)
     api: Delay = Latency(0.001, 0.005)
@@ -93,6 +97,8 @@ PROMPT = Timings(
     container_start=ZERO,
     process_exit=ZERO,
     agent_start=ZERO,
+    supervised_exit=ZERO,
+    supervised_left=ZERO,
     worker_first_step=ZERO,
     barrier_answer=ZERO,
     api=ZERO,

@@ -15,6 +15,7 @@ from agent import barrier as barrier_module
 from agent.barrier import HttpBarrier, Report
 from agent.listener import BarrierError
 from agent.metrics import AgentMetrics, render
+from agent.wait import lifted_epoch
 from common.kube.clock import LoopClock
 from common.record import replace
 from tests.agent.rig import CONFIG
@@ -89,6 +90,22 @@ async def test_it_says_what_it_waits_for() -> None:
             "deprecated": 1,
             "problem": "watch jobsets: forbidden",
         }
+
+
+async def test_a_lifted_barrier_names_its_epoch_in_the_head() -> None:
+    """For `wait`, which then needs no JSON; what is not lifted names none."""
+    async with listening() as barrier:
+        barrier.report(Report("running", 3, 3, 2, LoopClock().monotonic_s(), ""))
+        heads = []
+        for lift in (False, True):
+            if lift:
+                barrier.lift(3)
+            reader, writer = await asyncio.open_connection("127.0.0.1", barrier.port)
+            writer.write(get("/barrier-is-lifted"))
+            heads.append((await reader.read()).partition(b"\r\n\r\n")[0])
+            writer.transport.abort()
+    assert [lifted_epoch(head) for head in heads] == [None, 3]
+    assert b"inplace-epoch" not in heads[0]
 
 
 async def test_metrics_and_health_are_served() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.herd import GROUP_FREE, RATE_PER_S, WINDOW_S, Herd, slot_s
+from agent.herd import GROUP_FREE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd, slot_s
 from common.record import replace
 
 ROUNDING_S = 1e-9  # of floats; the smallest stratum that is asked for is far wider
@@ -28,13 +29,13 @@ def test_a_slot_lies_inside_its_own_stratum(herd: Herd) -> None:
     index = herd.index % herd.size
     assert 0.0 <= herd.window_s <= herd.window_s_max
     assert index * stratum_s - ROUNDING_S <= herd.start_slot_s <= (index + 1) * stratum_s + ROUNDING_S
-    assert 0.0 <= herd.restart_slot_s <= herd.start_slot_s
+    assert 0.0 <= herd.restart_slot_s <= herd.start_slot_s + ROUNDING_S
 
 
 @given(herd=HERDS)
 def test_the_spread_is_the_default_window_whatever_the_window(herd: Herd) -> None:
-    """Who switches slots off still comes back, after a lost server, as densely as others start."""
-    assert herd.spread_s == replace(herd, window_s_max=WINDOW_S).window_s
+    """Who switches slots off still comes back, after a lost server, as densely as a group of GROUP_LARGE starts."""
+    assert herd.spread_s == replace(herd, window_s_max=WINDOW_S, least_share=1.0).window_s
 
 
 @given(size=st.integers(1, GROUP_FREE))
@@ -54,13 +55,25 @@ def test_five_thousand_pods_arrive_evenly() -> None:
     herd = Herd(5000, window_s_max=WINDOW_S)
     slots_s = [replace(herd, index=index, jitter=rng.random()).start_slot_s for index in range(5000)]
     per_tenth = [sum(1 for slot in slots_s if int(slot * 10) == tenth) for tenth in range(int(herd.window_s * 10))]
-    assert len(per_tenth) == 30
+    assert len(per_tenth) == 7
     assert max(per_tenth) - min(per_tenth) <= 2
 
 
 def test_the_longest_window_holds_any_group() -> None:
     """A million Pods still start within WINDOW_S."""
     assert Herd(10**6, 10**6 - 1).start_slot_s < WINDOW_S
+
+
+def test_a_larger_group_has_a_shorter_window_down_to_a_share() -> None:
+    """Beyond GROUP_LARGE the window shrinks as the group grows, without a jump, to LEAST_SHARE of the longest."""
+    windows_s = [Herd(size).window_s for size in (1_000, 1_001, 2_000, 4_000, 50_000)]
+    assert windows_s == pytest.approx([2.8, 2.8, 1.5, 0.75, 0.75], abs=0.01)
+
+
+def test_supervisors_patches_are_spread_alike_whatever_the_size() -> None:
+    """No kubelet spreads supervisors: a large group keeps a quarter of the whole window."""
+    assert Herd(5_000, 4_999, 0.9).restart_slot_s == pytest.approx(WINDOW_S / PATCHES_PER_START, abs=0.01)
+    assert Herd(50_000, 49_999, 0.9).restart_slot_s == pytest.approx(WINDOW_S / PATCHES_PER_START, abs=0.01)
 
 
 def test_an_index_beyond_the_size_wraps_around() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from agent.herd import PATCHES_PER_START, RATE_PER_S, WINDOW_S
+from agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S
 from agent.retry_budget import RETRY_BASE_S
 from benchmarks.herd_search import GRID, REJECTED_MAX, SCENARIOS, Judgement, Scenario, judge, search
 from benchmarks.restart_model import Slots
@@ -41,7 +41,7 @@ def test_rejections_come_before_time() -> None:
 
 def test_the_agents_constants_are_among_the_values() -> None:
     """What the agents use was weighed, on at least five clusters."""
-    ours = Slots(RATE_PER_S, WINDOW_S, PATCHES_PER_START, RETRY_BASE_S)
+    ours = Slots(RATE_PER_S, WINDOW_S, PATCHES_PER_START, RETRY_BASE_S, LEAST_SHARE)
     assert all(getattr(ours, name) in values for name, values in GRID.items())
     assert len({each.profile for each in SCENARIOS}) >= 5
 

@@ -14,6 +14,7 @@ from cli.explain import explanation_lines, read_facts
 from cli.explanation import Facts, explain
 from cli.group_state import Phase, group_state
 from cli.pod_table import decode_table
+from cli.restart import request_restart
 from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.http import Request, Response
@@ -67,6 +68,20 @@ def test_a_worker_crash_is_named() -> None:
             assert f"container worker of Pod {victim} on node-" in text
             assert "exit code 137" in text
             assert "1 of 10 restarts used" in text
+
+    run(scene())
+
+
+def test_a_restart_by_hand_has_no_first_failure() -> None:
+    """Every worker was ended for it: the one that ended first has not failed."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            await request_restart(connection(cluster), "train")
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+            text = text_of(await explained(cluster))
+            assert "group restart to epoch 2 began: asked for by hand" in text
+            assert "first failure" not in text
 
     run(scene())
 
@@ -232,7 +247,7 @@ def test_a_huge_group_is_told_by_reasons() -> None:
 
 def test_what_only_an_event_knows_is_told() -> None:
     """A volume that cannot be mounted: the Pod's status says ContainerCreating and no more."""
-    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1)
+    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
     state = group_state(jobset(1, wire.status_of_epochs(1, 0)), rows)
     event = Event(reason="FailedMount", message='MountVolume.SetUp failed for volume "data"', type="Warning")
     (cause,) = explain(Facts(state, rows, (), {"train-big-job-0-0-abcde": [event]}), now_s=0.0).causes

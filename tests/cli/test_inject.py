@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from cli.agent_pieces import permissions
 from cli.inject_jobset import Refusal
-from cli.manifest_text import with_documents
+from cli.manifest_text import FLOW_CHARS_MAX, with_documents
 from cli.manifests import VALUES_MAX, Stream, parse
 from common.kube.client import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
@@ -337,10 +339,19 @@ trees = st.recursive(
 @given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("abcd"), trees))
 def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObject) -> None:
     """Whatever changes into whatever, in block and in flow style: the text that comes out reads as the new value."""
-    for flow in (False, True, None):
+    for flow, chars in itertools.product((False, True, None), (0, FLOW_CHARS_MAX)):
         text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
-        edited = with_documents(Stream("x", text, tuple(parse(text))), [old | changes])
+        with patch("cli.manifest_text.FLOW_CHARS_MAX", chars):
+            edited = with_documents(Stream("x", text, tuple(parse(text))), [old | changes])
         assert list(parse(edited.text)) == [old | changes]
+
+
+def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
+    """And the comments around it stay."""
+    text = injected("# mine\n" + example("minimal.yaml"), tmp_path)
+    assert "# mine" in text
+    assert "          spec:\n            containers:\n            - name: worker\n" in text
+    assert injected(text, tmp_path) == text
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,15 +18,16 @@ from cli.group_state import GroupState, Phase, Restart, group_state
 from cli.moments import duration_text
 from cli.pod_table import ACCEPT, decode_table
 from cli.progress import Progress
+from cli.refusal import RefusalError
 from cli.status import left_s_of
 from cli.status_data import status_data
 from cli.status_list import list_data, list_picture
 from cli.status_view import status_picture
-from cli.status_watch import watch_status
+from cli.status_watch import StatusWatch, watch_status
 from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.http import Request, Response
-from common.kube.resources import JOBSETS
+from common.kube.resources import JOBSETS, PODS
 from simulator.apiserver import InMemoryTransport
 from simulator.cluster import virtual_time
 from simulator.cluster.cluster import Cluster
@@ -79,6 +81,23 @@ def test_a_running_group(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
                 assert state.stragglers == []
             assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
+
+    virtual_time.run(scene())
+
+
+def test_a_group_that_has_just_synced_misses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are about to start announced S, or the status would not say S: no way of reading calls them late."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+            while not all_work(cluster, 4):
+                with large_from(3, monkeypatch):
+                    large = await seen(cluster)
+                for state in (await seen(cluster), large):
+                    assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
+                await cluster.clock.sleep(0.05)
 
     virtual_time.run(scene())
 
@@ -139,7 +158,7 @@ def test_rows_of_a_table(cells: tuple[str, str, str], is_late: bool, reason: str
     """Each word that the server prints for a Pod in trouble becomes a reason; one that is merely not ready is none."""
     status = wire.status_of_epochs(7, 6)
     raw = jobset(1, status)
-    pods = decode_table(table(("train-big-job-0-0-x7k2p", *cells)), "train", 7)
+    pods = decode_table(table(("train-big-job-0-0-x7k2p", *cells)), "train", 7).pods
     state = group_state(raw, pods)
     assert [one.reason.startswith(reason) for one in state.stragglers] == [True] * is_late
     assert state.phase is (Phase.DEGRADED if is_late else Phase.RUNNING)
@@ -162,13 +181,14 @@ def test_a_huge_group_in_a_narrow_terminal() -> None:
     assert "0 of 5,000 Pods" in text
     assert text.count("big-job-0-") == 10
     assert len(text.splitlines()) < 40
+    assert "  big-job-0-0\n    no Pod\n" in re.sub(r" +\n", "\n", text)
     assert len(status_data(state)["stragglers"]) == 5_000
 
 
 def test_almost_all_is_not_all() -> None:
     """4,999 of 5,000 is not 100 %."""
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(4_999)]
-    state = group_state(jobset(5_000, wire.status_of_epochs(1, 1)), decode_table(table(*rows), "train", 2))
+    state = group_state(jobset(5_000, wire.status_of_epochs(1, 1)), decode_table(table(*rows), "train", 2).pods)
     assert "99.9 %" in drawn(state)
 
 
@@ -223,7 +243,7 @@ def test_large_lists_come_in_pages() -> None:
     async def scene() -> None:
         async with training() as cluster:
             pods = await read_pods(connection(cluster), "train", page=3)
-            assert len({pod.name for pod in pods}) == 4
+            assert len({pod.name for pod in pods.pods}) == 4
 
     virtual_time.run(scene())
 
@@ -254,6 +274,57 @@ def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]
     assert said[-1].startswith("Failed")
 
 
+def test_a_watch_of_a_large_group_begins_with_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows first, whole objects as they change: a Pod that was only ever a row is missed when it goes at once."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            transport = Counting(cluster)
+            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+            with large_from(3, monkeypatch):
+                watching = asyncio.create_task(watch_status(asked, "train", "table"))
+                await cluster.clock.sleep(5)
+                assert "includeObject=None" in transport.asked[2].path
+                gone = cluster.pods()[0]["metadata"]["name"]
+                await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
+                await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+                await cluster.clock.sleep(5)
+                assert len(transport.asked) == 3
+                await cluster.client("user").delete(JOBSETS, "default", "train")
+                with pytest.raises(RefusalError, match="was deleted"):
+                    await watching
+
+    virtual_time.run(scene())
+    said = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "Running epoch 1: 4 of 4"
+    assert any("workers-0-0 (no Pod)" in line for line in said)
+    assert "Running epoch 2: 4 of 4" in said
+
+
+def test_a_tick_counts_nothing_anew() -> None:
+    """While nothing changes the picture's clock moves, and no Pod is looked at again."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            there = connection(cluster)
+            watch = StatusWatch(there, "train")
+            following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
+            await cluster.clock.sleep(5)
+            first = watch.state()
+            await cluster.clock.sleep(5)
+            assert watch.state() is first
+            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+            await cluster.clock.sleep(5)
+            assert watch.state() is not first
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+
+    virtual_time.run(scene())
+
+
 def test_pace() -> None:
     """A straight line through the last ten seconds; another epoch starts anew; no arrivals, no forecast."""
     progress = Progress()
@@ -271,7 +342,7 @@ def test_one_look_goes_by_when_the_restart_began() -> None:
     """Three of four arrived in nine seconds: three more."""
     raw = jobset(4, wire.status_of_epochs(1, 1))
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(3)]
-    state = group_state(raw, decode_table(table(*rows), "train", 2))
+    state = group_state(raw, decode_table(table(*rows), "train", 2).pods)
     assert left_s_of(state, 9.0) is None
     last = Restart(2, started_at="1970-01-01T00:00:00Z")
     began = GroupState(state.namespace, state.name, state.phase, state.jobset, state.scopes, 3, last=last)
@@ -295,7 +366,7 @@ def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
             path = JOBSETS.path("default").replace("apis/jobset.x-k8s.io/v1alpha2", "api/v1").replace("jobsets", "pods")
             request = Request("GET", f"{path}?includeObject=None", {"accept": ACCEPT})
             body = (await cluster.client().send(request, timeout_s=5)).body
-            assert [pod.slot is not None for pod in decode_table(body, "train", 1)] == [True] * 4
+            assert [pod.slot is not None for pod in decode_table(body, "train", 1).pods] == [True] * 4
             assert (await seen(cluster)).phase is Phase.RUNNING
 
     virtual_time.run(scene())
@@ -308,11 +379,11 @@ def test_who_starts_later_is_not_missing() -> None:
     order = {"startupPolicyOrder": "InOrder"}
     raw = jobset(1, wire.status_of_epochs(1, 0), replicatedJobs=[first, second], startupPolicy=order)
     ready = ("2/2", "Running", "node-1")
-    alone = group_state(raw, decode_table(table(("train-a-0-0-abcde", *ready)), "train", 1))
+    alone = group_state(raw, decode_table(table(("train-a-0-0-abcde", *ready)), "train", 1).pods)
     assert (alone.phase, alone.expected, list(alone.not_due)) == (Phase.RUNNING, 1, ["b"])
     assert "not started yet, by startup order: b" in drawn(alone)
     rows = table(("train-a-0-0-abcde", *ready), ("train-b-0-0-abcde", *ready))
-    begun = group_state(raw, decode_table(rows, "train", 1))
+    begun = group_state(raw, decode_table(rows, "train", 1).pods)
     assert (begun.phase, begun.expected, begun.arrived, list(begun.not_due)) == (Phase.DEGRADED, 3, 2, [])
 
 
@@ -321,8 +392,8 @@ def test_who_completed_is_waited_for_only_by_a_restart() -> None:
     rows = table(
         ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
     )
-    runs = group_state(jobset(2, wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1))
+    runs = group_state(jobset(2, wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1).pods)
     assert (runs.phase, runs.arrived) == (Phase.RUNNING, 2)
-    restarts = group_state(jobset(2, wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1))
+    restarts = group_state(jobset(2, wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1).pods)
     assert restarts.phase is Phase.RESTARTING
     assert "completed" in [one.why.value for one in restarts.stragglers]

@@ -76,6 +76,12 @@ def test_moments_never_fall() -> None:
     assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [5, 5, 5, 11]
 
 
+def test_no_worker_is_drawn_before_the_sync() -> None:
+    """It started in the second in which S was written, which is cut to its beginning."""
+    (row,) = drawn([pod(0, ended=11, back=13, announced=14, working=20)], synced="2026-01-01T00:00:20.700000Z").rows
+    assert row.ends[-1] == pytest.approx(BEGAN_S + 10.7)
+
+
 def test_who_waits_has_no_end_yet() -> None:
     """The picture goes on to now, and the row stays at the barrier."""
     timeline = drawn([pod(0, ended=11, back=13, announced=14, working=None)], synced=None)
@@ -157,13 +163,14 @@ def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
 
 
 def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
-    """Forty columns: every row whole, one character for each moment, its stages in order."""
+    """Forty columns: every row whole, its bar as wide as its name allows, one character for each moment, in order."""
     timeline = drawn([pod(index, ended=11, back=13, announced=14, working=21) for index in range(3)])
     lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
     rows = lines[1:4]
     assert all(len(line) <= 40 for line in rows)
     assert all(line.startswith(("…", "train-workers-0-")) for line in rows)
-    bars = [line[-12:] for line in rows]
+    bars = [line.rpartition(" ")[2] for line in rows]
+    assert {len(bar) for bar in bars} == {40 - len("train-workers-0-0-abcde") - 2}
     order = [character for character, _ in STYLES.values()]
     assert [order.index(character) for character in bars[0]] == sorted(order.index(one) for one in bars[0])
     assert bars[0][-1] == STYLES[Stage.RUNS][0]

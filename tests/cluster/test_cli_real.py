@@ -15,6 +15,7 @@ from cli.group_read import METADATA, read_group, read_pods
 from cli.group_state import group_state
 from cli.refusal import CliExit
 from cli.restart_timeline import restart_timeline
+from cli.status_watch import watch_status
 from common import wire
 from common.kube.client import KubeClient
 from common.kube.clock import LoopClock
@@ -25,6 +26,8 @@ from tests.cluster.crd import install_crd
 from tests.cluster.group import Group, running_controller, running_group
 
 REPOSITORY = Path(__file__).parents[2]
+SAID_S_MAX = 30.0
+POLL_S = 0.1
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -46,9 +49,12 @@ async def trained(group: Group, epoch: int) -> None:
 
 
 async def test_a_restart_as_the_commands_tell_it(
-    full_control_plane: ControlPlane, full_namespace: str, monkeypatch: pytest.MonkeyPatch
+    full_control_plane: ControlPlane,
+    full_namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Status by three ways of reading, a restart by hand, its trigger in explain, its moments in timeline."""
+    """Status by three ways of reading and a watch, a restart by hand, explain's trigger, timeline's moments."""
     plane, namespace = full_control_plane, full_namespace
     async with running_controller(plane, namespace), running_group(plane, namespace) as group:
         await trained(group, 1)
@@ -57,15 +63,18 @@ async def test_a_restart_as_the_commands_tell_it(
             whole = group_state(*await read_group(there, "train"))
             monkeypatch.setattr("cli.group_read.WHOLE_MAX", 1)
             _, rows = await read_group(there, "train")
-            metadata = await read_pods(there, "train", METADATA)
+            metadata = (await read_pods(there, "train", METADATA)).pods
+            watching = asyncio.create_task(watch_status(there, "train", "json"))
+            await _said(capsys, 0)  # by the Table: a Pod without a node has announced nothing
+            code, out, err = await inplace(plane, namespace, "restart", "train", "--wait", "--timeout", "30")
+            assert code == CliExit.DONE, err
+            assert "every Pod is at epoch 2" in out
+            await _said(capsys, 2)
+            watching.cancel()
         assert (whole.arrived, whole.expected, dict(whole.scopes[0].epochs)) == (3, 3, {1: 3})
         assert {pod.slot for pod in rows} == {pod.slot for pod in metadata}  # the Table's come from names
         assert None not in {pod.slot for pod in rows}
         assert [pod.epoch for pod in metadata] == [1, 1, 1]
-
-        code, out, err = await inplace(plane, namespace, "restart", "train", "--wait", "--timeout", "30")
-        assert code == CliExit.DONE, err
-        assert "every Pod is at epoch 2" in out
         code, out, err = await inplace(plane, namespace, "explain", "train", "-o", "json")
         assert code == CliExit.DONE, err
         told = json.loads(out)
@@ -73,13 +82,23 @@ async def test_a_restart_as_the_commands_tell_it(
         assert told["unread"] == []
 
         async with connected(target) as there:
-            pods = await read_pods(there, "train")
+            pods = (await read_pods(there, "train")).pods
             state = group_state(await group.jobset(), pods)
         timeline = restart_timeline(pods, state.last, now_s=0.0, rows_max=10)
         assert timeline is not None
         assert timeline.epoch == 2
         announced = [pod.metadata.managed_fields for pod in pods]
         assert all(any(one.manager == wire.FIELD_MANAGER_AGENT for one in found or ()) for found in announced)
+
+
+async def _said(capsys: pytest.CaptureFixture[str], epoch: int) -> None:
+    """Wait until the watch has told that all three Pods are at an epoch."""
+    async with asyncio.timeout(SAID_S_MAX):
+        while True:
+            for line in capsys.readouterr().out.splitlines():
+                if json.loads(line)["scopes"][0]["podsByEpoch"] == {str(epoch): 3}:
+                    return
+            await asyncio.sleep(POLL_S)
 
 
 async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:

@@ -126,6 +126,39 @@ def test_the_first_of_several_is_the_cause() -> None:
     run(scenario())
 
 
+def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
+    """A sidecar takes its Pod along: what its status says since the last sync is why the Pod announces again."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+            first, second = crew.pods.values()
+            await end_agent(crew, first, ENDED)
+            await crew.announce(first, 2)
+            await rig.settle(0.1)
+            entry = await last(crew)
+            failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
+            assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
+            await finish(rig, crew, 2)
+            await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # told late
+            await crew.announce(second, 3)
+            await rig.settle(0.1)
+            entry = await last(crew)
+            assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
+            assert "exitCode" not in entry["firstFailure"]
+            assert "no exit code" in entry["firstFailure"]["message"]
+
+    run(scenario())
+
+
+async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
+    """Let a Pod's sidecar end."""
+    agent = {"name": "agent", "state": {"terminated": ended}, "image": "agent:1", "imageID": "", "ready": False}
+    statuses = {"initContainerStatuses": [agent | {"restartCount": 0}]}
+    await crew.client.patch(PODS, "default", pod, {"status": statuses}, subresource="status")
+
+
 def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
     """It began when the Pod went, although nothing could be decided before its replacement announced."""
 
@@ -212,6 +245,22 @@ def test_a_new_controller_reads_the_cause_from_the_status() -> None:
             registry = rig.controllers[-1].metrics.registry
             labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
             assert registry.get_sample_value("inplace_group_restarts_total", labels) == 1
+
+    run(scenario())
+
+
+def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
+    """A worker ended while no controller was there: its announcement alone does not say that the Pod was lost."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        async with rig.running(rig.controller()):
+            await rig.settle(20.0)
+            entry = await last(crew)
+            assert (entry["epoch"], entry["trigger"], "firstFailure" in entry) == (2, "unknown", False)
 
     run(scenario())
 

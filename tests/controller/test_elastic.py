@@ -11,7 +11,7 @@ from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
 from common.kube.errors import Invalid
 from common.kube.resources import JOBSETS, PODS
-from controller.draft import ResizeJob
+from controller.draft import DeleteJob, ResizeJob
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
@@ -67,6 +67,16 @@ def test_a_group_is_restarted_by_its_newcomers_or_by_us(pods: int, deprecated: i
     world.carry_out(planned)
     world.decision = Decision(2, deprecated or 1)
     assert (world.plan().status, world.plan().actions) == ({}, ())
+
+
+def test_a_job_that_is_recreated_is_not_resized_as_well() -> None:
+    """It comes back at the new size; two writes at once on one Job would race."""
+    world = world_of(2, strategy=wire.IN_PLACE_RESTART)
+    world.status.update(wire.status_of_epochs(2, 2))
+    world.decision = Decision(2, 2, recreate=frozenset({("workers", 0)}))
+    world.manifest["spec"] |= resized(3)["spec"]
+    actions = {(type(action), getattr(action, "name", "")) for action in world.plan().actions}
+    assert actions == {(DeleteJob, "train-workers-0"), (ResizeJob, "train-workers-1")}
 
 
 def test_suspended_groups_are_resized_in_their_sleep() -> None:

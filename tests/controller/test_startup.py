@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common import wire
+from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS
 from simulator.cluster.virtual_time import run
@@ -292,3 +293,13 @@ def test_who_depends_on_another_says_on_whom() -> None:
     condition = world.condition("StartWaiting")
     assert condition is not None
     assert condition["message"] == "replicatedJob b waits for a to be Complete"
+
+
+def test_who_fails_in_the_same_pass_never_waited() -> None:
+    """A condition that is brought up and contradicted in one pass is not told at all."""
+    world = started(jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], strategy=wire.IN_PLACE_RESTART))
+    world.status.pop("conditions")
+    world.decision = Decision(1, 0, restarts=1, exceeded=True)
+    planned = world.plan()
+    assert planned.status["terminalState"] == "Failed"
+    assert {condition["status"] for condition in planned.status["conditions"]} == {"True"}

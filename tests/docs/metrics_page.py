@@ -37,6 +37,18 @@ _AGENT: Final = """
 Optional: see [agent.md](agent.md#metrics). What matters of 5,000 agents reaches the controller without a scrape, as
 `inplace_pod_restart_phase_duration_seconds`.
 """
+_EXEMPLARS: Final = """
+## Which restart was that?
+
+No sample carries an exemplar. It would name the JobSet and the epoch of a slow restart, and that is asked without one:
+
+    topk(5, max by (namespace, jobset) (inplace_last_restart_duration_seconds))
+
+with `inplace_epoch{which="synced"}` beside it, the marks on the board of the JobSet, and the Events. There are no
+traces that an id could lead to. And exemplars need the OpenMetrics form, which Prometheus asks for by default (and
+stores exemplars of only behind a feature flag): every scrape would go by prometheus_client's encoder, which takes
+0.43 s of CPU at 1,000 JobSets where ours takes 0.13 s.
+"""
 _VALUES: Final = """
 ## Values of labels
 
@@ -68,7 +80,7 @@ def page() -> str:
     """Return the page's text."""
     tables = (_table(sorted(set(rows()))) for rows in (controller_rows, agent_rows))
     controller, agent = tables
-    return f"{_HEAD}\n## Controller\n\n{controller}{_AGENT}\n{agent}{_VALUES}{''.join(_values())}"
+    return f"{_HEAD}\n## Controller\n\n{controller}{_AGENT}\n{agent}{_EXEMPLARS}{_VALUES}{''.join(_values())}"
 
 
 def controller_rows() -> Iterator[Row]:

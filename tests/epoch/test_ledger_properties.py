@@ -49,6 +49,20 @@ def play(ledger: Ledger | DumbLedger, name: str, value: object, restarts_max: in
 
 
 @settings(max_examples=1_000)
+@given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
+def test_what_observe_calls_nothing_new_changes_no_decision(shape: Shape, history: list[tuple[str, object]]) -> None:
+    """Whoever asks `decide` only when `observe` says so misses nothing."""
+    ledger = Ledger(shape)
+    for name, value in history:
+        if isinstance(value, PodView):
+            before = ledger.decide(restarts_max=INT32_MAX), ledger.decide(restarts_max=0)
+            if not ledger.observe(value):
+                assert (ledger.decide(restarts_max=INT32_MAX), ledger.decide(restarts_max=0)) == before
+        else:
+            play(ledger, name, value)
+
+
+@settings(max_examples=1_000)
 @given(
     st.sampled_from(SHAPES),
     st.lists(events, max_size=40),

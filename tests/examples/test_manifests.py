@@ -64,6 +64,33 @@ def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
     run(scenario())
 
 
+def test_ten_lines_are_enough(tmp_path: Path) -> None:
+    """What a user writes is ten lines; with the agent in it the server takes it, and the group waits at its barrier."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.server.load(policies("jobsets.yaml"))
+        async with rig.running():
+            (manifest,) = [one for one in yaml.safe_load_all(text) if one["kind"] == JOBSETS.kind]
+            jobset = parse_jobset(await apply(rig.admin, manifest))
+            await rig.settle(2.0)
+            assert jobset.is_in_place
+            assert list(problems_of(jobset)) == []
+            crew = Crew(rig.admin, "default", "minimal")
+            (job,) = (await crew.jobs()).values()
+            for index in range(8):
+                await crew.make_pod(job, index)
+            await crew.announce_all(1)
+            await rig.settle(0.2)
+            assert await crew.epochs() == (1, 0)
+
+    written = (FOLDER / "minimal.yaml").read_text()
+    assert len([line for line in written.splitlines() if not line.startswith("#")]) == 10
+    text = injected(written, tmp_path)
+    assert max(len(line) for line in text.splitlines()) <= 120, "expected lines that a person reads"
+    run(scenario())
+
+
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_lint_has_nothing_to_say(name: str, tmp_path: Path) -> None:
     """No error, as it is or once the agent is injected as its comment says; one example is about a warning."""

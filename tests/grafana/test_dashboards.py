@@ -14,7 +14,7 @@ from common.epoch.ledger import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
 from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics
-from grafana.build import BOARDS, FOLDER, RULES, files, path_of
+from grafana.build import BOARDS, FOLDER, RULES, files, main, path_of
 from grafana.concrete import concrete
 from grafana.links import DOCS_URL
 from grafana.panels import Board, Panel
@@ -85,6 +85,20 @@ def test_the_files_are_what_the_builder_writes() -> None:
     made = files()
     assert [path.name for path, text in made.items() if path.read_text() != text] == [], "run: make rewrite"
     assert set((FOLDER / "dashboards").iterdir()) == {path_of(board) for board in ALL_BOARDS}
+
+
+def test_links_lead_where_the_documentation_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With an address of one's own every file says it, and is otherwise the repository's; half of it is refused."""
+    main(["--docs-url", "https://docs.example.com/inplace/", "--to", str(tmp_path)])
+    originals = [*files(), RULES]
+    written = {path.name: path.read_text() for path in tmp_path.rglob("*.*")}
+    assert set(written) == {path.name for path in originals}
+    for path in originals:
+        assert "https://docs.example.com/inplace/" in written[path.name]
+        assert written[path.name].replace("https://docs.example.com/inplace", DOCS_URL) == path.read_text()
+    with pytest.raises(SystemExit):
+        main(["--docs-url", "https://docs.example.com/inplace"])
+    assert "--to FOLDER together" in capsys.readouterr().err
 
 
 def test_every_metric_in_a_query_exists() -> None:

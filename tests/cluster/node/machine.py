@@ -55,10 +55,14 @@ class Node:
         await self._until(self._is_isolated, self._holder, "namespaces of its own")
         self._mount()
         network.connect(self._address, self._pid)
-        self._containerd = self._component("containerd", (f"{self._programs}/containerd", *self._containerd_flags()))
+        self._containerd = self._component(
+            "containerd", (*settings.GARBAGE, f"{self._programs}/containerd", *self._containerd_flags())
+        )
         await self.start_containerd()
         await asyncio.to_thread(self._import, images)
-        self._kubelet = self._component("kubelet", (*self._kubelet_command, *self._kubelet_flags(plane)))
+        self._kubelet = self._component(
+            "kubelet", (*settings.GARBAGE, *self._kubelet_command, *self._kubelet_flags(plane))
+        )
         await self.start_kubelet()
 
     async def start_containerd(self) -> None:
@@ -144,6 +148,7 @@ class Node:
         pairs += [(self._folder / "sys" / name, Path("/proc/sys") / name) for name in settings.tunables()]
         for source, target in pairs:
             subprocess.run(self._inside("mount", "--bind", str(source), str(target)), check=True)
+        subprocess.run(self._inside("mount", "-t", "tmpfs", "tmpfs", "/run"), check=True)  # as on any machine
 
     def _import(self, images: Sequence[Path]) -> None:
         """Give the runtime the images; they are never pulled."""

@@ -15,7 +15,7 @@ from tests.cluster.node.archives import WORKER_IMAGE
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
 JOBSET = "train"
-WORKER = ["/usr/bin/python3", "-IS", "/worker.py"]
+WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
 
 RESTRICTED = {

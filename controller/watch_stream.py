@@ -1,0 +1,91 @@
+"""
+A streaming answer on a connection of its own, read in gulps: what follows a chunk closely is taken in with it.
+
+A herd's events come one by one, each in a chunk and a TLS record or two; an event loop's streams and an HTTP library
+hand up each of them. Here nothing is read for a moment after a read, and then all that came is decrypted and taken
+apart in one go. docs/adr/0046
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from common.kube.credentials import Credentials
+from common.kube.http import Request, Stream
+from common.kube.http1_connection import Connection, connect
+from common.kube.http1_wire import Head
+from controller.credentials import Identity
+
+READ_BYTES: Final = 2**20  # 100 Pods' events; what came during one gathering is rarely more
+GATHER_S: Final = 0.02  # nobody notices, and of 5,000 Pods that announce within seconds some ten come together
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+class _Stream:
+    """A streaming answer, see `common.kube.http.Stream`."""
+
+    def __init__(self, connection: Connection, head: Head) -> None:
+        self._connection = connection
+        self._head = head
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status code."""
+        return self._head.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Return the response headers."""
+        return self._head.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield body bytes as they arrive: the first at once, what follows it closely `GATHER_S` later, together."""
+        loop = asyncio.get_running_loop()
+        async for chunk in self._connection.chunks():
+            read_s = loop.time()
+            yield chunk
+            if (left_s := read_s + GATHER_S - loop.time()) > 0:
+                await asyncio.sleep(left_s)
+
+
+@asynccontextmanager
+async def open_stream(identity: Identity, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
+    """Send a request on a new connection and run the block with its answer.
+
+    Raises:
+        TransportError: there is no connection, or it broke.
+        TimeoutError: no answer within `timeout_s`; the block is not bounded.
+        CredentialsError: a certificate or key cannot be used.
+    """
+    url = urlsplit(identity.host)
+    server = Credentials(
+        host=url.hostname or "",
+        port=url.port or _PORTS[url.scheme],
+        path_prefix=url.path.rstrip("/"),
+        server_name=identity.server_name or "",
+    )
+    authorization = identity.authorization()
+    headers = request.headers if authorization is None else {**request.headers, "authorization": authorization}
+    async with asyncio.timeout(timeout_s):
+        connection = await connect(server, identity.tls_context(), read_bytes=READ_BYTES)
+        try:
+            await connection.send(Request(request.method, request.path, headers, request.body), token="")
+            head = await connection.head()
+        except BaseException:  # cancellation too: nobody else would close it
+            connection.abort()
+            raise
+    try:
+        yield _Stream(connection, head)
+    finally:
+        connection.abort()
+
+
+def has_proxy(identity: Identity) -> bool:
+    """Say whether a proxy stands between us and the API server: the kubeconfig's, or the environment's."""
+    url = urlsplit(identity.host)
+    return bool(identity.proxy) or (url.scheme in getproxies() and not proxy_bypass(url.hostname or ""))
