@@ -135,12 +135,15 @@ class RestartPhases:
         if self._epoch == 0:
             self._metrics.observe(Phase.VIEW, self._chosen_s - self._started_s)
         self._epoch = epoch
+        self._accepted_s = None
         self._text = phases_text(self._metrics.ended) if self._annotate else ""
         self._metrics.ended.clear()
         return self._text
 
     def accepted(self) -> None:
-        """Note that the server took the announcement."""
+        """Note that the server took the announcement; a second time, of a reminder, says nothing new."""
+        if self._accepted_s is not None:
+            return
         now_s = self._accepted_s = self._now_s()
         self._metrics.observe(Phase.ANNOUNCE, now_s - self._chosen_s)
         if self._down_s is not None:

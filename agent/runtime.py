@@ -31,12 +31,19 @@ from common.epoch.agent import (
     Event,
     GiveUp,
     LiftBarrier,
+    Phase,
     RestartInPlace,
+    StillWaiting,
     TakeConsistentView,
     step,
 )
 from common.kube.clock import Clock
 from common.kube.http import Transport
+from common.typed import Final
+
+REMINDER_S: Final = (200.0, 300.0)
+"""After so long at the barrier an agent announces again. 5,000 of them then send 20 requests a second, a twenty-fifth
+of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0042."""
 
 
 class Agent:
@@ -80,6 +87,8 @@ class Agent:
         self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
+        self._reminder: asyncio.Task[None] | None = None
+        self._rng = rng
         budget = RetryBudget(rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -134,8 +143,9 @@ class Agent:
             watching = self._tasks.create_task(self._watch.run())
             code = await self._exit
             watching.cancel()
-            if self._announcing is not None:
-                self._announcing.cancel()
+            for task in (self._announcing, self._reminder):
+                if task is not None:
+                    task.cancel()
         return code
 
     def _take(self, event: Event) -> None:
@@ -146,6 +156,7 @@ class Agent:
         actions = self._advance(event)
         if self._state.phase is not before.phase:
             self._since_s = self._clock.monotonic_s()
+            self._set_reminder()
         for action in actions:
             self._perform(action)
         self._send_report()
@@ -183,6 +194,20 @@ class Agent:
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""
         self._take(await self._announcer.announce(epoch))
+
+    def _set_reminder(self) -> None:
+        """Remind the machine when the barrier has been up for long; whatever else happens to it makes that idle."""
+        if self._reminder is not None:
+            self._reminder.cancel()
+            self._reminder = None
+        if self._state.phase is Phase.WAITING:
+            self._reminder = self._tasks.create_task(self._remind())
+
+    async def _remind(self) -> None:
+        await self._clock.sleep(self._rng.uniform(*REMINDER_S))
+        self._log.info("announcing_again", epoch=self._state.epoch, why="the barrier has been up for long")
+        self._reminder = None
+        self._take(StillWaiting())
 
     async def _until_announced(self) -> None:
         """Let the announcement go first on the one connection; until its answer no view but a bypass matters."""

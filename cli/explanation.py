@@ -19,6 +19,7 @@ from cli.pod_facts import PodFact
 from cli.status_data import TRIGGERS, failure_text
 from cli.straggler import Straggler, Why
 
+FAILURES = (None, "unknown", "worker_exit", "pod_lost", "job_failed")  # triggers: something failed, or may have
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
@@ -128,7 +129,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     if failure:
         said = f": {failure['message']}" if failure.get("message") else ""
         yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
-    elif (seen := first_failure(facts.pods)) is not None:
+    elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
         yield Moment(seen.at_s, f"first failure, by what the Pods remember: {failure_text(seen.as_data())}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")

@@ -53,9 +53,7 @@ def inplace() -> None:
 
 @app.command()
 def status(
-    jobset: Annotated[
-        str | None, typer.Argument(metavar="[JOBSET]", help="Its name; none for all, a line each.")
-    ] = None,
+    jobset: Annotated[str | None, typer.Argument(metavar="JOBSET", help="Its name; none for all, a line each.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it, until it ends or Ctrl-C.")] = False,
     output: OutputOption = "table",
     namespace: NamespaceOption = None,

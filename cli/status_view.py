@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +16,7 @@ from cli.status_data import TRIGGERS, failure_text
 from cli.straggler import Straggler
 
 BAR_COLUMNS_MAX = 40
+NARROW = 60  # columns: a name and its reason no longer fit on one line
 NAMES_SHOWN = 10  # of those who are waited for; `-o json` has them all
 STYLES = {
     Phase.RUNNING: "green",
@@ -42,12 +44,16 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     parts: list[RenderableType] = [title, *(Text(line) for line in _notes(state))]
     for scope in state.scopes if state.phase not in (*ENDED, Phase.SUSPENDED) else ():
         parts += _scope(scope, columns, left_s)
-    late = state.stragglers
-    if late and state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
-        parts += [Text(""), Text(f"waiting for {count_text(len(late), 'Pod')}", "bold"), _late(late)]
     if state.stuck:
         parts.append(Text(f"barrier stuck: {state.stuck}", "red"))
     parts += [Text(line) for line in _history(state, now_s)]
+    late = state.stragglers
+    if late and state.phase in (
+        Phase.STARTING,
+        Phase.RESTARTING,
+        Phase.DEGRADED,
+    ):  # last: a low terminal cuts names only
+        parts += [Text(""), Text(f"waiting for {count_text(len(late), 'Pod')}", "bold"), *_late(late, columns)]
     return Group(*parts)
 
 
@@ -99,15 +105,18 @@ def _histogram(scope: ScopeState, columns: int) -> RenderableType:
     return table
 
 
-def _late(late: list[Straggler]) -> RenderableType:
-    """Return those who are waited for: few by name, many by reason."""
-    lines: list[RenderableType] = []
+def _late(late: list[Straggler], columns: int) -> Iterator[RenderableType]:
+    """Yield those who are waited for: few by name, many by reason; where it is narrow, the reason below the name."""
     if len(late) > NAMES_SHOWN:
         reasons = Counter(one.why.value for one in late)
-        lines += [Text(f"  {count:,} {why}") for why, count in reasons.most_common()]
-        lines.append(Text(f"  the first {NAMES_SHOWN} of them:"))
-    lines += [Text(f"  {one.name}  {one.reason}", overflow="fold") for one in late[:NAMES_SHOWN]]
-    return Group(*lines)
+        yield from (Text(f"  {count:,} {why}") for why, count in reasons.most_common())
+        yield Text(f"  the first {NAMES_SHOWN} of them:")
+    for one in late[:NAMES_SHOWN]:
+        if columns < NARROW:
+            yield Text(f"  {one.name}", overflow="fold")
+            yield Padding(Text(one.reason, overflow="fold"), (0, 0, 0, 4))
+        else:
+            yield Text(f"  {one.name}  {one.reason}", overflow="fold")
 
 
 def _history(state: GroupState, now_s: float) -> Iterator[str]:

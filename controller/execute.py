@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from common import wire
 from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import Clock
 from common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log
-from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
+from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Resource
 from controller.draft import (
     Action,
     CreateClaim,
@@ -39,6 +40,7 @@ from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
+AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_due`; what is deleted is back soon
 
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
@@ -47,6 +49,9 @@ _REASONS: Final[Mapping[type, str]] = {
     CreateClaim: "PVCCreationFailed",
     DeleteJobSet: "JobSetDeletionFailed",
 }
+
+_CREATES: Final = {CreateJob: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
+Created = tuple[str, str, str]  # plural, namespace and name
 
 
 class ForeignObjectError(Exception):
@@ -67,18 +72,24 @@ class Executor:
     claims: Informer[PersistentVolumeClaim]
     pods: Informer[Pod]
     recorder: EventRecorder
+    clock: Clock
     log: Log
+    _created_s: dict[Created | None, float] = field(default_factory=dict)
 
-    async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> None:
+    async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> float | None:
         """Perform every action, a bounded number at once.
+
+        Returns:
+            After how many seconds to look again, as it is too soon to create something; None: all is done.
 
         Raises:
             ActionsFailedError: at least one failed; the others were performed.
         """
         if not actions:
-            return
+            return None
         slots = asyncio.Semaphore(PARALLEL_MAX)
         failures: list[tuple[Action, Exception]] = []
+        due = self._due(jobset.namespace, actions)
 
         async def perform_one(action: Action) -> None:
             async with slots:
@@ -86,15 +97,29 @@ class Executor:
                     await self._perform(jobset, action)
                 except (ApiError, TransportError, ForeignObjectError) as error:
                     failures.append((action, error))
+                    self._created_s.pop(_created_by(jobset.namespace, action), None)
 
         async with asyncio.TaskGroup() as group:
-            for action in actions:
+            for action in due:
                 group.create_task(perform_one(action))
         if failures:
             action, error = failures[0]
             self._report(jobset, action, error)
-            counts = f"{len(failures)} of {len(actions)} actions failed"
+            counts = f"{len(failures)} of {len(due)} actions failed"
             raise ActionsFailedError(f"{counts}, first: {error}") from error
+        return AGAIN_S if len(due) < len(actions) else None
+
+    def _due(self, namespace: str, actions: Sequence[Action]) -> list[Action]:
+        """Return the actions without those that create what was there, or was created, a moment ago.
+
+        When the watch of one kind is late, each event of another would ask again for what is there, or for what the
+        garbage collector removes at once because its JobSet is gone already.
+        """
+        now_s = self.clock.monotonic_s()
+        self._created_s = {what: at_s for what, at_s in self._created_s.items() if now_s - at_s < AGAIN_S}
+        due = [action for action in actions if _created_by(namespace, action) not in self._created_s]
+        self._created_s |= {what: now_s for action in due if (what := _created_by(namespace, action)) is not None}
+        return due
 
     def _report(self, jobset: JobSet, action: Action, error: Exception) -> None:
         """Tell the user about the first failure; the rest are most often the same."""
@@ -107,9 +132,9 @@ class Executor:
             case CreateJob(manifest):
                 await self._create_job(jobset, manifest)
             case CreateService(manifest):
-                await self._create_service(namespace, manifest)
+                await self._create_shared(SERVICES, self.services, namespace, manifest)
             case CreateClaim(manifest):
-                await self._create_claim(namespace, manifest)
+                await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
             case DeleteJobSet(uid):
                 self.log.info("deleting finished jobset", namespace=namespace, jobset=jobset.name)
                 with contextlib.suppress(NotFound, Conflict):  # gone, or another JobSet by now
@@ -160,28 +185,23 @@ class Executor:
 
     async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
         namespace, name = jobset.namespace, manifest["metadata"]["name"]
+        known = self.jobs.get(namespace, name)
+        if known is not None and known.owner_uid != jobset.uid:
+            raise _foreign_job(jobset, name)  # unasked: while a namesake's Pods end, each of their events comes by here
         try:
             created = await self.client.create(JOBS, namespace, manifest)
         except AlreadyExists:
             created = await self.client.get(JOBS, namespace, name)
             if not _is_owned(created, jobset.uid):
-                raise ForeignObjectError(
-                    f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
-                    "delete that job, or rename the jobset; it is tried again with growing pauses"
-                ) from None
+                raise _foreign_job(jobset, name) from None
         self.jobs.absorb(created)
 
-    async def _create_service(self, namespace: str, manifest: KubeObject) -> None:
-        try:
-            self.services.absorb(await self.client.create(SERVICES, namespace, manifest))
-        except AlreadyExists:
-            return  # whoever owns it, it is left alone
-
-    async def _create_claim(self, namespace: str, manifest: KubeObject) -> None:
-        try:
-            self.claims.absorb(await self.client.create(PERSISTENT_VOLUME_CLAIMS, namespace, manifest))
-        except AlreadyExists:
-            return  # the watch will show it, and the next pass sees whose it is
+    async def _create_shared(
+        self, resource: Resource, cache: Informer[Any], namespace: str, manifest: KubeObject
+    ) -> None:
+        """Create what may be somebody else's: one that exists is left alone, and the watch will show whose it is."""
+        with contextlib.suppress(AlreadyExists):
+            cache.absorb(await self.client.create(resource, namespace, manifest))
 
     async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
         try:
@@ -190,6 +210,20 @@ class Executor:
             return  # gone, or another Job by now; the cache will show it
         if answer.get("kind") == JOBS.kind and "deletionTimestamp" in answer.get("metadata", {}):
             self.jobs.absorb(answer)
+
+
+def _foreign_job(jobset: JobSet, name: str) -> ForeignObjectError:
+    return ForeignObjectError(
+        f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
+        "delete that job, or rename the jobset; it is tried again with growing pauses"
+    )
+
+
+def _created_by(namespace: str, action: Action) -> Created | None:
+    """Return what an action creates; None for other actions."""
+    if not isinstance(action, CreateJob | CreateService | CreateClaim):
+        return None
+    return _CREATES[type(action)].plural, namespace, action.manifest["metadata"]["name"]
 
 
 def _is_owned(obj: KubeObject, uid: str) -> bool:

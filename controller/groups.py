@@ -22,6 +22,7 @@ from controller.events import micro_time
 from controller.group import Group, Key, ScopeLedger
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
+from controller.last_restart import synced_at_of
 from controller.metrics import GroupCount
 from controller.observed import is_current
 from controller.pods import NOWHERE, Reading, read_pod
@@ -289,7 +290,11 @@ class Groups:
 
     def _note_sign(self, counted: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
         """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
-        if counted.cause is not None or (sign := sign_of(old, new, counted.ledger, lived=lived)) is None:
+        if counted.cause is not None:
+            return
+        group = self._groups.get(counted.jobset_uid)
+        synced_at = synced_at_of(group.jobset.status) if group is not None else ""
+        if (sign := sign_of(old, new, counted.ledger, lived=lived, synced_at=synced_at)) is None:
             return
         trigger, failure = sign
         after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None

@@ -185,9 +185,10 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class InitState(msgspec.Struct, frozen=True, gc=False):
-    """State of an init container: only waiting is read."""
+    """State of an init container; that it runs is not read."""
 
     waiting: Waiting | None = None
+    terminated: Terminated | None = None
 
 
 class InitStatus(msgspec.Struct, frozen=True, gc=False):
@@ -221,7 +222,7 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     conditions: tuple[PodCondition, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Drop the conditions that say nothing, and the init containers that wait for nothing.
+        """Drop the conditions that say nothing, and the init containers that wait for nothing and have not failed.
 
         Plain loops: this runs for each of the 15,000 events of a restart of 5,000 Pods, and mostly finds nothing.
         """
@@ -230,11 +231,12 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
             if TELLING.get(condition.type) == condition.status:
                 telling = (*(telling or ()), condition)
         msgspec.structs.force_setattr(self, "conditions", telling)
-        waiting = None
+        kept = None
         for status in self.init_container_statuses or ():
-            if status.state.waiting is not None and status.state.waiting.reason not in (None, "PodInitializing"):
-                waiting = (*(waiting or ()), status)
-        msgspec.structs.force_setattr(self, "init_container_statuses", waiting)
+            waiting, ended = status.state.waiting, status.state.terminated
+            if (waiting is not None and waiting.reason not in (None, "PodInitializing")) or (ended and ended.exit_code):
+                kept = (*(kept or ()), status)
+        msgspec.structs.force_setattr(self, "init_container_statuses", kept)
 
     @property
     def waiting_reason(self) -> str | None:

@@ -64,4 +64,10 @@ def cause_of(status: Mapping[str, Any], scope: Scope) -> Cause | None:
     return Cause(trigger_of(entry), seen_at, failure=failure_of_entry(entry), request=request)
 
 
+def synced_at_of(status: Mapping[str, Any]) -> str:
+    """Return when the last group restart ended; "" for never."""
+    entry = status.get(wire.LAST_GROUP_RESTART)
+    return str(entry.get("syncedAt") or "") if isinstance(entry, dict) else ""
+
+
 UNSEEN = Cause(Trigger.UNKNOWN, "")

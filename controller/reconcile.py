@@ -85,8 +85,8 @@ class Reconciler:
             self.recorder.emit(jobset.raw, note)
         self._count_overdue(group, planned)
         held_s = await self._write_status(group, planned)
-        await self.executor.perform(jobset, planned.actions)
-        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s) if wait_s is not None]
+        taken_s = await self.executor.perform(jobset, planned.actions)
+        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
 
     def _count_overdue(self, group: Group, planned: Plan) -> None:

@@ -92,7 +92,7 @@ class Term:
             services=self.services,
             claims=self.claims,
             nodes=Nodes(client),
-            executor=Executor(client, self.jobs, self.services, self.claims, self.pods, self.recorder, log),
+            executor=Executor(client, self.jobs, self.services, self.claims, self.pods, self.recorder, clock, log),
             recorder=self.recorder,
             timer=RestartTimer(self.recorder.emit, metrics),
             metrics=metrics,

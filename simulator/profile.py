@@ -9,11 +9,14 @@ one of
     uniform_s = [0.3, 0.6]                          # seconds, evenly between the two
     median_s = 0.4, p99_s = 2.0, max_s = 10.0       # seconds, log-normal: with a tail
 
+or `recorded = "controller.json"` alone: the median of what stands there, in benchmarks/recorded, under its name.
+
 Guarantees: what is unknown, impossible or has no source is refused before anything runs; two profiles never mix.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ from typing import Any, Final
 from simulator.cluster.timings import ZERO, Delay, Latency, Tailed, Timings
 
 FOLDER: Final = Path(__file__).parent / "profiles"
+RECORDED: Final = Path(__file__).parents[1] / "benchmarks" / "recorded"
 BASE: Final = "lab"
 DELAY_S_MAX: Final = 600.0  # a longer delay of one step is a fault to inject, not a cluster's profile
 _ABOUT = ("description", "base")
@@ -163,6 +167,8 @@ def _checked(name: str, found: Mapping[str, Any], base: Profile | None) -> Profi
     sources: dict[str, str] = {} if base is None else dict(base.sources)
     for quantity, table in _tables(name, found):
         where = f"{name}: {quantity}"
+        if isinstance(table, dict) and set(table) == {"recorded"}:
+            table = _recorded(where, quantity, table["recorded"])
         if not isinstance(table, dict) or not isinstance(table.get("source"), str) or not table["source"].strip():
             raise ProfileError(f"{where}: expected a table with a source (where the number comes from), saw {table!r}")
         given = {key: value for key, value in table.items() if key != "source"}
@@ -198,6 +204,16 @@ def _tables(name: str, found: Mapping[str, Any]) -> list[tuple[str, Any]]:
             )
         pairs += [(f"{group}.{quantity}", table) for quantity, table in tables.items()]
     return pairs
+
+
+def _recorded(where: str, quantity: str, name: str) -> dict[str, Any]:
+    """Return the table of a quantity that was measured and recorded."""
+    try:
+        record = json.loads((RECORDED / name).read_text())
+        source = f"{record['command']}; {record['machine']}; {record['source']}"
+        return {"value": record["measured"][quantity][1], "source": source}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ProfileError(f"{where}: expected {quantity} in {RECORDED.name}/{name}, saw {error!r}") from error
 
 
 def _number(where: str, given: Mapping[str, Any], bounds: Bounds) -> float:

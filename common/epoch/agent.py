@@ -77,6 +77,11 @@ class NotAccepted:
 
 
 @record
+class StillWaiting:
+    """The barrier has been up for long: what this Pod announced may be lost, so it is announced again."""
+
+
+@record
 class TakeConsistentView:
     """Watch again, with a consistent read first: what was seen may be older than this Pod's own last announcement."""
 
@@ -110,7 +115,7 @@ class GiveUp:
     synced: int
 
 
-Event = View | Accepted | NotAccepted
+Event = View | Accepted | NotAccepted | StillWaiting
 Action = TakeConsistentView | Announce | LiftBarrier | RestartInPlace | GiveUp
 
 # docs/protocol.md draws this table; `make rewrite` regenerates it.
@@ -172,6 +177,11 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...
         if state.phase in (Phase.STARTING, Phase.CONFIRMING):
             return _choose(state)
         return _settle(state)
+    if isinstance(event, StillWaiting):
+        if state.phase is not Phase.WAITING:
+            raise InvariantError(f"{event!r} in phase {state.phase.value}")
+        # Not beside WAITING: as with the first one, nobody leaves while the write is in flight.
+        return replace(state, phase=Phase.ANNOUNCING), (Announce(state.epoch),)
     if state.phase is Phase.BYPASSED:
         return state, ()
     if state.phase is not Phase.ANNOUNCING or event.epoch != state.epoch:

@@ -23,11 +23,13 @@ from common.epoch.agent import (
     NotAccepted,
     Phase,
     RestartInPlace,
+    StillWaiting,
     TakeConsistentView,
     Verdict,
     View,
     newest,
 )
+from common.epoch.agent import Event as AgentEvent
 from common.epoch.agent import step as step_agent
 from common.epoch.errors import InvariantError
 from common.record import replace
@@ -100,8 +102,7 @@ class Leave:
     code: int
 
 
-Outcome = Accepted | NotAccepted
-Event = View | Accepted | NotAccepted | WorkerExited | WorkerNotStarted | WorkerGone | Terminate
+Event = View | Accepted | NotAccepted | StillWaiting | WorkerExited | WorkerNotStarted | WorkerGone | Terminate
 Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave
 Step = tuple["SupervisorState", tuple[Action, ...]]
 
@@ -138,7 +139,7 @@ def step(state: SupervisorState, event: Event) -> Step:
         case View() if state.life in (Life.STOPPING, Life.LEFTOVERS):
             view = event if state.agent.view is None else newest(state.agent.view, event)
             return replace(state, agent=replace(state.agent, view=view)), ()
-        case View() | Accepted() | NotAccepted():
+        case View() | Accepted() | NotAccepted() | StillWaiting():
             return _follow(state, event)
         case WorkerExited(code):
             return _exited(state, code), ()
@@ -150,7 +151,7 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _terminate(state, 128 + number)
 
 
-def _follow(state: SupervisorState, event: View | Outcome) -> Step:
+def _follow(state: SupervisorState, event: AgentEvent) -> Step:
     """Step the agent's machine, and translate what it wants into what the worker's processes need."""
     agent, actions = step_agent(state.agent, event)
     state = replace(state, agent=agent)

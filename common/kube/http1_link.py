@@ -7,6 +7,7 @@ returns, reads, and calls `receive`. Because every state is in here, one may beg
 
 from __future__ import annotations
 
+import os
 import ssl
 
 from common.kube.credentials import Credentials
@@ -107,4 +108,5 @@ def no_connection(to: Credentials, error: OSError) -> TransportError:
     """Say why there is no connection to `to`; nothing was sent."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(f"cannot trust {to.authority}: {error.verify_message}", sent=False)
-    return TransportError(f"cannot connect to {to.authority}: {error}", sent=False)
+    why = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error)
+    return TransportError(f"cannot connect to {to.authority}: {why}", sent=False)

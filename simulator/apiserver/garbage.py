@@ -8,6 +8,7 @@ Source: k8s.io/kubernetes/pkg/controller/garbagecollector, .../controller/namesp
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from common.kube.client import KubeObject
@@ -46,7 +47,7 @@ class GarbageCollector:
         writes: Writes,
         deletions: Deletions,
         clock: Clock,
-        delay_s: float,
+        delay_s: Callable[[], float],
     ) -> None:
         self._store = store
         self._registry = registry
@@ -65,7 +66,7 @@ class GarbageCollector:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self._clock.sleep(self._delay_s)
+            await self._clock.sleep(self._delay_s())
             self.collect()
 
     def collect(self) -> None:

@@ -77,7 +77,7 @@ class ApiServer:
         self._fairness = PriorityAndFairness(options.priority_levels, clock, rng)
         self._discovery = Discovery(self._registry, REVIEWS)
         self._garbage = GarbageCollector(
-            self.store, self._registry, self._writes, self._deletions, clock, options.gc_delay_s
+            self.store, self._registry, self._writes, self._deletions, clock, lambda: self.options.gc_delay_s
         )
         self._lagging: asyncio.Queue[WatchCache] = asyncio.Queue()
         self._reads.on_cache = self._lagging.put_nowait

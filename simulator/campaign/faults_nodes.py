@@ -10,12 +10,14 @@ from common.kube.errors import ApiError
 from common.kube.resources import NODES, PODS
 from simulator.campaign.containers import Training
 from simulator.campaign.fault import Place, fault
+from simulator.campaign.network import Effect, Rule
 from simulator.campaign.scenario import NAMESPACE
 from simulator.campaign.world import World
 from simulator.cluster.node_loss import give_up
 
 NODE = Place.NODE
 GRACE_S = 15  # longer than a restart takes
+CUT_OFF_S = 4.0  # twice what containers that obey take to end
 FINALIZER = "campaign.inplace.dev/stuck"
 
 
@@ -81,16 +83,22 @@ async def _slow_to_die(world: World, rng: Random, name: str) -> None:
         await _ask(world, name, pod, deletion)
 
 
-@fault("pod-force-deleted", NODE, "a Pod is deleted without grace, at once or when it does not die: object first")
+@fault("pod-force-deleted", NODE, "a Pod is deleted without grace: its object goes first, or its node has not answered")
 async def _force_deleted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
-        if rng.random() < 0.5:
-            world.machine.deaf.add(pod["metadata"]["uid"])
-            patient = world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_s=GRACE_S)
-            await _ask(world, name, pod, patient)
-            await world.clock.sleep(rng.uniform(0.1, 3.0))
+        if rng.random() < 0.5 and not await _left_behind(world, name, pod):
+            return
         deletion = world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_s=0)
         await _ask(world, name, pod, deletion)
+
+
+async def _left_behind(world: World, name: str, pod: KubeObject) -> bool:
+    """Delete a Pod whose kubelet cannot say that its containers have ended; say whether they have."""
+    kubelet, uid = f"kubelet/{pod['spec'].get('nodeName', '')}", pod["metadata"]["uid"]
+    world.network.rules.append(Rule(name, Effect.REFUSE, world.now_s + CUT_OFF_S, lambda who: who == kubelet))
+    await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
+    await world.clock.sleep(CUT_OFF_S / 2)
+    return uid not in world.judge.running and uid not in world.machine.agents
 
 
 @fault("pod-stuck-terminating", NODE, "a deleted Pod's object stays for seconds: a finalizer holds it")

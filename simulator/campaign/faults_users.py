@@ -15,14 +15,16 @@ from simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from simulator.campaign.world import World
 
 USER = Place.USER
+GARBAGE_S_MAX = 6.0  # what is nobody's any more lives on for so long
 
 
-@fault("jobset-recreated", USER, "the JobSet is deleted and created again under the same name")
+@fault("jobset-recreated", USER, "the JobSet is deleted and created again under its name, while its Pods may still run")
 async def _recreated(world: World, rng: Random, name: str) -> None:
     if not world.jobset:
         return
     policy = rng.choice(("Background", "Foreground"))
     uid = world.jobset["metadata"]["uid"]
+    world.delay_garbage(rng.choice((0.0, rng.uniform(0.5, GARBAGE_S_MAX))))
     try:
         await world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy)
     except ApiError:
@@ -120,17 +122,6 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
     except ApiError:
         return  # it is gone
     world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
-    world.at_calm.append(lambda: _cure(world, pod["metadata"]["uid"], annotations.get(wire.EPOCH)))
-
-
-async def _cure(world: World, uid: str, text: str | None) -> None:
-    """Delete a Pod that still waits with what was written by hand, as docs/reliability.md tells operators to."""
-    for pod in world.pods:
-        shown = (pod["metadata"].get("annotations") or {}).get(wire.EPOCH)
-        has_ended = pod["status"].get("phase") in ("Succeeded", "Failed")
-        if pod["metadata"]["uid"] == uid and shown == text and not has_ended:
-            world.trace.add("cure", f"{pod['metadata']['name']} shows epoch {text}")
-            await world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"])
 
 
 @fault("jobset-labelled", USER, "the JobSet is edited again and again, so that status writes conflict")

@@ -83,7 +83,7 @@ async def restart_cheaply(world: World) -> float | None:
 def is_together(world: World) -> bool:
     """Say whether all slots run in the synced epoch."""
     jobset = world.jobset
-    if not jobset:
+    if not jobset or "deletionTimestamp" in jobset["metadata"]:
         return False
     synced, deprecated = _epochs(world)
     if synced <= deprecated:

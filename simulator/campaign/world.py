@@ -196,6 +196,7 @@ class World:
         self.thawed_s = max((delay.over_s for delay in self.delays), default=0.0)
         self.delays.clear()
         self.machine.full_disks = False
+        self.delay_garbage(0.0)
         for process in [*self.controllers.values(), *(a.process for a in self.machine.agents.values())]:
             process.crash_at = None
         self.machine.crash_at.clear()
@@ -229,6 +230,10 @@ class World:
         """Let a node die with all its containers."""
         self.kubelets.pop(name)
         self.kubelet_processes.pop(name).kill()
+
+    def delay_garbage(self, delay_s: float) -> None:
+        """Let what nobody owns any more live on for a while, until faults are over."""
+        self.servers[0].options = replace(self.servers[0].options, gc_delay_s=delay_s)
 
     def go(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Let something happen beside everything else, whoever is running."""

@@ -64,9 +64,11 @@ class StatusReporter:
 
     def _containers(self, pod: PodLifecycle, *, regular: bool) -> list[JsonObject]:
         chosen = [c for c in pod.containers.values() if (c.spec.role is Role.REGULAR) == regular]
-        return [self._container(container) for container in chosen]
+        has_init = any(c.spec.role is not Role.REGULAR for c in pod.containers.values())
+        creating = "PodInitializing" if has_init else "ContainerCreating"
+        return [self._container(container, creating) for container in chosen]
 
-    def _container(self, container: Container) -> JsonObject:
+    def _container(self, container: Container, creating: str) -> JsonObject:
         image = container.spec.manifest.get("image", "")
         status: JsonObject = {
             "name": container.spec.name,
@@ -75,7 +77,7 @@ class StatusReporter:
             "ready": container.ready,
             "started": container.started,
             "restartCount": container.restart_count,
-            "state": self._state(container),
+            "state": self._state(container, creating),
             "lastState": {},
         }
         if container.last_exit is not None:
@@ -84,12 +86,12 @@ class StatusReporter:
             status["containerID"] = self._container_id(container.instance)
         return status
 
-    def _state(self, container: Container) -> JsonObject:
+    def _state(self, container: Container, creating: str) -> JsonObject:
         if container.state is State.RUNNING:
             return {"running": {"startedAt": timestamp(container.started_s)}}
         if container.state is State.TERMINATED and container.exit is not None:
             return {"terminated": self._terminated(container.exit)}
-        reason = "ContainerCreating" if container.state is State.STARTING else container.waiting_reason
+        reason = creating if container.state is State.STARTING else container.waiting_reason
         return {"waiting": {"reason": reason}}
 
     def _terminated(self, ended: Exit) -> JsonObject:

@@ -13,7 +13,7 @@ from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
 from agent.phases import RestartPhases
 from agent.prelude import head_start
-from agent.runtime import Agent
+from agent.runtime import REMINDER_S, Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
@@ -26,10 +26,15 @@ RUN_S_MAX = 20.0  # a test that takes longer has failed
 
 
 class ImpatientClock(LoopClock):
-    """Sleeps pass at once and are noted; the watch's inactivity bound is a twentieth of a second."""
+    """Sleeps pass at once and are noted; the watch's inactivity bound is a twentieth of a second.
 
-    def __init__(self, inactivity_s: float | None = None) -> None:
+    Args:
+        reminders: how often the time of a reminder passes; with no limit an agent would do nothing else.
+    """
+
+    def __init__(self, inactivity_s: float | None = None, reminders: int = 0) -> None:
         super().__init__()
+        self.reminders = reminders
         self.slept_s: list[float] = []
         self._inactivity_s = inactivity_s
 
@@ -39,6 +44,10 @@ class ImpatientClock(LoopClock):
 
     async def sleep(self, delay_s: float) -> None:
         """Note the sleep and let others run."""
+        if REMINDER_S[0] <= delay_s <= REMINDER_S[1]:
+            if not self.reminders:
+                await super().sleep(delay_s)
+            self.reminders -= 1
         self.slept_s.append(delay_s)
         await asyncio.sleep(0)
 

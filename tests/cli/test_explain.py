@@ -14,6 +14,7 @@ from cli.explain import explanation_lines, read_facts
 from cli.explanation import Facts, explain
 from cli.group_state import Phase, group_state
 from cli.pod_table import decode_table
+from cli.restart import request_restart
 from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.http import Request, Response
@@ -67,6 +68,20 @@ def test_a_worker_crash_is_named() -> None:
             assert f"container worker of Pod {victim} on node-" in text
             assert "exit code 137" in text
             assert "1 of 10 restarts used" in text
+
+    run(scene())
+
+
+def test_a_restart_by_hand_has_no_first_failure() -> None:
+    """Every worker was ended for it: the one that ended first has not failed."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            await request_restart(connection(cluster), "train")
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+            text = text_of(await explained(cluster))
+            assert "group restart to epoch 2 began: asked for by hand" in text
+            assert "first failure" not in text
 
     run(scene())
 

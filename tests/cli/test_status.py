@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -80,6 +81,23 @@ def test_a_running_group(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
                 assert state.stragglers == []
             assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
+
+    virtual_time.run(scene())
+
+
+def test_a_group_that_has_just_synced_misses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are about to start announced S, or the status would not say S: no way of reading calls them late."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+            while not all_work(cluster, 4):
+                with large_from(3, monkeypatch):
+                    large = await seen(cluster)
+                for state in (await seen(cluster), large):
+                    assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
+                await cluster.clock.sleep(0.05)
 
     virtual_time.run(scene())
 
@@ -163,6 +181,7 @@ def test_a_huge_group_in_a_narrow_terminal() -> None:
     assert "0 of 5,000 Pods" in text
     assert text.count("big-job-0-") == 10
     assert len(text.splitlines()) < 40
+    assert "  big-job-0-0\n    no Pod\n" in re.sub(r" +\n", "\n", text)
     assert len(status_data(state)["stragglers"]) == 5_000
 
 

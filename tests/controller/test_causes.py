@@ -126,6 +126,39 @@ def test_the_first_of_several_is_the_cause() -> None:
     run(scenario())
 
 
+def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
+    """A sidecar takes its Pod along: what its status says since the last sync is why the Pod announces again."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+            first, second = crew.pods.values()
+            await end_agent(crew, first, ENDED)
+            await crew.announce(first, 2)
+            await rig.settle(0.1)
+            entry = await last(crew)
+            failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
+            assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
+            await finish(rig, crew, 2)
+            await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # told late
+            await crew.announce(second, 3)
+            await rig.settle(0.1)
+            entry = await last(crew)
+            assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
+            assert "exitCode" not in entry["firstFailure"]
+            assert "no exit code" in entry["firstFailure"]["message"]
+
+    run(scenario())
+
+
+async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
+    """Let a Pod's sidecar end."""
+    agent = {"name": "agent", "state": {"terminated": ended}, "image": "agent:1", "imageID": "", "ready": False}
+    statuses = {"initContainerStatuses": [agent | {"restartCount": 0}]}
+    await crew.client.patch(PODS, "default", pod, {"status": statuses}, subresource="status")
+
+
 def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
     """It began when the Pod went, although nothing could be decided before its replacement announced."""
 

@@ -257,6 +257,47 @@ def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
     run(scenario(), shuffle_seed=seed)
 
 
+def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_event() -> None:
+    """What is left of a namesake holds the Service's name while the watch is late: no flood, and ours in the end."""
+
+    async def scenario() -> None:
+        rig = Rig(watch_cache_lag_s=lambda plural: 3.0 if plural == "services" else 0.0)
+        async with rig.running():
+            old = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "train"}, "spec": {"clusterIP": "None"}}
+            await rig.admin.create(SERVICES, "default", old)
+            await rig.submit(jobset())
+            for number in range(40):
+                await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
+                await rig.settle(0.01)
+            assert 1 <= rig.writes("/services", "POST") <= 3
+            await rig.admin.delete(SERVICES, "default", "train")
+            await rig.settle(10.0)
+            found = await rig.admin.get(SERVICES, "default", "train")
+            assert found["metadata"]["ownerReferences"][0]["name"] == "train"
+
+    run(scenario())
+
+
+def test_a_late_jobset_does_not_make_the_garbage_collector_work() -> None:
+    """The JobSet is gone and we do not know: what we create for it is removed at once, and each removal is an event."""
+
+    async def scenario() -> None:
+        rig = Rig(watch_cache_lag_s=lambda plural: 10.0 if plural == "jobsets" else 0.0)
+        rig.latency_s = lambda _: 0.01  # so that time passes in the loop that this is about
+        async with rig.running():
+            await rig.submit(TWO_BY_TWO)
+            await rig.settle(20.0)
+            before = len(rig.requests)
+            await rig.admin.delete(JOBSETS, "default", "train", propagation="Background")
+            await rig.settle(5.0)
+            again = [request.path for request in rig.requests[before:] if request.method == "POST"]
+            assert 3 <= len(again) <= 3 * 6 + len([path for path in again if "/events" in path])
+            await rig.settle(20.0)
+            assert (await rig.admin.list(JOBS))["items"] == []
+
+    run(scenario())
+
+
 def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
     """History is compacted and all watches end while Pods announce: the caches are made right from lists."""
 

@@ -161,8 +161,10 @@ def test_a_jobset_may_be_deleted_in_every_phase(propagation: str, phase: str) ->
             assert not await exists(rig.admin, JOBSETS, "default", "train")
             assert await exists(rig.admin, JOBS, "default", JOB) == (propagation == "Orphan")
             assert b'jobset="train"' not in rig.controllers[0].metrics.text()
+            asked = len(rig.requests)
             again = Player(rig, await rig.submit(deepcopy(FOUR)))
             if propagation == "Orphan":
+                assert not [r for r in rig.requests[asked:] if r.method == "POST" and "/jobs" in r.path]  # it is seen
                 (event,) = await rig.events("JobCreationFailed")
                 assert "exists and is not of this jobset" in event["note"]
                 for job in (JOB, "train-workers-1"):

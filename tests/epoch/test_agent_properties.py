@@ -21,6 +21,7 @@ from common.epoch.agent import (
     NotAccepted,
     Phase,
     RestartInPlace,
+    StillWaiting,
     TakeConsistentView,
     Verdict,
     View,
@@ -45,7 +46,7 @@ in_place_views = synced_epochs.flatmap(
     lambda synced: st.builds(View, st.just(synced), st.integers(0, min(synced, 5)), st.just(True), st.booleans())
 )
 previous_epochs = st.one_of(st.none(), st.integers(1, 6), st.just(INT32_MAX))
-OUTCOMES = ["accepted", "not accepted"]
+OTHERS = ["accepted", "not accepted", "still waiting"]
 
 
 @dataclass
@@ -61,6 +62,10 @@ class Run:
         event: Event
         if isinstance(item, View):
             event = item
+        elif item == "still waiting":
+            if self.state.phase is not Phase.WAITING:
+                return
+            event = StillWaiting()
         elif self.state.phase is Phase.ANNOUNCING:
             event = (Accepted if item == "accepted" else NotAccepted)(self.state.epoch)
         else:
@@ -72,7 +77,7 @@ class Run:
         self.actions += actions
 
 
-runs = st.lists(st.one_of(views, views, st.sampled_from(OUTCOMES)), max_size=25)
+runs = st.lists(st.one_of(views, views, st.sampled_from(OTHERS)), max_size=25)
 
 
 def play(previous: int | None, items: list[View | str]) -> Run:
@@ -133,7 +138,7 @@ def test_what_was_seen_is_never_taken_back(previous: int | None, items: list[Vie
         assert run.state.view.in_place == seen[-1].in_place
 
 
-@given(previous_epochs, st.lists(st.one_of(in_place_views, st.sampled_from(OUTCOMES)), max_size=25))
+@given(previous_epochs, st.lists(st.one_of(in_place_views, st.sampled_from(OTHERS)), max_size=25))
 def test_every_action_has_its_phase(previous: int | None, items: list[View | str]) -> None:
     """The last action tells the phase: nothing is done twice and nothing is forgotten."""
     run = play(previous, items)
@@ -197,3 +202,22 @@ def test_only_accepted_leads_out_of_announcing() -> None:
     row = TRANSITIONS[Phase.ANNOUNCING]
 
     assert {verdict for verdict, phase in row.items() if phase is not Phase.ANNOUNCING} == {Verdict.BYPASS}
+
+
+def test_a_pod_that_waits_long_announces_again_and_does_not_leave_meanwhile() -> None:
+    """A reminder is an announcement like the first: the same epoch, and every verdict waits for its outcome."""
+    run = play(None, [View(0, 0, consistent=True), "accepted", "still waiting"])
+    assert run.state.phase is Phase.ANNOUNCING
+    assert run.actions == [Announce(1), Announce(1)]
+    run.feed(View(1, 1))
+    assert len(run.actions) == 2
+    run.feed("accepted")
+    assert run.actions[2:] == [RestartInPlace(1, Verdict.DEPRECATED)]
+
+
+@pytest.mark.parametrize("items", [[], ["accepted", View(1, 0)]])
+def test_who_does_not_wait_is_not_reminded(items: list[View | str]) -> None:
+    """Only a Pod at the barrier may be told that it waits."""
+    state = play(None, [View(0, 0, consistent=True), *items]).state
+    with pytest.raises(InvariantError, match=f"StillWaiting.*{state.phase.value}"):
+        step(state, StillWaiting())

@@ -89,7 +89,9 @@ async def test_a_refused_connection_sent_nothing() -> None:
     async with ScriptedServer() as server:
         pass
     transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False))
-    with pytest.raises(TransportError, match="cannot connect") as failed:
+    with pytest.raises(
+        TransportError, match=rf"cannot connect to 127\.0\.0\.1:{server.port}: Connection refused$"
+    ) as failed:
         await transport.request(GET, timeout_s=5)
     assert not failed.value.sent
     await transport.close()

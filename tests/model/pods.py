@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from tests.model.rules import S2, S3, Version
 
-KINDS: Final = frozenset({"agent", "worker", "replace", "success", "patch", "controller", "handover", "write"})
+KINDS: Final = frozenset(
+    {"agent", "worker", "replace", "success", "patch", "controller", "handover", "write", "remind"}
+)
 ASSUMPTIONS: Final = frozenset(
     {
         "conflict",  # a status write with an old resourceVersion fails

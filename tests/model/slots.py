@@ -156,6 +156,8 @@ class SlotMoves:
             yield self._stepped(slot, answered, agent.Accepted(epoch), now, f"PATCH {epoch} is answered")
             text = f"the answer to PATCH {epoch} is lost"
             yield self._stepped(slot, answered, agent.NotAccepted(epoch), now, text, "patch")
+        if pod.agent.phase is agent.Phase.WAITING:
+            yield self._stepped(slot, pod, agent.StillWaiting(), now, "has waited for long", "remind")
         yield "the agent dies", without_agent(pod), "agent"
 
     def _stepped(

@@ -76,7 +76,9 @@ class SupervisorMoves:
                 yield self._stepped(slot, shown, view, versions[-1], f"{text} consistently")
 
     def _outcomes(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
-        """Settle the PATCH on the wire."""
+        """Settle the PATCH on the wire, or begin another one."""
+        if pod.agent.agent.phase is self.agent.Phase.WAITING:
+            yield self._stepped(slot, pod, self.agent.StillWaiting(), now, "has waited for long", "remind")
         if epoch := pod.request:
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)

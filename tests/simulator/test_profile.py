@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from simulator.cluster.timings import Latency, Tailed
-from simulator.profile import DELAYS, NUMBERS, Profile, ProfileError, read_profile, shipped
+from simulator.profile import DELAYS, NUMBERS, RECORDED, Profile, ProfileError, read_profile, shipped
 
 
 def written(folder: Path, text: str) -> Profile:
@@ -34,6 +35,13 @@ def test_a_cluster_owners_file_changes_what_it_names_and_nothing_else(tmp_path: 
     assert mine.sources["apiserver.cores"] == "ours"
     assert {**mine.numbers, "apiserver.cores": 0} == {**lab.numbers, "apiserver.cores": 0}
     assert mine.delays == lab.delays
+
+
+def test_what_was_measured_stands_in_one_place() -> None:
+    """The controller's cost of an event is the recorded median, with the command that measured it."""
+    record = json.loads((RECORDED / "controller.json").read_text())
+    assert read_profile("big")["controller.event_cpu_s"] == record["measured"]["controller.event_cpu_s"][1]
+    assert record["command"] in read_profile("big").sources["controller.event_cpu_s"]
 
 
 def test_the_cluster_draws_from_the_profile(tmp_path: Path) -> None:
@@ -75,6 +83,8 @@ def test_a_tail_has_the_quantiles_that_it_names() -> None:
         ("[agent.start]\nmedian_s = 1\np99_s = 2\nsource = 'x'", "expected uniform_s = [low, high], or median_s"),
         ("[agent.start]\nuniform_s = ['a', 1]\nsource = 'x'", "expected uniform_s = [low, high], or median_s"),
         ("[fairness.seats]\nvalue = 10\nsource = 'x'", "expected at most fairness.seats (10)"),
+        ("[controller.event_cpu_s]\nrecorded = 'herd.json'", "expected controller.event_cpu_s in recorded/herd.json"),
+        ("[controller.event_cpu_s]\nrecorded = 'none.json'", "expected controller.event_cpu_s in recorded/none.json"),
         ("= 4", "expected a readable TOML file"),
     ],
 )

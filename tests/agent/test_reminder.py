@@ -1,0 +1,55 @@
+"""An agent that waits for long announces again: what it wrote may have been lost, by whoever it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.runtime import REMINDER_S
+from tests.agent.rig import ImpatientClock, Rig
+from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, resets, until_patched
+
+pytestmark = pytest.mark.asyncio
+
+
+def _impatient(reminders: int) -> Rig:
+    return Rig(clock=ImpatientClock(reminders=reminders))
+
+
+async def test_a_long_wait_sends_the_same_announcement_again() -> None:
+    """The same bytes, so that a server that has them stores nothing; with jitter between them; one lift, one sample."""
+    rig = _impatient(2)
+    async with ScriptedServer(watches=[[jobset(0), until_patched(3), jobset(1, 0), jobset(1, 1)]]) as server:
+        assert await rig.run(server) == 88
+    assert len({patch.body for patch in server.requests("PATCH")}) == 1
+    assert len(server.requests("PATCH")) == 3
+    assert len(rig.log.of("announcing_again")) == 2
+    assert rig.barrier.lifts == [1]
+    first_s, second_s = rig.clock.slept_s[:2]
+    assert first_s != second_s
+    assert all(REMINDER_S[0] <= slept_s <= REMINDER_S[1] for slept_s in (first_s, second_s))
+
+
+async def test_a_group_that_comes_together_is_not_reminded_of() -> None:
+    """One PATCH per start: a reminder that is due after the sync is not sent."""
+    rig = Rig()
+    async with ScriptedServer(watches=[[jobset(0), until_patched(1), jobset(1, 0), jobset(1, 1)]]) as server:
+        assert await rig.run(server) == 88
+    assert len(server.requests("PATCH")) == 1
+    assert not asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def test_a_reminder_that_fails_is_sent_again() -> None:
+    """What follows a failure is what follows the first announcement's."""
+    rig = _impatient(1)
+    answers = [accept_patch, resets]
+
+    async def answer(exchange: Exchange) -> None:
+        await (answers.pop(0) if answers else accept_patch)(exchange)
+
+    watches = [[jobset(0), until_patched(3), jobset(1, 0), jobset(1, 1)]]
+    async with ScriptedServer(watches=watches, answer=answer) as server:
+        assert await rig.run(server) == 88
+    assert len(server.requests("PATCH")) == 3
+    assert rig.barrier.lifts == [1]
