@@ -160,9 +160,12 @@ PROTOCOL = (
 
 AGENT = (
     Mutant(
-        "a lost reply is taken for a success",
+        "a lost reply is taken for a success, and nothing is announced again",
         Area.AGENT,
-        (Edit(_ANNOUNCER, "            return NotAccepted(epoch)\n", "            return Accepted(epoch)\n"),),
+        (
+            Edit(_ANNOUNCER, "            return NotAccepted(epoch)\n", "            return Accepted(epoch)\n"),
+            Edit("agent/runtime.py", "REMINDER_S: Final = (200.0, 300.0)", "REMINDER_S: Final = (1e9, 1e9)"),
+        ),
         faults=("api-timeout-before-commit",),
     ),
     Mutant(
