@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 import examples
-from benchmarks.calibration import RECORDED, compare, table
+from benchmarks.calibration import RECORDED, compare, table, with_table
 from benchmarks.restart_model import Restarting
 from common.kube.clock import LoopClock
 from simulator.cluster import virtual_time
@@ -44,6 +44,15 @@ def test_a_figure_that_nothing_computes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(json.dumps({"measured": {"sidecars_s": [1, 2, 3]}}))
     with pytest.raises(ValueError, match=r"node\.sidecar_s"):
         compare(tmp_path)
+
+
+def test_the_page_gets_the_table_and_keeps_the_rest() -> None:
+    """--write replaces the old rows, and refuses a page that has no such table."""
+    rows = table([])
+    page = f"# Page\n\nBefore.\n\n{rows}\n| herd: old | 1 | 1 | +0% | tested |\n\nAfter.\n\nEnd.\n"
+    assert with_table(page, f"{rows}\n| new |") == f"# Page\n\nBefore.\n\n{rows}\n| new |\n\nAfter.\n\nEnd.\n"
+    with pytest.raises(ValueError, match="expected a table"):
+        with_table("# Page\n", rows)
 
 
 async def restarted_s(seed: int) -> float:
