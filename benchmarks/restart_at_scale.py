@@ -33,6 +33,7 @@ SUPERVISOR_S_MAX: Final = 1.0
 DOUBLED_MAX: Final = 2.2
 REJECTED_MAX: Final = 0.2  # per agent, without deploy/apf
 JUDGED: Final = 5_000
+SHOWN: Final = 1_000  # the least size in docs/reliability.md
 
 
 def modelled(profile: Profile, pods: int, mode: Mode, apf: bool, seeds: int) -> Restart:
@@ -94,6 +95,27 @@ def table(found: Mapping[str, Any]) -> list[str]:
     return lines + [f"{'reached' if ok else 'MISSED '}  {words}" for words, ok in judged(found["rows"])]
 
 
+def markdown(found: Mapping[str, Any]) -> list[str]:
+    """Return the table of docs/reliability.md, of the larger sizes."""
+    lines = [
+        "| Pods | mode | deploy/apf | in all | kubelet | bound | x bound | 429s per agent |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['pods']:,} | {row['mode']} | {'yes' if row['apf'] else 'no'} | {row['total_s']:.1f} s "
+        f"| {row['kubelet_s']:.1f} s | {row['bound_s']:.1f} s | {row['total_s'] / row['bound_s']:.2f} "
+        f"| {row['rejected'] / row['pods']:.2f} |"
+        for row in found["rows"]
+        if row["pods"] >= SHOWN
+    ]
+    for each in found["baselines"]:
+        if each["pods"] >= SHOWN and not each["name"].endswith("deploy/apf"):
+            rejected = f"{each['rejected'] / each['pods']:.2f}" if "rejected" in each else ""
+            apf = "no" if rejected else ""
+            lines.append(f"| {each['pods']:,} | {each['name']} | {apf} | {each['total_s']:.1f} s | | | | {rejected} |")
+    return lines
+
+
 def judged(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
     """Return each promise with the figure, and whether it is kept; for the sizes that were modelled."""
     by = {(row["pods"], row["mode"], row["apf"]): row for row in rows}
@@ -141,6 +163,7 @@ def main() -> int:
     parser.add_argument("--profile", default="big", help=f"{', '.join(shipped())}, or a .toml file of your own")
     parser.add_argument("--seeds", type=int, default=3, choices=range(1, 100), metavar="1..99", help="runs of each row")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/reliability.md below")
     parser.add_argument("--chart", type=Path, nargs="?", const=CHART, help=f"write an SVG ({CHART.name} in docs/)")
     options = parser.parse_args()
     try:
@@ -152,6 +175,8 @@ def main() -> int:
         title = f"A group restart, modelled (profile {profile.name}, default API limits)"
         options.chart.write_text(draw_chart(title, "Pods", "seconds", curves(found)))
     print(json.dumps(found) if options.json else "\n".join(table(found)))
+    if options.markdown:
+        print("\n".join(markdown(found)))
     return 0
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.refusal import CliExit, RefusalError
@@ -61,10 +61,17 @@ class Connection:
     Args:
         client: its verbs.
         namespace: what is asked about.
+        context: of the kubeconfig; "" where there is none to name.
     """
 
     client: KubeClient
     namespace: str
+    context: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return where is looked, in words: people have several clusters, and forget in which they are."""
+        return f"namespace {self.namespace}" + (f" of context {self.context}" if self.context else "")
 
 
 @asynccontextmanager
@@ -74,15 +81,17 @@ async def connected(target: Target) -> AsyncIterator[Connection]:
     Raises:
         RefusalError: there is no cluster to talk to, or it refused.
     """
+    files = _files(target)
+    context = _context(target, files)
     try:
-        transport = await _transport(target)
+        transport = await _transport(target, files)
     except CredentialsError as error:
         raise RefusalError(f"no cluster to talk to: {error}", CliExit.NO_CLUSTER) from error
     try:
-        namespace = target.namespace or _namespace(target) or "default"
-        yield Connection(KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT), namespace)
+        namespace = target.namespace or _namespace(target, files) or "default"
+        yield Connection(KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT), namespace, context)
     except (ApiError, TransportError) as error:
-        raise refusal_of(error, target) from error
+        raise refusal_of(error, replace(target, context=context or None)) from error
     finally:
         await transport.close()
 
@@ -121,13 +130,27 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 NAMES_SHOWN = 5  # a longer list is `inplace status`
 
 
-async def _transport(target: Target) -> Transport:
+def _files(target: Target) -> list[Kubeconfig]:
+    """Return the files that can be read, each read once; who needs one that cannot says what is wrong with it."""
+    found = []
+    for part in filter(None, target.path.split(os.pathsep)) if not target.is_in_cluster else ():
+        with suppress(CredentialsError):
+            found.append(Kubeconfig(str(Path(part).expanduser())))
+    return found
+
+
+def _context(target: Target, files: Sequence[Kubeconfig]) -> str:
+    """Return the context that is meant, "" for none."""
+    return target.context or next((file.current for file in files if file.current), "")
+
+
+async def _transport(target: Target, files: Sequence[Kubeconfig]) -> Transport:
     """Return a transport to the cluster.
 
     Raises:
         CredentialsError: there is none, or it cannot be used.
     """
-    credentials = _plain(target)
+    credentials = _plain(target, files)
     if credentials is not None:
         return Http1Transport(credentials, clock=LoopClock())
     from controller.credentials import load_credentials
@@ -137,33 +160,33 @@ async def _transport(target: Target) -> Transport:
     return await transport.__aenter__()
 
 
-def _plain(target: Target) -> Credentials | None:
+def _plain(target: Target, files: Sequence[Kubeconfig]) -> Credentials | None:
     """Return what the small reader makes of it; None when the other one has to try.
 
     Raises:
-        CredentialsError: there is no such context.
+        RefusalError: there is no such context.
     """
     if target.is_in_cluster:
         return in_cluster(os.environ)
     if os.pathsep in target.path:
         return None
-    with suppress(CredentialsError):
-        file = Kubeconfig(str(Path(target.path).expanduser()))
+    for file in files:
         if target.context is not None and target.context not in file.contexts:
             message = (
                 f"expected context {target.context} in {target.path}: {did_you_mean(target.context, file.contexts)}"
             )
             raise RefusalError(message, CliExit.NO_CLUSTER)
-        return file.credentials(target.context)
+        with suppress(CredentialsError):
+            return file.credentials(target.context)
     return None
 
 
-def _namespace(target: Target) -> str:
+def _namespace(target: Target, files: Sequence[Kubeconfig]) -> str:
     """Return the namespace that the context or the Pod's account prefers, "" for none."""
     if target.is_in_cluster:
         with suppress(OSError):
             return ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
-    for part in filter(None, target.path.split(os.pathsep)):
+    for file in files:
         with suppress(CredentialsError):  # as kubectl does: the first file that has the context
-            return Kubeconfig(str(Path(part).expanduser())).namespace(target.context)
+            return file.namespace(target.context)
     return ""

@@ -123,7 +123,7 @@ def _size_and_epoch(raw: KubeObject) -> tuple[int, int]:
 async def _not_found(connection: Connection, name: str) -> RefusalError:
     """Return the refusal, with what was perhaps meant; asking for it costs one more request, in this case alone."""
     namespace = connection.namespace
-    message = f"there is no JobSet {name} in namespace {namespace}"
+    message = f"there is no JobSet {name} in {connection.place}"
     try:
         jobsets: list[Any] = (await connection.client.list(JOBSETS, None))["items"]
     except (ApiError, TransportError):

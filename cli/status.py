@@ -49,7 +49,7 @@ async def _show_all(connection: Connection, output: Output) -> int:
     if output != "table":
         print_data([list_data(one) for one in jobsets], output)
     elif not jobsets:
-        print(f"no JobSets in namespace {connection.namespace}", file=sys.stderr)
+        print(f"no JobSets in {connection.place}", file=sys.stderr)
     else:
         show(list_picture(jobsets, now_s=time.time()))
     return 0

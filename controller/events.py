@@ -158,9 +158,9 @@ class EventRecorder:
 
 def micro_time(clock: Clock) -> str:
     """Return the wall time as a metav1.MicroTime."""
-    return datetime.fromtimestamp(clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def time_text(clock: Clock) -> str:
     """Return the wall time as a metav1.Time."""
-    return datetime.fromtimestamp(clock.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"

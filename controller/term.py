@@ -69,6 +69,8 @@ class Term:
         self._metrics = metrics
         self._namespace = namespace
         self._workers = workers
+        self._active = metrics.active_workers.labels(CONTROLLER)
+        self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
         self.groups = Groups(self._wake, self.recorder.emit, clock, log)
@@ -130,13 +132,13 @@ class Term:
     async def _process(self, key: Key) -> None:
         """Reconcile one JobSet; what its errors mean is decided here, and none concerns another JobSet."""
         metrics, started_s = self._metrics, self._clock.monotonic_s()
-        metrics.active_workers.labels(CONTROLLER).inc()
+        self._active.inc()
         result = "error"
         try:
             result = await self._reconcile(key)
         finally:
-            metrics.active_workers.labels(CONTROLLER).dec()
-            metrics.reconcile_seconds.labels(CONTROLLER).observe(self._clock.monotonic_s() - started_s)
+            self._active.dec()
+            self._seconds.observe(self._clock.monotonic_s() - started_s)
             metrics.reconciles.labels(CONTROLLER, result).inc()
             if result == "error":
                 metrics.reconcile_errors.labels(CONTROLLER).inc()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -46,9 +47,9 @@ class LoopClock:
         """Return seconds since the Unix epoch."""
         return time.time() if self._wall_offset_s is None else self.monotonic_s() + self._wall_offset_s
 
-    async def sleep(self, delay_s: float) -> None:
+    def sleep(self, delay_s: float) -> Coroutine[Any, Any, None]:
         """Sleep for `delay_s` seconds."""
-        await asyncio.sleep(delay_s)
+        return asyncio.sleep(delay_s)  # not awaited here: each wake-up would pass through one coroutine more
 
     def timeout(self, delay_s: float | None) -> asyncio.Timeout:
         """Return `asyncio.timeout(delay_s)`."""

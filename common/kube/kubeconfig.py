@@ -61,6 +61,11 @@ class Kubeconfig:
         found = entries if isinstance(entries, list) else []
         return [str(entry.get("name")) for entry in found if isinstance(entry, dict)]
 
+    @property
+    def current(self) -> str:
+        """Return the name of the current context, "" for none."""
+        return str(self._root.get("current-context") or "")
+
     def namespace(self, context: str | None = None) -> str:
         """Return the namespace that a context prefers, "" when it names none.
 

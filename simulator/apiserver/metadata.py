@@ -47,6 +47,9 @@ NAMED_LIKE_PATHS = frozenset(("roles", "rolebindings", "clusterroles", "clusterr
 """RBAC names may be anything that fits in a URL path segment, e.g. `system:controller:x`."""
 
 
+_TEXT = frozenset((str,))
+
+
 def generated_name(base: str, rng: Random) -> str:
     """Return `base` with a random suffix. Source: k8s.io/apiserver/pkg/storage/names/generate.go."""
     return base[:_GENERATE_BASE_MAX] + "".join(rng.choices(_GENERATED_ALPHABET, k=_GENERATED_CHARACTERS))
@@ -62,7 +65,10 @@ def check_types(meta: Any) -> None:
     if not isinstance(meta, dict):
         raise bad_request(f"expected metadata to be an object, saw {type(meta).__name__}")
     for field in ("labels", "annotations"):
-        for key, value in (meta.get(field) or {}).items():
+        texts = meta.get(field)
+        if not texts or _TEXT.issuperset(map(type, texts.values())):
+            continue
+        for key, value in texts.items():
             if not isinstance(value, str):
                 raise _not_a_string(field, key, value)
     for field in ("name", "namespace", "generateName", "uid", "resourceVersion"):

@@ -132,17 +132,22 @@ def _default_object(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
     return value | changed if changed else value
 
 
+_NESTED = frozenset((dict, list))
+
+
 def drop_nulls(value: Any, schema: Schema | None) -> Any:
     """Return the value without null fields that the schema does not allow to be null, as the server drops them."""
     if isinstance(value, dict):
-        kept = {}
+        changed: dict[str, Any] = {}
         for key, item in value.items():
-            child = schema.child(key) if schema is not None else None
-            if item is None and child is not None and not child.raw.get("nullable"):
-                continue
-            kept[key] = drop_nulls(item, child)
-        same = len(kept) == len(value) and all(kept[key] is value[key] for key in kept)
-        return value if same else kept
+            if item is None or type(item) in _NESTED:
+                child = schema.child(key) if schema is not None else None
+                if item is None:
+                    if child is not None and not child.raw.get("nullable"):
+                        changed[key] = _ABSENT
+                elif (new := drop_nulls(item, child)) is not item:
+                    changed[key] = new
+        return {key: item for key, item in (value | changed).items() if item is not _ABSENT} if changed else value
     if isinstance(value, list):
         inner = schema.items if schema is not None else None
         items = [drop_nulls(item, inner) for item in value]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from simulator.campaign.run import Outcome, run_scenario
 from simulator.campaign.scenario import Mode, Scenario
-from simulator.cluster.timings import Timings
+from simulator.cluster.timings import Latency, Timings
 
 PODS_PER_NODE = 8  # as on an accelerator host
+PODS_PER_JOB = 500  # a Job controller makes one Job's Pods one after the other: a single Job of 5,000 takes 30 s
+BIND = Latency(0.0002, 0.001)  # a fast scheduler: the start is not looked at, and Pods that wait for others are probed
 
 
 def run_restart(seed: int, pods: int, mode: Mode) -> Outcome:
@@ -17,5 +19,8 @@ def run_restart(seed: int, pods: int, mode: Mode) -> Outcome:
         pods: at least 1.
         mode: sidecar or supervisor.
     """
-    scenario = Scenario(pods_per_job=pods, mode=mode, timings=Timings(), pods_per_node=PODS_PER_NODE, completes=False)
+    jobs = next(count for count in range(-(-pods // PODS_PER_JOB), 0, -1) if pods % count == 0)
+    scenario = Scenario(
+        jobs, pods // jobs, mode, timings=Timings(bind=BIND), pods_per_node=PODS_PER_NODE, completes=False
+    )
     return run_scenario(seed, scenario, (), until_s=0.0)

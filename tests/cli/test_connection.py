@@ -95,7 +95,7 @@ def test_nobody_answers(name: str, play: Any, tmp_path: Path, capsys: pytest.Cap
         file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}", "earth")
         assert play(Target(kubeconfig=file)) == CliExit.NO_CLUSTER
     said = capsys.readouterr().err
-    assert said.startswith(f"inplace {name}: no answer from the cluster of the kubeconfig {file}")
+    assert said.startswith(f"inplace {name}: no answer from the cluster of context earth: cannot connect")
     assert f"127.0.0.1:{port}" in said
     assert "--context" in said
 
@@ -130,7 +130,7 @@ def test_a_wrong_context_is_told_with_the_right_ones(tmp_path: Path, capsys: pyt
 
 
 def test_the_namespace_is_the_option_s_then_the_context_s(tmp_path: Path) -> None:
-    """As with kubectl; `default` where nobody says."""
+    """As with kubectl; `default` where nobody says. The current context is named beside it."""
     with_one = kubeconfig(tmp_path / "a", "http://127.0.0.1:1", "earth", namespace="training")
     without = kubeconfig(tmp_path / "b", "http://127.0.0.1:1", "earth")
 
@@ -142,10 +142,10 @@ def test_the_namespace_is_the_option_s_then_the_context_s(tmp_path: Path) -> Non
             Target(kubeconfig=without),
         ):
             async with connected(target) as there:
-                found.append(there.namespace)
+                found.append(there.place)
         return found
 
-    assert asyncio.run(namespaces()) == ["x", "training", "default"]
+    assert asyncio.run(namespaces()) == [f"namespace {name} of context earth" for name in ("x", "training", "default")]
 
 
 @pytest.mark.parametrize(("name", "play"), COMMANDS)
@@ -189,9 +189,10 @@ def test_no_such_jobset(name: str, namespace: str, said: str) -> None:
 
     async def scene() -> None:
         async with training(1) as cluster:
-            there = Connection(connection(cluster).client, namespace)
+            there = Connection(connection(cluster).client, namespace, "earth")
             with pytest.raises(RefusalError, match=said) as refused:
                 await read_jobset(there, name)
+            assert f"in namespace {namespace} of context earth" in str(refused.value)
             assert refused.value.code is CliExit.NOT_FOUND
 
     virtual_time.run(scene())

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from common import wire
+from common.kube.resources import JOBSETS
 from simulator.apiserver.store import Event
 from simulator.campaign import judge as rules
 from simulator.campaign.catalogue import CATALOGUE
 from simulator.campaign.fault import Fault
 from simulator.campaign.judge import Judge, ViolationError
-from simulator.campaign.liveness import L1
+from simulator.campaign.liveness import L1, L2, L3, S8
+from simulator.campaign.network import Ending
 from simulator.campaign.process import Process, drive
 from simulator.campaign.run import HOT, Outcome, Strike, run_scenario
-from simulator.campaign.scenario import Scenario
+from simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from simulator.campaign.shrink import shrink
 from simulator.campaign.trace import Trace
 from simulator.campaign.world import World
@@ -204,11 +206,38 @@ async def _lie(world: World, rng: Random, name: str) -> None:
         world.machine.lying[each["metadata"]["uid"]] = lambda: world.note_fault(name, "a probe")
 
 
-async def _cut_off_for_ever(world: World, rng: Random, name: str) -> None:
+async def _forbid_for_ever(world: World, name: str, kind: str) -> None:
     world.network.calm = lambda: None  # type: ignore[method-assign]
     await CATALOGUE["rights-missing"].strike(world, Random(0), name)
     for rule in world.network.rules:
-        rule.until_s, rule.clients = 1e9, lambda client: client.startswith("agent/")
+        rule.until_s, rule.clients = 1e9, lambda client: client.startswith(kind)
+
+
+async def _cut_off_for_ever(world: World, rng: Random, name: str) -> None:
+    await _forbid_for_ever(world, name, "agent/")
+
+
+async def _break_a_watch_of_the_cheap_restart(world: World, rng: Random, name: str) -> None:
+    """Break the first watch that an agent opens once all faults have stopped; this group is together then."""
+    while not world.is_calm:
+        await world.clock.sleep(0.01)
+    open_before = list(world.network.streams)
+    while not world.network.end_streams(
+        Ending.CLEAN, lambda stream: stream.client.startswith("agent/") and stream not in open_before
+    ):
+        await world.clock.sleep(0.01)
+
+
+async def _stop_the_controller_at_the_end(world: World, rng: Random, name: str) -> None:
+    while not world.machine.completes:
+        await world.clock.sleep(0.1)
+    await _forbid_for_ever(world, name, "controller")
+
+
+async def _fail_the_jobset(world: World, rng: Random, name: str) -> None:
+    """Write the end of a JobSet that has restarts left, as a controller that miscounts would."""
+    status = {"status": {"terminalState": "Failed"}}
+    await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, status, subresource="status")
 
 
 def planted(blow: Any, at_s: float = 0.5) -> Outcome:
@@ -232,6 +261,21 @@ def test_a_group_that_does_not_come_together_is_found_and_says_who_waits() -> No
     assert outcome.violation is not None
     assert outcome.violation.rule == L1
     assert "tasks wait at" in str(outcome.violation)
+
+
+@pytest.mark.parametrize(
+    ("blow", "rule"),
+    [
+        (_break_a_watch_of_the_cheap_restart, L2),
+        (_stop_the_controller_at_the_end, L3),
+        (_fail_the_jobset, S8),
+    ],
+)
+def test_an_end_that_is_not_good_is_found(blow: Any, rule: str) -> None:
+    """What is judged after the last fault: the price of one restart, that the JobSet ends, and that it ends well."""
+    outcome = planted(blow)
+    assert outcome.violation is not None
+    assert outcome.violation.rule == rule
 
 
 def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
