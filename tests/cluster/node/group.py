@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,9 @@ from tests.cluster.node.patience import until
 
 SETTLED_S_MAX: Final = 120.0
 """For a group to run at an epoch: a restart takes seconds here; a machine busy with other tests gets the rest."""
+
+LAG_S_MAX: Final = 2.0
+"""Of a watch behind the workers' records: milliseconds, unless this process was busy with something else."""
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
@@ -75,12 +78,22 @@ class Group:
         await self.cluster.client.patch(JOBSETS, self.namespace, manifests.JOBSET, changes, kind=JSON_PATCH)
 
     async def until_runs(self, epoch: int) -> None:
-        """Return when every slot has a worker of the epoch."""
+        """Return when every slot has a worker of the epoch, and the watches have shown what let it run.
+
+        Workers write their records at once; a watch of ours may lag behind them. What it does not show in time is left
+        to the judge.
+        """
 
         def holds() -> bool:
             return len(ran(self.evidence, epoch)) == self.slots
 
+        def shown() -> bool:
+            synced = self.history.synced().get(epoch)
+            return synced is not None and len(self.history.announced(epoch, before=synced.number)) >= self.slots
+
         await until(holds, f"{self.slots} workers of epoch {epoch}", timeout_s=SETTLED_S_MAX, also=self.state)
+        with suppress(AssertionError):
+            await until(shown, f"S = {epoch} after its announcements", timeout_s=LAG_S_MAX)
 
     async def until_ended(self, terminal: str) -> None:
         """Return when the JobSet is in a terminal state."""
