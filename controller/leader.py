@@ -140,14 +140,24 @@ class Elector:
         self._leads = False
         if self._lease is None or self._holder() != self._options.identity:
             return
-        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock)}
-        lease = self._lease | {"spec": self._lease["spec"] | spec}
         try:
             async with self._clock.timeout(self._options.request_timeout_s):
-                await self._client.replace(LEASES, self._options.namespace, self._options.name, lease)
+                await self._give_up()
             self._log.info("lease released", identity=self._options.identity)
         except (ApiError, TransportError, TimeoutError) as error:
             self._log.warning("lease not released, it will run out", error=str(error) or "no answer in time")
+
+    async def _give_up(self) -> None:
+        """Write the Lease without a holder, unless it has another one by now."""
+        while self._lease is not None and self._holder() == self._options.identity:
+            spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock)}
+            lease = self._lease | {"spec": self._lease["spec"] | spec}
+            try:
+                await self._client.replace(LEASES, self._options.namespace, self._options.name, lease)
+            except Conflict:  # a renewal that was cut off in the middle may have been stored
+                await self._read()
+            else:
+                return
 
     async def _try(self) -> bool:
         """Renew the Lease, or take it when it is free; say whether it is ours now."""

@@ -16,6 +16,7 @@ from controller.leader import Elector, FencedTransport, LeadershipLostError, Lea
 from simulator.apiserver import ApiServer, InMemoryTransport
 from simulator.cluster.virtual_time import run
 
+LEASE = ("default", "inplace-controller")
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
@@ -195,6 +196,38 @@ def test_a_released_lease_is_taken_at_the_next_look() -> None:
         started_s = a.clock.monotonic_s()
         await b.elector.acquire()
         assert a.clock.monotonic_s() - started_s < 3.0
+
+    run(play())
+
+
+def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
+    """A shutdown cuts a renewal off in the middle; the successor must not wait for the 15 seconds all the same."""
+
+    async def play() -> None:
+        server = make_server()
+        a, b = Candidate(server, "a"), Candidate(server, "b")
+        await a.elector.acquire()
+        stored = await b.client.get(LEASES, *LEASE)
+        await b.client.replace(
+            LEASES, *LEASE, stored | {"spec": stored["spec"] | {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+        )
+        await a.elector.release()
+        assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == ""
+
+    run(play())
+
+
+def test_a_lease_that_somebody_else_took_is_not_released() -> None:
+    """Only what is ours is given up."""
+
+    async def play() -> None:
+        server = make_server()
+        a, b = Candidate(server, "a"), Candidate(server, "b")
+        await a.elector.acquire()
+        stored = await b.client.get(LEASES, *LEASE)
+        await b.client.replace(LEASES, *LEASE, stored | {"spec": stored["spec"] | {"holderIdentity": "b"}})
+        await a.elector.release()
+        assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == "b"
 
     run(play())
 
