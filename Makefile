@@ -92,6 +92,7 @@ bench: $(STAMP)  ## print the numbers the README states
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.herd --rounds 3
+	$(BIN)/python -m benchmarks.controller_events
 	$(BIN)/python -m benchmarks.controller
 
 demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place

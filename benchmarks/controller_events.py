@@ -1,0 +1,211 @@
+"""
+CPU that one Pod event costs the controller when a herd announces: read over TLS, decoded, counted, decided.
+
+A process of its own plays the API server: a list of Pods at epoch 1, and a watch that sends each Pod's announcement of
+epoch 2, as fast as it is read or at a rate. This process runs the controller's own transport, informer and ledgers, and
+nothing else: no Jobs, no status writes. `benchmarks.controller` has those, on a real API server, which cannot write
+1,000 Pods a second on two cores. Every event weighs what a Pod of examples/train.yaml weighs on a real server.
+
+    python -m benchmarks.controller_events --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import socket
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+import structlog
+import trustme
+
+from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
+from benchmarks.controller_status import pod_status
+from common import wire
+from common.kube.client import KubeClient, KubeObject
+from common.kube.clock import LoopClock
+from common.kube.credentials import Credentials
+from common.kube.informer import Informer
+from common.kube.resources import PODS
+from controller.groups import Groups
+from controller.kinds import JOB_CODEC, POD_CODEC, Pod
+from controller.metrics import Metrics
+from controller.phases import PhaseReader
+from controller.plain_credentials import PlainCredentials
+from controller.transport import AiohttpTransport
+
+PODS_DEFAULT: Final = 5_000
+RATES: Final = (0, 2_000, 500)  # events a second; 0: as fast as they are read
+ROUNDS: Final = 3
+POD_BYTES: Final = 9_000  # a Pod of examples/train.yaml on a real server, managedFields included
+PIECE_BYTES: Final = 4_096  # Go's net/http flushes so much at once, and each flush is a TLS record
+ROUND_S_MAX: Final = 120.0
+PHASES: Final = "v1,kubelet=1203,view=41,announce=12,barrier=3021,lift=3074"
+NAME: Final = "train"
+
+
+def pod_event(number: int, epoch: int, kind: str) -> bytes:
+    """Return one Pod's line of a watch."""
+    job, index = divmod(number, PODS_PER_JOB)
+    template = jobset(NAME, PODS_PER_JOB)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{NAME}-{job}", "uid": f"job-{job}", "controller": True}
+    completion = {wire.JOB_COMPLETION_INDEX: str(index)}
+    announcement = wire.epoch_annotations(epoch) | {wire.PHASES: PHASES}
+    pod: KubeObject = {
+        "metadata": {
+            "name": f"{NAME}-workers-{job}-{index}",
+            "namespace": "bench",
+            "uid": f"pod-{number}",
+            "resourceVersion": str(number + epoch * 10**6),
+            "labels": completion,
+            "annotations": completion | announcement,
+            "ownerReferences": [owner],
+        },
+        "spec": placed(template["spec"]),
+        "status": pod_status(NAME, 1, running=epoch == 1),
+    }
+    short = POD_BYTES - len(msgspec.json.encode(pod))
+    pod["metadata"]["managedFields"] = [{"fieldsV1": {f"f:field-{field}": {} for field in range(short // 16)}}]
+    return msgspec.json.encode({"type": kind, "object": pod})
+
+
+def serve(listener: socket.socket, certificate: str, pods: int, rate: int) -> None:
+    """Answer each connection's one request: a list, or a watch of as many events."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    events = [pod_event(number, 2, "MODIFIED") for number in range(pods)]
+    objects = b",".join(pod_event(number, 1, "ADDED")[len(b'{"type":"ADDED","object":') : -1] for number in range(pods))
+    listing = b'{"metadata":{"resourceVersion":"1500000"},"items":[' + objects + b"]}"
+    while True:
+        with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += connection.recv(PIECE_BYTES)
+            if b"watch=true" not in request:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(listing))
+                connection.sendall(listing)
+                continue
+            connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+            due_s = time.monotonic()
+            for event in events:
+                frame = b"%x\r\n%s\n\r\n" % (len(event) + 1, event)
+                for at in range(0, len(frame), PIECE_BYTES):
+                    connection.sendall(frame[at : at + PIECE_BYTES])
+                due_s += 1 / rate if rate else 0.0
+                if (left_s := due_s - time.monotonic()) > 0 and rate:
+                    time.sleep(left_s)
+            connection.recv(1)  # until we are left
+
+
+@contextmanager
+def server(pods: int, rate: int) -> Iterator[Credentials]:
+    """Run the server in a process of its own."""
+    authority = trustme.CA()
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+        certificate, ca = Path(folder, "server.pem"), Path(folder, "ca.pem")
+        authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+        authority.cert_pem.write_to_path(ca)
+        process = multiprocessing.Process(target=serve, args=(listener, str(certificate), pods, rate), daemon=True)
+        process.start()
+        try:
+            yield Credentials("127.0.0.1", listener.getsockname()[1], ca_file=str(ca))
+        finally:
+            process.kill()
+            process.join()
+
+
+def groups_of(pods: int) -> Groups:
+    """Return the controller's view of one running JobSet and its Jobs."""
+    log = structlog.get_logger()
+    groups = Groups(lambda _key, _delay_s: None, lambda _obj, _note: None, LoopClock(), log)
+    manifest = jobset(NAME, pods)
+    manifest["metadata"] = {"name": NAME, "namespace": "bench", "uid": "jobset", "resourceVersion": "1"}
+    groups.jobset_changed(None, manifest | {"status": wire.status_of_epochs(1, 0)})
+    (workers,) = manifest["spec"]["replicatedJobs"]
+    for index in range(workers["replicas"]):
+        owner = {"kind": wire.KIND, "uid": "jobset", "controller": True}
+        job = {
+            "metadata": {
+                "name": f"{NAME}-{workers['name']}-{index}",
+                "namespace": "bench",
+                "uid": f"job-{index}",
+                "resourceVersion": "1",
+                "ownerReferences": [owner],
+                "labels": {wire.RESTART_ATTEMPT: "0"},
+            }
+        }
+        groups.job_changed(None, JOB_CODEC.convert(job))
+    return groups
+
+
+async def us_per_event(to: Credentials, pods: int) -> float:
+    """Let every Pod announce once; return the microseconds of CPU per announcement."""
+    groups = groups_of(pods)
+    (group,) = groups
+    (counted,) = group.ledgers.values()
+    clock = LoopClock()
+    async with AiohttpTransport(PlainCredentials(lambda: to, clock=clock, refresh_s=60.0)) as transport:
+        client = KubeClient(transport, user_agent="bench", field_manager="bench")
+        log = structlog.get_logger()
+        informer: Informer[Pod] = Informer(client, PODS, POD_CODEC, clock=clock, rng=Random(1), log=log)
+        informer.add_handler(groups.pod_changed)
+        informer.add_handler(PhaseReader(Metrics(), groups.home_of).pod_changed)
+        running = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        assert counted.ledger.histogram() == {1: pods}, counted.ledger.histogram()
+        began_s = time.process_time()
+        async with asyncio.timeout(ROUND_S_MAX):
+            while counted.ledger.arrived() < pods:  # noqa: ASYNC110 - ten looks a second cost nothing
+                await asyncio.sleep(0.1)
+        spent_s = time.process_time() - began_s
+        running.cancel()
+    return spent_s / pods * 1e6
+
+
+def measure(pods: int, rate: int, rounds: int) -> dict[str, Any]:
+    """Measure some rounds at one rate."""
+    with server(pods, rate) as to:
+        taken = [asyncio.run(us_per_event(to, pods)) for _ in range(rounds)]
+    return {
+        "events_per_s": rate or None,
+        "cpu_us": round(median(taken), 1),
+        "least_us": round(min(taken), 1),
+        "most_us": round(max(taken), 1),
+    }
+
+
+def main() -> int:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0] if __doc__ else None)
+    parser.add_argument("--pods", type=int, default=PODS_DEFAULT)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.pods < 1 or (options.pods > PODS_PER_JOB and options.pods % PODS_PER_JOB) or options.rounds < 1:
+        parser.error(f"expected up to {PODS_PER_JOB} pods or a multiple of it, and at least one round")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    rows = [measure(options.pods, rate, options.rounds) for rate in RATES]
+    if options.json:
+        print(json.dumps({"pods": options.pods, "rounds": options.rounds, "rows": rows}))
+        return 0
+    for row in rows:
+        rate = f"{row['events_per_s']} a second" if row["events_per_s"] else "as fast as they are read"
+        print(f"{rate:>26}: {row['cpu_us']:6.1f} us of CPU per event ({row['least_us']} to {row['most_us']})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""The benchmark of one Pod event: every announcement is read and counted, at any rate."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from benchmarks.controller_events import POD_BYTES, main, measure, pod_event
+from controller.kinds import POD_CODEC
+from controller.pods import epoch_of
+
+
+@pytest.mark.parametrize("rate", [0, 2_000])
+def test_every_announcement_is_counted(rate: int) -> None:
+    """The round ends when all Pods stand at the barrier."""
+    row = measure(40, rate, 1)
+    assert row["events_per_s"] == (rate or None)
+    assert 0 < row["least_us"] <= row["cpu_us"] <= row["most_us"]
+
+
+def test_an_event_weighs_what_a_real_one_weighs() -> None:
+    """It is decoded as a watch's line, and announces."""
+    line = pod_event(7, 2, "MODIFIED")
+    assert abs(len(line) - POD_BYTES) < POD_BYTES // 20
+    assert epoch_of(POD_CODEC.decode_change(line).object) == 2
+    assert msgspec.json.decode(line)["object"]["spec"]["containers"]
+
+
+@pytest.mark.parametrize("arguments", [["--pods", "0"], ["--pods", "150"], ["--rounds", "0"]])
+def test_impossible_sizes_are_refused(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what is allowed."""
+    monkeypatch.setattr("sys.argv", ["controller_events", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    assert "expected up to 100 pods or a multiple of it" in capsys.readouterr().err
