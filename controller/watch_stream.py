@@ -9,7 +9,7 @@ apart in one go. docs/adr/0046
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,8 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from common.kube.credentials import Credentials
 from common.kube.http import Request, Stream
-from common.kube.http1_connection import Connection, connect
-from common.kube.http1_wire import Head
+from common.kube.http1 import Http1Stream
+from common.kube.http1_connection import connect
 from controller.credentials import Identity
 
 READ_BYTES: Final = 2**20  # 100 Pods' events; what came during one gathering is rarely more
@@ -26,27 +26,13 @@ GATHER_S: Final = 0.02  # nobody notices, and of 5,000 Pods that announce within
 _PORTS: Final = {"https": 443, "http": 80}
 
 
-class _Stream:
-    """A streaming answer, see `common.kube.http.Stream`."""
-
-    def __init__(self, connection: Connection, head: Head) -> None:
-        self._connection = connection
-        self._head = head
-
-    @property
-    def status(self) -> int:
-        """Return the HTTP status code."""
-        return self._head.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return the response headers."""
-        return self._head.headers
+class _GatheredStream(Http1Stream):
+    """Hands up in gulps what arrives."""
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield body bytes as they arrive: the first at once, what follows it closely `GATHER_S` later, together."""
         loop = asyncio.get_running_loop()
-        async for chunk in self._connection.chunks():
+        async for chunk in super().chunks():
             read_s = loop.time()
             yield chunk
             if (left_s := read_s + GATHER_S - loop.time()) > 0:
@@ -80,7 +66,7 @@ async def open_stream(identity: Identity, request: Request, *, timeout_s: float)
             connection.abort()
             raise
     try:
-        yield _Stream(connection, head)
+        yield _GatheredStream(connection, head)
     finally:
         connection.abort()
 

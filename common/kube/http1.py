@@ -25,8 +25,8 @@ IDLE_CONNECTIONS_MAX: Final = 2
 IDLE_S_MAX: Final = 60.0  # the API server closes idle connections after 90 s; reusing one just then loses a request
 
 
-class _Stream:
-    """A streaming answer, see `common.kube.http.Stream`."""
+class Http1Stream:
+    """A streaming answer, see `common.kube.http.Stream`; it leaves its connection to whoever opened that."""
 
     def __init__(self, connection: Connection, head: Head) -> None:
         self._connection = connection
@@ -106,7 +106,7 @@ class Http1Transport:
                 self._release(connection)
                 raise
         try:
-            yield _Stream(connection, head)
+            yield Http1Stream(connection, head)
         finally:
             self._release(connection)
 
