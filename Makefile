@@ -57,7 +57,7 @@ cluster: $(STAMP)  ## build the real control plane and Helm for the tests (needs
 	$(BIN)/python -m tests.cluster.helm
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/cluster --ignore=tests/cluster/node
+	$(BIN)/python -m pytest -q -n 2 tests/cluster --ignore=tests/cluster/node
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
 	$(BIN)/python -m tests.cluster.node.prepare

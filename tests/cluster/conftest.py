@@ -9,16 +9,26 @@ from typing import NoReturn
 
 import pytest
 import pytest_asyncio
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from images.build_once import MissingComponent
 from tests.cluster.binaries import Binaries, find_binaries
 from tests.cluster.control_plane import ControlPlane
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let two processes share the tests: features/ has one controller and an audit of all its requests."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("features" if "features" in item.path.parts else "rest"))
+class FeaturesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Let processes share the tests by files, but for features/: it has one controller, and an audit of all of it."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "features" if "/features/" in nodeid else nodeid.partition("::")[0]
+
+
+# Not by xdist's groups: it appends them to `item._nodeid`, which pytest 9.2 no longer reads.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FeaturesTogether:
+    """Let the tests of features/ run in one process."""
+    return FeaturesTogether(config, log)
 
 
 def unavailable(missing: MissingComponent) -> NoReturn:
