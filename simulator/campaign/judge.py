@@ -37,11 +37,16 @@ class ViolationError(Exception):
 
     Attributes:
         rule: which one.
+        what: what was seen instead.
     """
 
     def __init__(self, rule: str, what: str) -> None:
-        super().__init__(f"{rule}: {what}")
+        super().__init__(rule, what)  # as they are: an exception that crosses processes is made anew from these
         self.rule = rule
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.what}"
 
 
 @dataclass(slots=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from dataclasses import replace
 
 import pytest
 
 from simulator.campaign.__main__ import main
 from simulator.campaign.catalogue import CATALOGUE
+from simulator.campaign.judge import ViolationError
+from simulator.campaign.run import Outcome, run_seed
 
 
 def test_a_seed_prints_its_hash_and_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +30,15 @@ def test_soak_counts_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(re.search(rf"^  {name} +\d+  ", printed, re.MULTILINE) for name in CATALOGUE)
     assert "2 seeds" in printed
     assert "0 violations" in printed
+
+
+def test_a_failure_comes_out_of_its_process() -> None:
+    """What a child process found reaches the soak as it was found: a failure that cannot be told would stop it dead."""
+    failure = replace(run_seed(0, only=[]), violation=ViolationError("S1", "two epochs"))
+    told: Outcome = pickle.loads(pickle.dumps(failure))  # noqa: S301
+    assert told.violation is not None
+    assert (str(told.violation), told.violation.rule) == ("S1: two epochs", "S1")
+    assert (told.seed, told.strikes, told.hash) == (failure.seed, failure.strikes, failure.hash)
 
 
 def test_a_group_of_any_size_prints_what_it_took(capsys: pytest.CaptureFixture[str]) -> None:
