@@ -230,6 +230,8 @@ async def _partition_server(world: World, rng: Random, name: str) -> None:
 
 @fault("partition-kubelet", NETWORK, "a kubelet cannot write its Pods' status; its Pods run on")
 async def _partition_kubelet(world: World, rng: Random, name: str) -> None:
+    if not world.kubelets:
+        return
     client = f"kubelet/{rng.choice(sorted(world.kubelets))}"
     until_s = world.now_s + rng.uniform(1.0, 10.0)
     world.network.rules.append(Rule(name, Effect.REFUSE, until_s, lambda who: who == client))

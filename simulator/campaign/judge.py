@@ -59,6 +59,7 @@ class History:
         at_work: epoch -> workers that run in it.
         causes: what may end an epoch: deaths, and what users do. Counted by who did it.
         free: epochs that users' doings and recreations may take without using up maxRestarts.
+        ended: the JobSet as it was when it became terminal; what somebody edits later decided nothing.
     """
 
     synced: int = 0
@@ -68,6 +69,7 @@ class History:
     at_work: dict[int, int] = field(default_factory=dict)
     causes: int = 0
     free: int = 0
+    ended: KubeObject | None = None
 
 
 @dataclass(slots=True)
@@ -161,6 +163,8 @@ class Judge(WorkerWatcher):
             return
         if before is not None and before["spec"] != obj["spec"]:
             self.note_cause(2 * self._slot_count(before) + self._slot_count(obj), free=True)  # a resize, a suspend, ...
+        if history.ended is None and (obj.get("status") or {}).get("terminalState"):
+            history.ended = obj
         synced, deprecated = wire.epochs_of_status(obj.get("status") or {})
         if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
             was = f"S={history.synced} D={history.deprecated}"
@@ -204,7 +208,8 @@ class Judge(WorkerWatcher):
             return
         uid = job["metadata"]["uid"]
         ended = [p for p in self._pods.values() if _controller_of(p) == uid and _phase(p) in ("Succeeded", "Failed")]
-        if not ended and not (job.get("status") or {}).get("conditions"):
+        told = job.get("status") or {}  # a Pod that completed may be gone
+        if not ended and not told.get("succeeded") and not told.get("conditions"):
             self.breaks(S5, f"Job {name} was deleted although nothing of it had ended")
         self.histories[jobset["metadata"]["uid"]].free += 1
 

@@ -111,9 +111,9 @@ def _terminal(world: World) -> str:
 def _judge_failure(world: World) -> None:
     """Refuse a failure that the budget does not explain: nothing caused it, or not every restart was made."""
     history = world.judge.histories[world.jobset["metadata"]["uid"]]
-    allowed = world.jobset["spec"]["failurePolicy"]["maxRestarts"]
-    status = world.jobset.get("status") or {}
-    made = max(0, _epochs(world)[0] - 1) + status.get("restarts", 0)
+    failed = history.ended or world.jobset
+    allowed, status = failed["spec"]["failurePolicy"]["maxRestarts"], failed["status"]
+    made = max(0, wire.epochs_of_status(status)[0] - 1) + status.get("restarts", 0)
     if history.causes <= allowed or made < allowed:
         said = f"{history.causes} causes, {made} restarts, maxRestarts is {allowed}"
         raise ViolationError(S8, f"{said}: {status}")

@@ -53,5 +53,7 @@ async def _fail(client: KubeClient, pod: KubeObject, node: str, now: str) -> Non
         await client.patch(
             PODS, meta["namespace"], meta["name"], patch, kind=STRATEGIC_MERGE_PATCH, subresource="status"
         )
+        if "deletionTimestamp" in meta:  # no kubelet will end it; Pod garbage collection does
+            await client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
     except NotFound:
         return

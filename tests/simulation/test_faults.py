@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from simulator.campaign.catalogue import CATALOGUE, Place
-from simulator.campaign.run import run_seed
+from simulator.campaign.run import Strike, run_scenario, run_seed
+from simulator.campaign.scenario import Scenario
+from simulator.campaign.world import SPARE_NODES
 
 SEEDS_MAX = 12  # some faults need a scenario that has what they strike: two controllers, a worker that waits
 
@@ -19,6 +21,16 @@ def test_the_fault_strikes(name: str) -> None:
         if outcome.fired[name]:
             return
     pytest.fail(f"expected {name} to strike in one of {SEEDS_MAX} seeds, saw that it never did")
+
+
+def test_no_fault_needs_a_node() -> None:
+    """What strikes kubelets strikes nobody when all nodes are dead."""
+    nodes = 1 + SPARE_NODES  # a node for all Pods of the default scenario
+    names = ("node-death",) * nodes + ("partition-kubelet", "kubelet-pause", "node-death-and-return")
+    strikes = tuple(Strike(number, 1.0 + number / 10, CATALOGUE[name]) for number, name in enumerate(names))
+    outcome = run_scenario(1, Scenario(), strikes, until_s=5.0)
+    assert outcome.violation is None
+    assert outcome.fired == {"node-death": nodes}
 
 
 def test_there_are_at_least_forty_of_every_place() -> None:

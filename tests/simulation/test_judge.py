@@ -140,6 +140,13 @@ async def recreated(bench: Bench) -> None:
     bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
 
 
+async def recreated_after_success(bench: Bench) -> None:
+    """Delete a Job one of whose Pods completed, and was evicted then."""
+    await good(bench)
+    bench.write("jobs", job() | {"status": {"succeeded": 1}})
+    bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
+
+
 async def once_too_often(bench: Bench) -> None:
     """Restart with no restart left."""
     policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
@@ -196,9 +203,10 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
     assert violation.rule == rule
 
 
-def test_a_good_start_breaks_nothing() -> None:
-    """The judge has nothing against a group that starts as it should."""
-    assert judged(good) is None
+@pytest.mark.parametrize("story", [good, recreated_after_success])
+def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
+    """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
+    assert judged(story) is None
 
 
 async def _lie(world: World, rng: Random, name: str) -> None:
@@ -240,12 +248,19 @@ async def _fail_the_jobset(world: World, rng: Random, name: str) -> None:
     await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, status, subresource="status")
 
 
-def planted(blow: Any, at_s: float = 0.5) -> Outcome:
+async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> None:
+    await CATALOGUE["worker-exit"].strike(world, rng, name)
+    while not (world.jobset.get("status") or {}).get("terminalState"):
+        await world.clock.sleep(0.1)
+    await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": {"failurePolicy": {"maxRestarts": 5}}})
+
+
+def planted(blow: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome:
     """Run a group in which something goes wrong that no program can make good."""
     planted_fault = replace(CATALOGUE["probe-lies"], strike=blow)
     harmless: Fault = CATALOGUE["watch-closed"]
     strikes = (Strike(0, at_s, planted_fault), Strike(1, 1.0, harmless), Strike(2, 2.0, harmless))
-    return run_scenario(1, GROUP, strikes, until_s=5.0)
+    return run_scenario(1, scenario, strikes, until_s=5.0)
 
 
 def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
@@ -276,6 +291,13 @@ def test_an_end_that_is_not_good_is_found(blow: Any, rule: str) -> None:
     outcome = planted(blow)
     assert outcome.violation is not None
     assert outcome.violation.rule == rule
+
+
+def test_a_budget_that_is_raised_after_the_end_explains_nothing() -> None:
+    """A JobSet that failed with its restarts used up failed rightly, whatever somebody writes into its spec later."""
+    outcome = planted(_raise_the_budget_too_late, 3.0, replace(GROUP, max_restarts=0))
+    assert outcome.status["status"]["terminalState"] == "Failed"
+    assert outcome.violation is None
 
 
 def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:

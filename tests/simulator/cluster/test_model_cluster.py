@@ -121,6 +121,27 @@ def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
     assert 340 < took_s < 400
 
 
+def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
+    """A Pod that is deleted while its node is dead has no kubelet to end it: it goes when the node is given up."""
+
+    async def main() -> tuple[set[str], set[str]]:
+        async with model_cluster(nodes=3, pods_per_node=2) as cluster:
+            timeline = cluster.timeline("train")
+            await cluster.apply(with_pods(example, 4))
+            await wait_for_restart(cluster, timeline, 0)
+            cluster.lose_node("node-0")
+            deleted = [pod["metadata"] for pod in cluster.pods() if pod["spec"]["nodeName"] == "node-0"]
+            for meta in deleted:
+                await cluster.client().delete(PODS, "default", meta["name"])
+            await cluster.clock.sleep(400)
+            return {meta["uid"] for meta in deleted}, {pod["metadata"]["uid"] for pod in cluster.pods()}
+
+    deleted, left = virtual_time.run(main())
+    assert deleted
+    assert len(left) == 4
+    assert not deleted & left
+
+
 def test_workers_that_finish_complete_the_jobset(example: Documents) -> None:
     """Every worker exits 0, the Job completes, the JobSet completes, and no agent is left running."""
     documents = with_pods(example, 4)
