@@ -7,6 +7,8 @@ PODS   ?= 1000
 SEED   ?= 0
 SEEDS  ?= 20000
 MODE   ?= sidecar
+# pytest's arguments; CI says -m "not long" as well.
+NODE_TESTS ?= tests/cluster/node
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
@@ -63,7 +65,7 @@ node: cluster  ## build containerd, runc and the images for the tests on a real 
 	$(BIN)/python -m tests.cluster.node.prepare
 
 test-node: node  ## run real kubelets and containers: whole group restarts, judged by the workers' own records
-	$(BIN)/python -m tests.cluster.node.capsule $(BIN)/python -m pytest -q tests/cluster/node
+	$(BIN)/python -m tests.cluster.node.capsule $(BIN)/python -m pytest -q $(NODE_TESTS)
 
 docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
 	$(BIN)/mkdocs build -q

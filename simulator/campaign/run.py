@@ -58,6 +58,7 @@ class Outcome:
         at_s: virtual seconds that it took.
         restart_s: virtual seconds of the one restart that nothing disturbed; None when there was none.
         fired: faults that had an effect, and how often.
+        jobset: as it was left.
     """
 
     seed: int
@@ -69,7 +70,7 @@ class Outcome:
     fired: Counter[str]
     violation: ViolationError | None = None
     lines: Sequence[str] = field(default=())
-    status: KubeObject = field(default_factory=dict)
+    jobset: KubeObject = field(default_factory=dict)
     restart_s: float | None = None
 
 

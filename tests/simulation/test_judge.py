@@ -296,7 +296,7 @@ def test_an_end_that_is_not_good_is_found(blow: Any, rule: str) -> None:
 def test_a_budget_that_is_raised_after_the_end_explains_nothing() -> None:
     """A JobSet that failed with its restarts used up failed rightly, whatever somebody writes into its spec later."""
     outcome = planted(_raise_the_budget_too_late, 3.0, replace(GROUP, max_restarts=0))
-    assert outcome.status["status"]["terminalState"] == "Failed"
+    assert outcome.jobset["status"]["terminalState"] == "Failed"
     assert outcome.violation is None
 
 

@@ -1,11 +1,14 @@
 """What this machine must have before a node can run on it, and how to get it.
 
 Nothing here changes the machine, except `install()`, which `make node` calls: it installs Debian packages when it may.
+
+Usage: python -m tests.cluster.node.host      (installs, then says what is missing all the same and exits with 1)
 """
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -65,3 +68,18 @@ def install() -> None:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(("apt-get", "update", "-q"), check=True, env=quiet)
         subprocess.run(("apt-get", "install", "-qy", "--no-install-recommends", *absent), check=True, env=quiet)
+
+
+def main() -> int:
+    """Install what may be installed; say what is missing all the same and return 1."""
+    try:
+        install()
+        check()
+    except (MissingComponent, subprocess.CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -36,6 +36,7 @@ def with_failure_policy(jobset: KubeObject) -> None:
         worker["restartPolicyRules"][0]["exitCodes"] = {"operator": "NotIn", "values": [0, Y, Z]}
 
 
+@pytest.mark.long
 async def test_the_failure_policy_of_the_founding_document(cluster: Cluster, mode: str) -> None:
     """Any code: in place, which is X of every agent; Z: one Pod anew, the others in place; Y: the JobSet fails."""
     async with running_group(cluster, mode, change=with_failure_policy) as group:

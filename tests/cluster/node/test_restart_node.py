@@ -26,6 +26,7 @@ async def test_a_killed_worker_restarts_the_group_in_place(group: Group) -> None
     assert group.broken() == []
 
 
+@pytest.mark.long
 async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> None:
     """Each costs one epoch and no Pod; none is slower for those before it: CrashLoopBackOff never applies."""
     first, before = group.epoch + 1, group.uids()

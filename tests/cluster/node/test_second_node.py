@@ -43,6 +43,7 @@ async def running_on(node: Node, group: Group) -> list[KubeObject]:
     return there
 
 
+@pytest.mark.long
 async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cluster, second: Node, mode: str) -> None:
     """Evicted Pods come back on the other node; the Pods there stay and restart in place."""
     async with running_group(cluster, mode, pods=SLOTS) as group:
@@ -62,6 +63,7 @@ async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cl
         assert group.broken() == []
 
 
+@pytest.mark.long
 async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster, second: Node) -> None:
     """The power goes, and somebody deletes the Node: its Pods are replaced, and the groups go on without it.
 
