@@ -36,6 +36,10 @@ signal.alarm(60)  # whatever becomes of the test, nothing outlives it by more; e
 note("started", os.environ.get("INPLACE_EPOCH", "staged"))
 """
 
+RUN = "note('main')\nsignal.pause()\n"
+IDLE = "note('main')\nwhile True: time.sleep(1)\n"  # for a worker with a handler of its own
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('main')\nwhile True: time.sleep(3600)\n"
+
 
 @dataclass
 class Supervised:
@@ -156,3 +160,22 @@ def marked(mark: str) -> list[int]:
         except OSError:
             continue  # it ended meanwhile, or is not ours
     return found
+
+
+def main_of(group: Supervised) -> int:
+    """Return the process id of the newest worker's main process."""
+    return int(group.notes("main")[-1])
+
+
+async def running(group: Supervised, epoch: int = 1) -> None:
+    """Bring the worker into its first epoch, and wait until its main process is at work."""
+    await group.start(epoch)
+    await group.noted("main")
+
+
+async def through_the_barrier(group: Supervised, epoch: int) -> None:
+    """Wait for the announcement of `epoch`, let the group sync at it, and wait for the worker."""
+    assert await group.announced() == epoch
+    assert group.tree() == [], "something of the old worker was left when the next epoch was announced"
+    group.show(epoch, epoch - 1)
+    await group.noted("started", epoch)
