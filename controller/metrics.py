@@ -104,7 +104,11 @@ class GroupCount:
 
 
 class Metrics:
-    """The controller's registry."""
+    """The controller's registry.
+
+    Attributes:
+        catch_up: counts what was put off; called before somebody looks.
+    """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # a series for each series, that nobody asks for
@@ -188,6 +192,7 @@ class Metrics:
             "leader_election_master_status", "1 while this process holds the Lease.", ("name",), registry=r
         )
         self.queue = QueueMetrics(r)
+        self.catch_up: Callable[[], None] = lambda: None
         self._show_zeros()
 
     def _show_zeros(self) -> None:
@@ -201,6 +206,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the exposition in Prometheus' text format."""
+        self.catch_up()
         return text_of(self.registry)
 
     def forget(self, namespace: str, jobset: str) -> None:

@@ -72,6 +72,7 @@ class RestartTimer:
 
     def _observe_lift(self, counted: ScopeLedger) -> None:
         """Observe how fast the barrier before this one lifted: all Pods have told of it by now."""
+        self.metrics.catch_up()
         if counted.barrier_s_min is not None:
             self._observe("lift", counted.barrier_s_min)
             counted.barrier_s_min = None

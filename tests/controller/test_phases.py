@@ -8,7 +8,7 @@ import pytest
 from common import wire
 from controller.kinds import Pod
 from controller.metrics import Metrics
-from controller.phases import PhaseReader
+from controller.phases import UNCOUNTED_MAX, PhaseReader
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
@@ -34,6 +34,8 @@ class World:
         reader = PhaseReader(self.metrics)
         for old, new in steps:
             reader.pod_changed(old, new)
+        self.uncounted = self.count("view")
+        self.metrics.catch_up()
 
     def count(self, phase: str) -> float:
         """Return how many durations of a phase were observed."""
@@ -51,6 +53,18 @@ def test_each_announcement_is_counted_once() -> None:
     world = World((None, pod()), (pod(), first), (first, first), (first, second), (second, second), (second, None))
     assert (world.count("view"), world.count("barrier"), world.count("stop")) == (2, 1, 0)
     assert world.metrics.registry.get_sample_value(SUM, {"phase": "view"}) == pytest.approx(0.1)
+
+
+def test_what_a_herd_tells_is_counted_when_somebody_looks() -> None:
+    """Not at the event, for which every worker waits; by a scrape, and by itself when there is too much to keep."""
+    told = (pod(), pod(1, "v1,view=40"))
+    world = World(told)
+    assert (world.uncounted, world.count("view")) == (0, 1)
+    many = World(*[told] * UNCOUNTED_MAX)
+    assert many.uncounted == UNCOUNTED_MAX
+    scraped = Metrics()
+    PhaseReader(scraped).pod_changed(*told)
+    assert b'inplace_pod_restart_phase_duration_seconds_count{phase="view"} 1.0' in scraped.text()
 
 
 def test_a_new_leader_counts_nothing_again() -> None:
@@ -86,6 +100,7 @@ def test_the_controller_sums_up_what_its_pods_announce() -> None:
         return rig
 
     rig = run(scenario())
+    rig.controllers[0].metrics.catch_up()
     registry = rig.controllers[0].metrics.registry
     pods = registry.get_sample_value(COUNT, {"phase": "kubelet"})
     assert pods is not None
