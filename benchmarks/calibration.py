@@ -121,7 +121,7 @@ def table(found: list[Comparison]) -> str:
         kind = "fitted" if each.fitted else "tested"
         words = f"{each.record}: {each.figure.removesuffix('_s').replace('_', ' ')}"
         unit = " s" if each.figure.endswith("_s") else ""
-        measured = f"{middle:g}{unit} ({least:g}..{most:g})"
+        measured = f"{middle:.3g}{unit} ({least:.3g}..{most:.3g})"
         rows.append(f"| {words} | {measured} | {each.modelled:.3g}{unit} | {each.error:+.0%} | {kind} |")
     return "\n".join(rows)
 

@@ -43,6 +43,9 @@ PAUSE_S: Final = 3.0
 """Between restarts: kubelet removes the dead containers, and the next restart should not pay for that."""
 
 RESTARTS_MAX: Final = 1_000_000
+BEFORE_ANNOUNCEMENT: Final = 2 / 3
+"""Of a sidecar restart's CPU: both containers stopped and removed, the agent's made and started. An estimate."""
+
 LOAD_MAX: Final = 0.5
 """Of the last minute, before a run that is to be recorded: a restart of 16 Pods needs all of two cores."""
 
@@ -153,16 +156,22 @@ def summary(measured: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
 
 
 def record(measured: dict[str, list[dict[str, float]]], pods: int, folder: Path = RECORDED) -> Path:
-    """Keep [least, median, most] of each mode's restarts where calibration reads them; return the file."""
-    totals = {mode: sorted(each["last_worker"] for each in rounds) for mode, rounds in measured.items()}
+    """Keep [least, median, most] of each mode's restarts and of a Pod's CPU, where profiles read; return the file."""
+    kept_s = {f"{mode}_s": [each["last_worker"] for each in rounds] for mode, rounds in measured.items()}
+    cpu_s = {mode: [each["cpu_node"] / pods for each in rounds] for mode, rounds in measured.items()}
+    if "sidecar" in cpu_s:
+        kept_s["node.restart_cpu_s"] = [each * BEFORE_ANNOUNCEMENT for each in cpu_s["sidecar"]]
+        kept_s["node.start_cpu_s"] = [each * (1 - BEFORE_ANNOUNCEMENT) for each in cpu_s["sidecar"]]
+    if "supervisor" in cpu_s:
+        kept_s["node.supervised_cpu_s"] = cpu_s["supervisor"]
     kept = {
         "command": "python -m benchmarks.node --json --record",
         "machine": f"{os.cpu_count()} quiet cores for the whole cluster and {pods} Pods, kubelet 1.36.3, "
         "containerd 2.3; tuned: " + ", ".join(settings.TUNED),
-        "source": f"this file was written by the command: of {min(map(len, totals.values()))} restarts in each mode",
+        "source": f"this file was written by the command: of {min(map(len, measured.values()))} restarts in each mode; "
+        f"of a sidecar Pod's CPU {BEFORE_ANNOUNCEMENT:.0%} are taken to come before its announcement",
         "measured": {
-            f"{mode}_s": [round(figure, 3) for figure in (each[0], median(each), each[-1])]
-            for mode, each in totals.items()
+            name: [round(figure, 4) for figure in (min(each), median(each), max(each))] for name, each in kept_s.items()
         },
     }
     file = folder / "node.json"

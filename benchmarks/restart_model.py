@@ -47,7 +47,8 @@ class Restart:
 
     Args:
         total_s: the last worker runs.
-        kubelet_s: what the same draws take with an API server, network and controller that take no time.
+        kubelet_s: what the same draws take with an API server, network and controller that take no time, and cores
+            for every container.
         bound_s: no order of the same work on the same cores can be faster, see `Restarting.bound_s`.
         rejected: answers 429.
         phases: moments by name.
@@ -100,6 +101,7 @@ class Restarting:
     group: list[_Pod] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
     controller: Cores = field(default_factory=lambda: Cores(1))
+    node: Cores | None = None
     phases: dict[str, float] = field(default_factory=dict)
     _rng: Random = field(default_factory=Random)
     _announced: int = 0
@@ -113,6 +115,8 @@ class Restarting:
         self.servers = servers_of(self.profile, self.agenda, apf=self.apf, rng=self._rng)
         if self.mode == "upstream":
             self.controller = Cores(int(self.profile["upstream.controller_cores"]))
+        if cores := int(self.profile["node.cores"]):
+            self.node = Cores(cores)
         self.group = [self._pod(index) for index in range(self.pods)]
         self._watching = set(range(1, self.pods))
         self._die()
@@ -222,7 +226,17 @@ class Restarting:
             self._status_write(self._seen_s, True)
         elif self.mode == "upstream":
             self._status_write(self._seen_s, False)
-        self.agenda.at(victim.down_s, self._agent_starts, 0)
+        self.agenda.at(victim.down_s, self._containers_restart, 0)
+
+    def _containers_restart(self, now_s: float, index: int) -> None:
+        """Let the node do its work up to the agent's start; a supervisor restarts no container."""
+        done_s = now_s if self.mode == "supervisor" else self._on_node(now_s, "restart")
+        self.agenda.at(done_s, self._agent_starts, index)
+
+    def _on_node(self, now_s: float, kind: str) -> float:
+        """Return when a Pod's work that comes now is done: at once, where each Pod has a node of its own."""
+        share = self.profile["upstream.node_share"] if self.mode == "upstream" else 1.0
+        return self.node.work(now_s, share * self.profile[f"node.{kind}_cpu_s"]) if self.node else now_s
 
     def _agent_starts(self, now_s: float, index: int) -> None:
         pod = self.group[index]
@@ -325,14 +339,19 @@ class Restarting:
                 self._watching.discard(index)
                 for _ in range(int(self.profile["kubelet.status_writes"])):
                     self.agenda.at(seen_s + self.group[index].down_s / 2, self._status_write, False)
-            self.agenda.at(seen_s + self.group[index].down_s, self._agent_starts, index)
+            self.agenda.at(seen_s + self.group[index].down_s, self._containers_restart, index)
 
     def _lift(self, now_s: float, some: list[int]) -> None:
         """Let workers run."""
         for index in some:
             lifted_s = now_s + self._draw("network.one_way")
             self.phases["last_lifted"] = max(self.phases.get("last_lifted", 0.0), lifted_s)
-            self._last_s = max(self._last_s, lifted_s + self.group[index].up_s)
+            self.agenda.at(lifted_s, self._worker_starts, index)
+
+    def _worker_starts(self, now_s: float, index: int) -> None:
+        """Let a worker run, after its node's work."""
+        done_s = self._on_node(now_s, "supervised" if self.mode == "supervisor" else "start")
+        self._last_s = max(self._last_s, done_s + self.group[index].up_s)
 
 
 def emptied_s(comes_s: list[float], piece_s: float) -> float:

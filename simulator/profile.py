@@ -64,6 +64,10 @@ NUMBERS: Final[Mapping[str, Bounds]] = MappingProxyType(
         "fairness.lend_period_s": Bounds(0.1, 600.0),
         "kubelet.relist_s": Bounds(0.0, 60.0),
         "kubelet.status_writes": Bounds(0, 20, whole=True),
+        "node.cores": Bounds(0, 512, whole=True),
+        "node.restart_cpu_s": CPU_S,
+        "node.start_cpu_s": CPU_S,
+        "node.supervised_cpu_s": CPU_S,
         "controller.event_cpu_s": CPU_S,
         "controller.batch_s": Bounds(0.0, 10.0),
         "recreate.pods_per_s": Bounds(0.1, 100_000.0),
@@ -71,6 +75,7 @@ NUMBERS: Final[Mapping[str, Bounds]] = MappingProxyType(
         "upstream.event_cpu_s": CPU_S,
         "upstream.event_cpu_s_per_pod": Bounds(0.0, 0.001),
         "upstream.controller_cores": Bounds(1, 64, whole=True),
+        "upstream.node_share": Bounds(0.0, 2.0),
         "upstream.backoff_s": Bounds(0.0, 60.0),
     }
 )
