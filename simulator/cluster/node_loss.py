@@ -28,13 +28,24 @@ async def give_up(client: KubeClient, clock: Clock, node: str, after_s: float) -
     await client.patch(NODES, None, node, conditions, kind=STRATEGIC_MERGE_PATCH, subresource="status")
     pods = await client.list(PODS, query={"fieldSelector": f"spec.nodeName={node}"})
     for pod in pods["items"]:
-        await _fail(client, pod, node, now)
+        await _give_up_pod(client, pod, node, now)
 
 
-async def _fail(client: KubeClient, pod: KubeObject, node: str, now: str) -> None:
+async def _give_up_pod(client: KubeClient, pod: KubeObject, node: str, now: str) -> None:
     meta = pod["metadata"]
-    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+    try:
+        if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            failed = {"metadata": {"uid": meta["uid"]}, "status": _failed(meta["name"], node, now)}
+            await client.patch(
+                PODS, meta["namespace"], meta["name"], failed, kind=STRATEGIC_MERGE_PATCH, subresource="status"
+            )
+        if "deletionTimestamp" in meta:  # no kubelet will end it; Pod garbage collection does
+            await client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
+    except NotFound:
         return
+
+
+def _failed(pod: str, node: str, now: str) -> dict[str, Any]:
     target = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -42,18 +53,9 @@ async def _fail(client: KubeClient, pod: KubeObject, node: str, now: str) -> Non
         "message": "Taint manager: deleting due to NoExecute taint",
         "lastTransitionTime": now,
     }
-    status: dict[str, Any] = {
+    return {
         "phase": "Failed",
         "reason": "NodeLost",
-        "message": f"Node {node} which was running pod {meta['name']} is unresponsive",
+        "message": f"Node {node} which was running pod {pod} is unresponsive",
         "conditions": [target],
     }
-    patch = {"metadata": {"uid": meta["uid"]}, "status": status}
-    try:
-        await client.patch(
-            PODS, meta["namespace"], meta["name"], patch, kind=STRATEGIC_MERGE_PATCH, subresource="status"
-        )
-        if "deletionTimestamp" in meta:  # no kubelet will end it; Pod garbage collection does
-            await client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
-    except NotFound:
-        return

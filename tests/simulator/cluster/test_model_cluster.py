@@ -133,6 +133,8 @@ def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
             deleted = [pod["metadata"] for pod in cluster.pods() if pod["spec"]["nodeName"] == "node-0"]
             for meta in deleted:
                 await cluster.client().delete(PODS, "default", meta["name"])
+            last_words = {"status": {"phase": "Failed"}}  # of a kubelet that died before its next request
+            await cluster.client().patch(PODS, "default", deleted[0]["name"], last_words, subresource="status")
             await cluster.clock.sleep(400)
             return {meta["uid"] for meta in deleted}, {pod["metadata"]["uid"] for pod in cluster.pods()}
 
