@@ -129,6 +129,7 @@ class Controller:
             try:
                 while not self._stop.is_set():
                     await self._run_term()
+                    _heed_cancellation()
             finally:
                 for task in beside:
                     task.cancel()
@@ -225,3 +226,16 @@ class Controller:
         if self.is_leader and not self.has_synced:
             return "leading, but the caches are not filled yet"
         return None
+
+
+def _heed_cancellation() -> None:
+    """Make good for a TaskGroup that fails in the moment in which its task is cancelled: it raises the failure alone.
+
+    Source: python/cpython#116720, mended in 3.13.
+
+    Raises:
+        asyncio.CancelledError: the current task was told to end.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

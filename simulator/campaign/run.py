@@ -25,7 +25,7 @@ from simulator.campaign.process import drive
 from simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
 from simulator.campaign.trace import Trace
 from simulator.campaign.world import World
-from simulator.cluster.virtual_time import VirtualTimeLoop
+from simulator.cluster.virtual_time import VirtualTimeLoop, describe_tasks
 
 FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
 LAST_STRIKE_S = FAULTS_TO_S - 3.0  # so that a fault which takes a moment has struck before all are ended
@@ -35,7 +35,9 @@ DEATHS_MAX = 4
 BURST_S = 2.0  # half of all faults strike within so long of a worker's death: a restart is under way then
 PROGRAM = "P  a program failed with an error of its own"
 HOT = "L4 the work does not end"
+ENDLESS = "L4 a program does not end when it is told to"
 EVENTS_MAX_PER_POD = 5_000  # of one run, which has some 100
+VIRTUAL_S_MAX = 3_600.0  # all waits of a run that are bounded together: half of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,15 @@ def run_scenario(
         loop.drive = drive
         return loop
 
+    def give_up() -> None:
+        nonlocal violation
+        loop = asyncio.get_running_loop()
+        violation = ViolationError(ENDLESS, describe_tasks(asyncio.all_tasks(), loop.time()))
+        loop.stop()
+
     async def main() -> None:
         nonlocal world
+        asyncio.get_running_loop().call_later(VIRTUAL_S_MAX, give_up)
         world = World(str(seed), scenario, trace)
         prepare(world)
         try:
@@ -154,7 +163,7 @@ def run_scenario(
     except* ViolationError as group:
         violation = _first(group)
     except* Exception as group:  # noqa: BLE001 - whatever it is, it is the run's result
-        violation = ViolationError(PROGRAM, repr(_first(group)))
+        violation = violation or ViolationError(PROGRAM, repr(_first(group)))
     finally:
         gc.enable()
     assert world is not None

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from common.kube.http import Request, Response
 from common.kube.resources import JOBS, JOBSETS, LEASES, SERVICES
 from controller.execute import AGAIN_S
+from controller.leader import LeadershipLostError
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
@@ -366,3 +367,34 @@ def _listed(request: Request) -> str:
     """Return the plural of the kind that a request lists."""
     path, _, query = request.path.partition("?")
     return "" if "watch=" in query or request.method != "GET" else path.rpartition("/")[2]
+
+
+def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:
+    """A TaskGroup that fails drops the cancellation that comes with the failure; the controller went on for ever."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        controller = rig.controller(leader_elect=True)
+        running: asyncio.Task[None]
+        terms = []
+
+        async def lead(*_: object) -> None:
+            terms.append(1)
+            assert len(terms) == 1, "it was cancelled in its first term"
+
+            async def lose() -> None:
+                asyncio.get_running_loop().call_soon(running.cancel)
+                raise LeadershipLostError("somebody else's")
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(lose())
+                await asyncio.sleep(1.0)
+
+        controller._lead = lead  # type: ignore[assignment,method-assign]
+        serving = asyncio.create_task(rig.server.run())
+        running = asyncio.create_task(controller.run())
+        await asyncio.wait({running}, timeout=60.0)
+        serving.cancel()
+        assert running.cancelled()
+
+    run(scenario())

@@ -20,7 +20,7 @@ from simulator.campaign.judge import Judge, ViolationError
 from simulator.campaign.liveness import L1, L2, L3, S8
 from simulator.campaign.network import Ending
 from simulator.campaign.process import Process, drive
-from simulator.campaign.run import HOT, Outcome, Strike, run_scenario
+from simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, Strike, run_scenario
 from simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from simulator.campaign.shrink import shrink
 from simulator.campaign.trace import Trace
@@ -310,6 +310,22 @@ def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
     kept, least = shrink(planted(_lie), run)
     assert kept == [0]
     assert least.violation is not None
+
+
+def test_a_program_that_does_not_end_is_found() -> None:
+    """One that is told to end and goes on is a violation, not a run without end."""
+
+    async def cling(world: World, rng: Random, name: str) -> None:
+        while True:
+            try:
+                await world.clock.sleep(10.0)
+            except asyncio.CancelledError:
+                if world.now_s >= VIRTUAL_S_MAX:
+                    raise
+
+    outcome = planted(cling)
+    assert outcome.violation is not None
+    assert outcome.violation.rule == ENDLESS
 
 
 def test_a_program_that_never_rests_is_found() -> None:
