@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from images.build_once import MissingComponent
@@ -51,8 +52,30 @@ def check(programs: Mapping[str, str] = PROGRAMS) -> None:
         problems.append(f"expected cgroup v1 hierarchies below {CGROUPS}, saw none of {', '.join(lacking)}")
     if "overlay" not in Path("/proc/filesystems").read_text():
         problems.append("expected a kernel with overlayfs, saw none in /proc/filesystems")
+    problems = problems or [*_refusals()]
     if problems:
         raise MissingComponent("a node cannot run here: " + "; ".join(problems))
+
+
+def _refusals() -> Iterator[str]:
+    """Try what a node begins with, and leave nothing of it: a container that calls itself a machine may refuse it."""
+    with tempfile.TemporaryDirectory(prefix="node-probe-") as name:
+        folder = Path(name)
+        for part in ("lower", "upper", "work", "merged"):
+            (folder / part).mkdir()
+        layers = f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work"
+        namespaces = ("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork")
+        mount = ("mount", "-t", "overlay", "overlay", "-o", layers, f"{folder}/merged")
+        tried = subprocess.run((*namespaces, *mount), capture_output=True, text=True, check=False)
+        if tried.returncode:
+            yield f"expected namespaces and overlayfs below {folder.parent}, saw {tried.stderr.strip()!r}"
+        for controller in CONTROLLERS:
+            cgroup = CGROUPS / controller / folder.name
+            try:
+                cgroup.mkdir()
+                cgroup.rmdir()
+            except OSError as error:
+                yield f"expected to make cgroups, saw {error}"
 
 
 def missing_packages(programs: Mapping[str, str] = PROGRAMS) -> list[str]:

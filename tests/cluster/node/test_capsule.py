@@ -78,3 +78,13 @@ def test_a_machine_that_lacks_something_is_told_everything(monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingComponent, match=r"apt-get install --no-install-recommends .*buildah.*debootstrap"):
         host.check()
+
+
+def test_a_machine_that_refuses_what_a_node_begins_with_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Root is not enough inside of a container: what it may not mount and make is named before anything is built."""
+    for controller in host.CONTROLLERS:
+        (tmp_path / controller).symlink_to("/proc/self")  # takes no folder
+    monkeypatch.setattr(host, "CGROUPS", tmp_path)
+    assert [problem[:24] for problem in host._refusals()] == ["expected to make cgroups"] * len(host.CONTROLLERS)
