@@ -33,7 +33,7 @@ from tests.cli.scenes import (
     until,
 )
 from tests.cli.test_status import jobset, table
-from tests.controller.rig import refusal
+from tests.kube.answers import refusal
 
 
 def run(scene: Coroutine[Any, Any, None]) -> None:

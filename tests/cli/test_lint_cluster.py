@@ -25,9 +25,10 @@ from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES
 from controller.credentials import CredentialsError, load_credentials
 from simulator.apiserver import InMemoryTransport
 from tests.cli.injecting import example, injected
-from tests.controller.rig import Rig, refusal
+from tests.controller.rig import Rig
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
+from tests.kube.answers import refusal
 
 BINDING_PATH = "/validatingadmissionpolicybindings"
 

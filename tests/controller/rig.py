@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-import msgspec
-
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import LoopClock
 from common.kube.http import Request, Response
@@ -20,19 +18,6 @@ from tests.controller.crew import Crew
 from tests.deploy.crd_cases import crd
 
 USER = "controller"
-
-
-def refusal(code: int, reason: str) -> Response:
-    """Return a Status."""
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": "no",
-    }
-    return Response(code, {"content-type": "application/json"}, msgspec.json.encode(status))
 
 
 class LateTransport(InMemoryTransport):

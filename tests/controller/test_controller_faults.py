@@ -14,7 +14,8 @@ from controller.leader import LeadershipLostError
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.rig import Rig, refusal
+from tests.controller.rig import Rig
+from tests.kube.answers import refusal
 
 TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 

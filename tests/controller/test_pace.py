@@ -12,7 +12,7 @@ from common.kube.http import Request, Response, Stream, TransportError
 from common.kube.resources import JOBS, JOBSETS
 from controller.pace import WRITES_MAX, PacedTransport, is_status_write
 from simulator.cluster.virtual_time import run
-from tests.controller.rig import refusal
+from tests.kube.answers import refusal
 
 CREATE = Request("POST", JOBS.path("default"))
 STATUS = Request("PATCH", JOBSETS.path("default", "train", subresource="status", query={"fieldManager": "x"}))

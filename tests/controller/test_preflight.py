@@ -16,9 +16,10 @@ from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES_CURE, Preflight
 from simulator.apiserver import InMemoryTransport
 from simulator.cluster.virtual_time import run
-from tests.controller.rig import USER, Rig, refusal
+from tests.controller.rig import USER, Rig
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
+from tests.kube.answers import refusal
 
 WHOLE = {"event": "installation complete", "log_level": "info"}
 GUARDS = policies("jobsets.yaml") + policies("agents.yaml")

@@ -15,7 +15,8 @@ from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew, exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.player import FOUR, PHASES, Player, edit
-from tests.controller.rig import Rig, refusal
+from tests.controller.rig import Rig
+from tests.kube.answers import refusal
 
 JOB = "train-workers-0"
 POD_SPEC: KubeObject = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}

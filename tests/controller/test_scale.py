@@ -24,7 +24,8 @@ from controller.kinds import JOB_CODEC, POD_CODEC
 from controller.pace import WRITES_MAX
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.rig import Rig, refusal
+from tests.controller.rig import Rig
+from tests.kube.answers import refusal
 
 WRITE_S = 0.05  # of a server that is busy
 RESTART_S_MAX = 0.5

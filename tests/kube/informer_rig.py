@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-import msgspec
 import structlog
 
 from common.kube.client import KubeClient, KubeObject
@@ -94,19 +93,6 @@ class Rig:
 
     def _record(self, old: KubeObject | None, new: KubeObject | None) -> None:
         self.changes.append(tuple(obj and obj["metadata"]["name"] for obj in (old, new)))  # type: ignore[arg-type]
-
-
-def refusal(code: int, reason: str, **headers: str) -> Response:
-    """Return a Status."""
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": "no",
-    }
-    return Response(code, {"content-type": "application/json"} | headers, msgspec.json.encode(status))
 
 
 def once(answer: Response, *, watch: bool) -> Callable[[Request], Response | None]:

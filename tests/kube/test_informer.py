@@ -17,7 +17,8 @@ from common.kube.resources import CONFIG_MAPS
 from common.kube.watch import INACTIVITY_S
 from simulator.apiserver import ApiServer, InMemoryTransport
 from simulator.cluster.virtual_time import run
-from tests.kube.informer_rig import BreakingTransport, Rig, config_map, once, refusal
+from tests.kube.answers import refusal
+from tests.kube.informer_rig import BreakingTransport, Rig, config_map, once
 
 
 def test_it_lists_once_and_then_follows() -> None:
