@@ -356,3 +356,8 @@ def until_patched(count: int = 1) -> Step:
         await exchange.server.until(lambda: len(exchange.server.requests("PATCH")) >= count)
 
     return step
+
+
+# A watch that lifts the barrier of epoch 1 and then restarts the group; the same from before the announcement.
+SYNC_THEN_RESTART: tuple[Step, ...] = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
+ONE_EPOCH: tuple[Step, ...] = (jobset(0), until_patched(), *SYNC_THEN_RESTART)

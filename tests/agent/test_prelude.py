@@ -23,6 +23,8 @@ from common.kube.ahead import Ahead
 from common.kube.credentials import Credentials
 from tests.agent.rig import CONFIG, Rig
 from tests.agent.scripted_server import (
+    ONE_EPOCH,
+    SYNC_THEN_RESTART,
     Exchange,
     ScriptedServer,
     Step,
@@ -37,8 +39,6 @@ from tests.agent.scripted_server import (
 )
 
 pytestmark = pytest.mark.asyncio
-
-FINISH: tuple[Step, ...] = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 async def hang_up(exchange: Exchange) -> None:
@@ -90,7 +90,7 @@ class Case:
 
     lists: Sequence[Step] = (jobset(0),)
     patches: Sequence[Step] = ()
-    watch: Sequence[Step] = FINISH
+    watch: Sequence[Step] = SYNC_THEN_RESTART
     config: dict[str, Any] = field(default_factory=dict)
 
 
@@ -114,10 +114,10 @@ CASES = {
     "another scope is named": Case(
         config={"restart_scope": "b"}, lists=[scoped(a=(0, 0))], watch=[scoped(a=(1, 0)), resets]
     ),
-    "no JobSet yet": Case(lists=[lists_nothing], watch=[jobset(0, kind="ADDED"), until_patched(), *FINISH]),
+    "no JobSet yet": Case(lists=[lists_nothing], watch=[jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART]),
     "another JobSet's uid": Case(config={"jobset_uid": "uid-0"}, watch=[jobset(0, uid="uid-0"), until_patched()]),
     "namesakes": Case(lists=[namesakes]),
-    "a malformed status": Case(lists=[jobset("1")], watch=[jobset(0), until_patched(), *FINISH]),
+    "a malformed status": Case(lists=[jobset("1")], watch=ONE_EPOCH),
     "upstream's columns": Case(lists=[upstreams_columns, jobset(0)]),
     "whole objects": Case(config={"prefer_table": False}),
     "the server closes after the list": Case(lists=[last_words]),
@@ -225,7 +225,7 @@ async def test_a_slow_list_is_waited_for_by_the_agent() -> None:
         await released.wait()
         await jobset(0)(exchange)
 
-    async with ScriptedServer(lists=[slow], watches=[FINISH]) as server:
+    async with ScriptedServer(lists=[slow], watches=[SYNC_THEN_RESTART]) as server:
         running = asyncio.create_task(Rig().run(server, with_head_start=True))
         asyncio.get_running_loop().call_later(HEAD_START_S_MAX * 1.2, released.set)
         assert await running == 88
@@ -246,7 +246,7 @@ async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
 async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, Any]) -> None:
     """The slot is there to spread connections too."""
     rig = Rig()
-    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
         assert await rig.run(server, with_head_start=True, **changed) == 88
     assert len(rig.clock.slept_s) == 1
 
@@ -274,7 +274,7 @@ async def test_a_connection_over_tls_is_handed_over() -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     rig = Rig()
-    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH], tls=tls) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART], tls=tls) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=authority.cert_pem.bytes().decode(), token="secret")
         assert await rig.run(server, to, with_head_start=True) == 88
     assert [json.loads(request.body or "{}").get("metadata", {}).get("uid") for request in server.received] == [
@@ -296,7 +296,7 @@ async def test_a_token_that_vanishes_between_list_and_patch_is_waited_for(tmp_pa
         await jobset(0)(exchange)
 
     rig = Rig()
-    async with ScriptedServer(lists=[takes_the_token], watches=[FINISH]) as server:
+    async with ScriptedServer(lists=[takes_the_token], watches=[SYNC_THEN_RESTART]) as server:
         to = Credentials("127.0.0.1", server.port, tls=False, token_file=str(token))
         running = asyncio.create_task(rig.run(server, to, with_head_start=True))
         while not rig.log.of("announcement_failed"):  # noqa: ASYNC110 - the log is in memory

@@ -15,16 +15,14 @@ import trustme
 from agent.config import AgentConfig
 from agent.phases import boot_s
 from tests.agent.process import environment, environment_in_cluster, finished, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
+from tests.agent.scripted_server import SYNC_THEN_RESTART, Exchange, ScriptedServer, jobset, silence, until_patched
 
 pytestmark = pytest.mark.asyncio
-
-FINISH = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> None:
     """From exec to exit X: three requests, one connection, and a log that tells the story in order."""
-    async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
         env = environment(tmp_path, server, RESTART_POD_IN_PLACE_EXIT_CODE="77", PREVIOUS_EPOCH="one")
         async with process(env) as child:
             code, lines = await finished(child)
@@ -44,7 +42,7 @@ async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> 
 async def test_the_default_code_is_ours(tmp_path: Path) -> None:
     """Without a configured code the agent exits 88."""
     async with (
-        ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server,
+        ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART]) as server,
         process(environment(tmp_path, server)) as child,
     ):
         assert (await finished(child))[0] == 88

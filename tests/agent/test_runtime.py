@@ -15,6 +15,8 @@ from common.epoch.errors import InvariantError
 from tests.agent.rig import CONFIG, NotedBarrier, Rig
 from tests.agent.scripted_server import (
     NOTHING,
+    ONE_EPOCH,
+    SYNC_THEN_RESTART,
     Exchange,
     ScriptedServer,
     Step,
@@ -31,8 +33,6 @@ from tests.agent.scripted_server import (
 )
 
 pytestmark = pytest.mark.asyncio
-
-SYNC_THEN_RESTART = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None:
@@ -183,7 +183,7 @@ async def test_the_jobset_may_come_after_the_agent() -> None:
 async def test_reports_say_what_the_barrier_waits_for() -> None:
     """The barrier is told each phase, with the epochs seen."""
     rig = Rig()
-    async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
+    async with ScriptedServer(watches=[ONE_EPOCH]) as server:
         await rig.run(server)
     phases = list(dict.fromkeys(report.phase for report in rig.barrier.reports))
     assert phases == ["starting", "announcing", "waiting", "lifted", "restarting"] or phases == [
@@ -201,7 +201,7 @@ async def test_reports_say_what_the_barrier_waits_for() -> None:
 async def test_the_slot_comes_before_the_first_request() -> None:
     """An agent with a slot sends nothing before it."""
     rig = Rig()
-    async with ScriptedServer(watches=[[jobset(0), until_patched(), *SYNC_THEN_RESTART]]) as server:
+    async with ScriptedServer(watches=[ONE_EPOCH]) as server:
         await rig.run(server, start_slot_s=9.0)
     assert rig.clock.slept_s == [9.0]
 

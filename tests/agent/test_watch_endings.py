@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import ssl
-from pathlib import Path
-
 import pytest
-import trustme
 
 from agent.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
-from common.kube.credentials import Credentials
 from tests.agent.rig import ImpatientClock, Rig
 from tests.agent.scripted_server import (
+    ONE_EPOCH,
+    SYNC_THEN_RESTART,
     Exchange,
     ScriptedServer,
     Step,
@@ -32,9 +27,6 @@ from tests.agent.scripted_server import (
 )
 
 pytestmark = pytest.mark.asyncio
-
-SYNC_THEN_RESTART = (jobset(1, 0, rv=20), jobset(1, 1, rv=30))
-FINISH = (jobset(0), until_patched(), *SYNC_THEN_RESTART)
 
 
 async def run(*watches: tuple[Step, ...], rig: Rig | None = None) -> tuple[Rig, ScriptedServer]:
@@ -60,7 +52,7 @@ async def test_clean_end_resumes_at_once_from_the_last_version() -> None:
 
 async def test_clean_ends_in_a_row_are_slowed_down() -> None:
     """A server that closes each watch at once is not asked in a tight loop."""
-    rig, _ = await run((ends,), (ends,), (ends,), (ends,), FINISH)
+    rig, _ = await run((ends,), (ends,), (ends,), (ends,), ONE_EPOCH)
     assert len(rig.clock.slept_s) == 2
     assert all(0 <= slept_s <= 2 * RETRY_BASE_S for slept_s in rig.clock.slept_s)
 
@@ -128,7 +120,7 @@ async def test_garbage_instead_of_a_list_moves_nothing(garbage: bytes) -> None:
 
 async def test_401_names_the_token_and_retries() -> None:
     """Refused credentials are retried soon (kubelet rotates them) and the log says where to look."""
-    rig, _ = await run((refuses(401, "Unauthorized"),), FINISH)
+    rig, _ = await run((refuses(401, "Unauthorized"),), ONE_EPOCH)
     (failed,) = rig.log.of("watch_failed")
     assert "token" in failed["cure"]
     assert rig.clock.slept_s[0] <= RETRY_BASE_S
@@ -137,7 +129,7 @@ async def test_401_names_the_token_and_retries() -> None:
 
 async def test_403_names_the_missing_permission_and_retries_slowly() -> None:
     """A watch that RBAC forbids says which verb, resource and namespace to allow."""
-    rig, _ = await run((refuses(403, "Forbidden"),), FINISH)
+    rig, _ = await run((refuses(403, "Forbidden"),), ONE_EPOCH)
     (failed,) = rig.log.of("watch_failed")
     assert "watch jobsets in namespace ns" in failed["cure"]
     assert rig.clock.slept_s[0] <= DENIED_BASE_S
@@ -148,7 +140,7 @@ async def test_403_names_the_missing_permission_and_retries_slowly() -> None:
 
 async def test_404_names_the_missing_crd() -> None:
     """A cluster without the JobSet CRD is waited for, and named."""
-    rig, _ = await run((refuses(404, "NotFound"),), FINISH)
+    rig, _ = await run((refuses(404, "NotFound"),), ONE_EPOCH)
     (failed,) = rig.log.of("watch_failed")
     assert "CRD" in failed["cure"]
 
@@ -169,13 +161,13 @@ async def test_410_begins_anew_with_a_consistent_list() -> None:
 
 async def test_410_for_ever_is_slowed_down() -> None:
     """A server that answers 410 to everything is not asked in a tight loop."""
-    rig, _ = await run(*[(error_event(410, "Expired"),)] * 4, FINISH)
+    rig, _ = await run(*[(error_event(410, "Expired"),)] * 4, ONE_EPOCH)
     assert len(rig.clock.slept_s) == 2
 
 
 async def test_429_waits_at_least_its_retry_after() -> None:
     """Retry-After is a floor under the random wait, and widens it: nobody comes back in step."""
-    rig, _ = await run((refuses(429, "TooManyRequests", retry_after="7"),), FINISH)
+    rig, _ = await run((refuses(429, "TooManyRequests", retry_after="7"),), ONE_EPOCH)
     assert 7 <= rig.clock.slept_s[0] <= 7 + 7
     assert rig.metrics.watch_endings == {"busy": 1}
 
@@ -183,13 +175,13 @@ async def test_429_waits_at_least_its_retry_after() -> None:
 @pytest.mark.parametrize("code", [500, 502, 503, 504])
 async def test_5xx_is_retried_after_backoff(code: int) -> None:
     """A failing server is asked again, a little later."""
-    rig, _ = await run((refuses(code),), FINISH)
+    rig, _ = await run((refuses(code),), ONE_EPOCH)
     assert 0 <= rig.clock.slept_s[0] <= RETRY_BASE_S
 
 
 async def test_backoff_grows_and_is_capped() -> None:
     """Failures in a row wait longer and longer, up to the cap."""
-    rig, _ = await run(*[(refuses(503),)] * 12, FINISH)
+    rig, _ = await run(*[(refuses(503),)] * 12, ONE_EPOCH)
     assert max(rig.clock.slept_s[:2]) <= 2 * RETRY_BASE_S
     assert RETRY_CAP_S / 10 < max(rig.clock.slept_s) <= RETRY_CAP_S
 
@@ -221,7 +213,7 @@ async def test_garbage_instead_of_http_is_a_broken_watch() -> None:
         await exchange.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
         exchange.writer.close()
 
-    rig, _ = await run((shouts,), FINISH)
+    rig, _ = await run((shouts,), ONE_EPOCH)
     assert rig.metrics.watch_endings == {"broken": 1}
 
 
@@ -334,74 +326,3 @@ async def test_columns_may_come_with_the_first_event_only() -> None:
     later = table(["train", 1, 0, None, None, "InPlaceRestart", None, "uid-1"], 21)
     del later["columnDefinitions"]
     await run((jobset(0), until_patched(), sends(line("MODIFIED", later)), jobset(1, 1)))
-
-
-async def test_an_unreachable_server_is_retried() -> None:
-    """A refused connection is reported and tried again until the server is there."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    rig = Rig()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(rig.run(ScriptedServer(port=port)))
-        while len(rig.log.of("watch_failed")) < 3:  # noqa: ASYNC110 - the log is in memory
-            await asyncio.sleep(0)
-        async with ScriptedServer(watches=[FINISH], port=port):
-            assert await running == 88
-    assert "cannot connect" in rig.log.of("watch_failed")[0]["message"]
-
-
-async def test_a_wrong_certificate_is_never_talked_to(tmp_path: Path) -> None:
-    """A server whose certificate another CA signed gets no request and no token."""
-    ours, theirs = trustme.CA(), trustme.CA()
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.issue_cert("127.0.0.1").configure_cert(tls)
-    ca_file = tmp_path / "ca.crt"
-    ours.cert_pem.write_to_path(str(ca_file))
-    rig = Rig()
-    async with ScriptedServer(watches=[FINISH], tls=tls) as server:
-        credentials = Credentials("127.0.0.1", server.port, ca_file=str(ca_file), token="secret")
-        running = asyncio.create_task(rig.run(server, credentials))
-        while not rig.log.of("watch_failed"):  # noqa: ASYNC110 - the log is in memory
-            await asyncio.sleep(0.001)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-    assert server.received == []
-    failed = rig.log.of("watch_failed")[0]
-    assert failed["cause"] == "certificate"
-    assert "CA" in failed["cure"]
-
-
-async def test_a_rotated_token_is_read_from_disk(tmp_path: Path) -> None:
-    """After a 401 the next request carries the token that is on disk then."""
-    token = tmp_path / "token"
-    token.write_text("old\n")
-
-    async def rotates(exchange: Exchange) -> None:
-        token.write_text("new\n")
-        await refuses(401, "Unauthorized")(exchange)
-
-    rig = Rig()
-    async with ScriptedServer(watches=[(rotates,), FINISH]) as server:
-        await rig.run(server, Credentials("127.0.0.1", server.port, tls=False, token_file=str(token)))
-    assert [request.headers["authorization"] for request in server.received] == [
-        "Bearer old",  # the list
-        "Bearer old",
-        "Bearer new",
-        "Bearer new",
-    ]
-
-
-async def test_a_token_file_that_vanishes_is_waited_for(tmp_path: Path) -> None:
-    """An unreadable token sends nothing; the watch fails by name and is tried again."""
-    token = tmp_path / "token"
-    rig = Rig()
-    async with ScriptedServer(watches=[FINISH]) as server:
-        credentials = Credentials("127.0.0.1", server.port, tls=False, token_file=str(token))
-        running = asyncio.create_task(rig.run(server, credentials))
-        while not rig.log.of("watch_failed"):  # noqa: ASYNC110 - the log is in memory
-            await asyncio.sleep(0)
-        assert server.received == []
-        token.write_text("here")
-        assert await running == 88
-    assert str(token) in rig.log.of("watch_failed")[0]["message"]

@@ -16,7 +16,8 @@ from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import CREATES, NO_POLICY, UPDATES, Create, Update, crd, crd_without_rules
 from tests.deploy.old_objects import OLD_OBJECTS
-from tests.deploy.spec_cases import POLICY_CREATES, POLICY_UPDATES, SPEC_CREATES, SPEC_UPDATES, rule, with_rules
+from tests.deploy.policy_cases import POLICY_CREATES, POLICY_UPDATES
+from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES, rule, with_rules
 from tests.deploy.test_admission import accepted
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

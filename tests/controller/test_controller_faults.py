@@ -1,4 +1,4 @@
-"""What servers, networks and leaders do: nothing is lost, nothing is done twice."""
+"""What servers and networks do: nothing is lost, nothing is done twice."""
 
 import asyncio
 from random import Random
@@ -8,9 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from common.kube.http import Request, Response
-from common.kube.resources import JOBS, JOBSETS, LEASES, SERVICES
+from common.kube.resources import JOBS, JOBSETS, SERVICES
 from controller.execute import AGAIN_S
-from controller.leader import LeadershipLostError
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
@@ -173,65 +172,6 @@ def test_an_unreachable_server_is_waited_for() -> None:
     run(scenario())
 
 
-def test_stopping_finishes_and_releases_the_lease() -> None:
-    """After `stop` the run ends at once, the Lease has no holder, and a successor leads without waiting."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        first, second = rig.controller(), rig.controller()
-        async with asyncio.TaskGroup() as group:
-            server = group.create_task(rig.server.run())
-            running = group.create_task(first.run())
-            await rig.settle()
-            crew = await rig.submit(jobset())
-            await crew.make_pods()
-            stopped_s = rig.clock.monotonic_s()
-            first.stop()
-            await running
-            assert rig.clock.monotonic_s() - stopped_s < 0.1
-            lease = await rig.admin.get(LEASES, "default", "inplace-controller")
-            assert lease["spec"]["holderIdentity"] == ""
-            successor = group.create_task(second.run())
-            await crew.announce_all(1)
-            await rig.settle(0.5)
-            assert await crew.epochs() == (1, 0)
-            successor.cancel()
-            server.cancel()
-
-    run(scenario())
-
-
-def test_two_controllers_take_turns() -> None:
-    """Of two, one leads; when it is gone without a word the other continues the very restart that was under way."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        first, second = rig.controller(), rig.controller()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in (rig.server.run(), first.run(), second.run())]
-            await rig.settle()
-            assert (first.is_leader, second.is_leader) == (True, False)
-            crew = await rig.started(jobset())
-            await crew.announce(next(iter(crew.pods.values())), 2)
-            await rig.settle(0.1)
-            assert await crew.epochs() == (1, 1)
-            await _vanish(rig, tasks[1])
-            await crew.announce_all(2)
-            await rig.settle(30.0)
-            assert second.is_leader
-            assert await crew.epochs() == (2, 1)
-            for task in tasks:
-                task.cancel()
-
-    async def _vanish(rig: Rig, task: asyncio.Task[None]) -> None:
-        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
-        task.cancel()
-        await rig.settle(0.1)
-        rig.fault = lambda _: None
-
-    run(scenario())
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
     """With each kind's watch trailing by its own lag and callbacks in any order: no Job twice, no epoch lost."""
@@ -368,34 +308,3 @@ def _listed(request: Request) -> str:
     """Return the plural of the kind that a request lists."""
     path, _, query = request.path.partition("?")
     return "" if "watch=" in query or request.method != "GET" else path.rpartition("/")[2]
-
-
-def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:
-    """A TaskGroup that fails drops the cancellation that comes with the failure; the controller went on for ever."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        controller = rig.controller(leader_elect=True)
-        running: asyncio.Task[None]
-        terms = []
-
-        async def lead(*_: object) -> None:
-            terms.append(1)
-            assert len(terms) == 1, "it was cancelled in its first term"
-
-            async def lose() -> None:
-                asyncio.get_running_loop().call_soon(running.cancel)
-                raise LeadershipLostError("somebody else's")
-
-            async with asyncio.TaskGroup() as group:
-                group.create_task(lose())
-                await asyncio.sleep(1.0)
-
-        controller._lead = lead  # type: ignore[assignment,method-assign]
-        serving = asyncio.create_task(rig.server.run())
-        running = asyncio.create_task(controller.run())
-        await asyncio.wait({running}, timeout=60.0)
-        serving.cancel()
-        assert running.cancelled()
-
-    run(scenario())

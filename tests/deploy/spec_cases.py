@@ -1,7 +1,8 @@
 """
-What upstream's webhook refuses, on create and on update (V2 to V26 and its update rules), and what the CRD fills in.
+What upstream's webhook refuses, on create and on update (V2 to V24 and its update rules), and what the CRD fills in.
 
-Source: jobset pkg/webhooks/jobset_webhook.go, and the gaps of upstream's that are closed here: docs/adr/0012.
+The admission policy's part is in policy_cases.py. Source: jobset pkg/webhooks/jobset_webhook.go, and the gaps of
+upstream's that are closed here: docs/adr/0012.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from common.kube.client import KubeObject
-from tests.controller.manifests import changed, jobset, replicated_job
-from tests.deploy.crd_cases import NO_POLICY, SPEC, SUSPENDED, Create, Update
+from tests.controller.manifests import jobset, replicated_job
+from tests.deploy.crd_cases import SPEC, SUSPENDED, Create, Update
 
 COORDINATOR: Final = {"replicatedJob": "workers", "jobIndex": 0, "podIndex": 1}
 
@@ -295,127 +296,4 @@ SPEC_UPDATES: Final = (
         SUSPENDED,
     ),
     Update("finalizer", "metadata.finalizers", ["example.com/hold"]),
-)
-
-MOUNTED: Final = replicated_job(
-    "a",
-    template={
-        "spec": {
-            "containers": [
-                {"name": "worker", "image": "worker:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-            ]
-        }
-    },
-)
-SHADOWED: Final = changed(MOUNTED, "template.spec.template.spec.volumes", [{"name": "data", "emptyDir": {}}])
-POD_SPEC: Final = f"{SPEC}.template.spec"
-SCOPE: Final = {"annotations": {"inplace.dev/restart-scope": "Group"}}
-POLICY_CREATES: Final = (
-    Create("restart_scope", jobset() | {"metadata": jobset()["metadata"] | SCOPE}),
-    Create(
-        "restart_scope_unknown",
-        jobset() | {"metadata": jobset()["metadata"] | {"annotations": {"inplace.dev/restart-scope": "Pod"}}},
-        ('metadata.annotations[inplace.dev/restart-scope]: found "Pod"', "expected JobSet, Group or ReplicatedJob"),
-    ),
-    Create("v25_claim_mounted", plain(MOUNTED, volumeClaimPolicies=claims(claim("data")))),
-    Create(
-        "v25_claim_mounted_by_an_init_container",
-        plain(
-            changed(
-                replicated_job("a"),
-                "template.spec.template.spec.initContainers",
-                MOUNTED["template"]["spec"]["template"]["spec"]["containers"],
-            ),
-            volumeClaimPolicies=claims(claim("data")),
-        ),
-    ),
-    Create(
-        "v24_claim_names_repeat",
-        plain(MOUNTED, volumeClaimPolicies=claims(claim("data")) + claims(claim("data"))),
-        ("names must be unique for VolumeClaimPolicies template", "data", "rename"),
-    ),
-    Create(
-        "v25_claim_not_mounted",
-        plain(MOUNTED, volumeClaimPolicies=claims(claim("data"), claim("logs"))),
-        ("replicatedJob containers don't have a matching volumeMount: logs from VolumeClaimPolicies", "add"),
-    ),
-    Create(
-        "v26_claim_shadowed",
-        plain(SHADOWED, volumeClaimPolicies=claims(claim("data"))),
-        ("volume name conflicts with VolumeClaimPolicy template name: data", "rename"),
-    ),
-)
-POLICY_UPDATES: Final = (
-    Update(
-        "restart_scope_added",
-        "metadata.annotations",
-        SCOPE["annotations"],
-        ("metadata.annotations[inplace.dev/restart-scope]", "immutable", "create a new JobSet"),
-    ),
-    Update(
-        "restart_scope_removed",
-        "metadata.annotations",
-        None,
-        ('found "", was "Group"', "create a new JobSet"),
-        jobset() | {"metadata": jobset()["metadata"] | SCOPE},
-    ),
-    Update(
-        "another_annotation_beside_the_restart_scope",
-        "metadata.annotations",
-        SCOPE["annotations"] | {"a": "b"},
-        (),
-        jobset() | {"metadata": jobset()["metadata"] | SCOPE},
-    ),
-    Update("labels_while_suspended", f"{SPEC}.template.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
-    Update("annotations_while_suspended", f"{SPEC}.template.metadata", {"annotations": {"a": "b"}}, (), SUSPENDED),
-    Update("selector_while_suspended", f"{POD_SPEC}.nodeSelector", {"zone": "a"}, (), SUSPENDED),
-    Update("tolerations_while_suspended", f"{POD_SPEC}.tolerations", [{"operator": "Exists"}], (), SUSPENDED),
-    Update("gates_while_suspended", f"{POD_SPEC}.schedulingGates", [{"name": "example.com/gate"}], (), SUSPENDED),
-    Update(
-        "image_while_suspended",
-        f"{POD_SPEC}.containers.0.image",
-        "worker:2",
-        (
-            'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers: field is immutable',
-            "even while suspended",
-            "create a new JobSet",
-        ),
-        SUSPENDED,
-    ),
-    Update(
-        "restart_policy_while_suspended",
-        f"{POD_SPEC}.restartPolicy",
-        "OnFailure",
-        ("spec.template.spec.restartPolicy: field is immutable",),
-        SUSPENDED,
-    ),
-    Update(
-        "pod_name_while_suspended",
-        f"{SPEC}.template.metadata",
-        {"finalizers": ["example.com/hold"]},
-        ("spec.template.metadata.finalizers: field is immutable",),
-        SUSPENDED,
-    ),
-    Update(
-        "deadline_while_suspended",
-        f"{SPEC}.activeDeadlineSeconds",
-        9,
-        ('spec.replicatedJobs[name="workers"].template.spec.activeDeadlineSeconds: field is immutable',),
-        SUSPENDED,
-    ),
-    Update(
-        "job_labels_while_suspended",
-        "spec.replicatedJobs.0.template.metadata",
-        {"labels": {"a": "b"}},
-        ("spec.replicatedJobs: field is immutable", "metadata of their templates"),
-        SUSPENDED,
-    ),
-    Update("resize_alone", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
-    Update(
-        "resize_and_deadline",
-        SPEC,
-        replicated_job(pods=3, backoffLimit=0, activeDeadlineSeconds=9)["template"]["spec"],
-        ("template.spec.activeDeadlineSeconds: field is immutable",),
-        NO_POLICY,
-    ),
 )

@@ -14,7 +14,8 @@ from simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import CREATES, UPDATES, Create, Update, crd
-from tests.deploy.spec_cases import POLICY_CREATES, POLICY_UPDATES, SPEC_CREATES, SPEC_UPDATES
+from tests.deploy.policy_cases import POLICY_CREATES, POLICY_UPDATES
+from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 from tests.deploy.test_crd import words_missing
 
 Case = TypeVar("Case", Create, Update)

@@ -1,0 +1,100 @@
+"""A controller's terms as the leader: how one ends, and who goes on."""
+
+import asyncio
+
+from common.kube.resources import LEASES
+from controller.leader import LeadershipLostError
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import jobset
+from tests.controller.rig import Rig
+from tests.kube.answers import refusal
+
+
+def test_stopping_finishes_and_releases_the_lease() -> None:
+    """After `stop` the run ends at once, the Lease has no holder, and a successor leads without waiting."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        first, second = rig.controller(), rig.controller()
+        async with asyncio.TaskGroup() as group:
+            server = group.create_task(rig.server.run())
+            running = group.create_task(first.run())
+            await rig.settle()
+            crew = await rig.submit(jobset())
+            await crew.make_pods()
+            stopped_s = rig.clock.monotonic_s()
+            first.stop()
+            await running
+            assert rig.clock.monotonic_s() - stopped_s < 0.1
+            lease = await rig.admin.get(LEASES, "default", "inplace-controller")
+            assert lease["spec"]["holderIdentity"] == ""
+            successor = group.create_task(second.run())
+            await crew.announce_all(1)
+            await rig.settle(0.5)
+            assert await crew.epochs() == (1, 0)
+            successor.cancel()
+            server.cancel()
+
+    run(scenario())
+
+
+def test_two_controllers_take_turns() -> None:
+    """Of two, one leads; when it is gone without a word the other continues the very restart that was under way."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        first, second = rig.controller(), rig.controller()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in (rig.server.run(), first.run(), second.run())]
+            await rig.settle()
+            assert (first.is_leader, second.is_leader) == (True, False)
+            crew = await rig.started(jobset())
+            await crew.announce(next(iter(crew.pods.values())), 2)
+            await rig.settle(0.1)
+            assert await crew.epochs() == (1, 1)
+            await _vanish(rig, tasks[1])
+            await crew.announce_all(2)
+            await rig.settle(30.0)
+            assert second.is_leader
+            assert await crew.epochs() == (2, 1)
+            for task in tasks:
+                task.cancel()
+
+    async def _vanish(rig: Rig, task: asyncio.Task[None]) -> None:
+        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
+        task.cancel()
+        await rig.settle(0.1)
+        rig.fault = lambda _: None
+
+    run(scenario())
+
+
+def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:
+    """A TaskGroup that fails drops the cancellation that comes with the failure; the controller went on for ever."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        controller = rig.controller(leader_elect=True)
+        running: asyncio.Task[None]
+        terms = []
+
+        async def lead(*_: object) -> None:
+            terms.append(1)
+            assert len(terms) == 1, "it was cancelled in its first term"
+
+            async def lose() -> None:
+                asyncio.get_running_loop().call_soon(running.cancel)
+                raise LeadershipLostError("somebody else's")
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(lose())
+                await asyncio.sleep(1.0)
+
+        controller._lead = lead  # type: ignore[assignment,method-assign]
+        serving = asyncio.create_task(rig.server.run())
+        running = asyncio.create_task(controller.run())
+        await asyncio.wait({running}, timeout=60.0)
+        serving.cancel()
+        assert running.cancelled()
+
+    run(scenario())
