@@ -189,6 +189,16 @@ AGENT = (
         ),
     ),
     Mutant(
+        "an agent takes any JobSet of the name for its own",
+        Area.AGENT,
+        (Edit("agent/jobset_events.py", 'seen.name == name and uid in ("", seen.uid)', "seen.name == name"),),
+        faults=(
+            "jobset-recreated",
+            "agents-crash",
+            "pod-slow-to-die",
+        ),
+    ),
+    Mutant(
         "a worker that ignores SIGTERM is waited for without end",
         Area.AGENT,
         (
