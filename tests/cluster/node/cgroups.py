@@ -6,14 +6,15 @@ because no program moves between its groups by itself.
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster.node.host import CGROUPS
 
-PASSES_MAX = 100
-"""Rounds of killing: a process may fork in one, but its child is found in the next. A fork bomb would need more."""
+DYING_S_MAX = 20.0
+"""For rounds of killing: who forks in one leaves a child to the next, and a busy kernel takes a while to free both."""
 
 SHARES = 1024 * (os.cpu_count() or 1)
 """What kubelet gives all Pods together on a machine of its own; the default would weigh a node like one process."""
@@ -67,7 +68,8 @@ def kill(path: str) -> None:
     Raises:
         RuntimeError: something there survives SIGKILL.
     """
-    for _ in range(PASSES_MAX):
+    until_s = time.monotonic() + DYING_S_MAX
+    while time.monotonic() < until_s:
         alive = False
         for pid in members(path):
             if not _is_zombie(pid):
@@ -75,7 +77,10 @@ def kill(path: str) -> None:
                 _kill(pid)
         if not alive:
             return
-    raise RuntimeError(f"expected SIGKILL to end everything in {path}, saw {list(members(path))}")
+        time.sleep(0.001)
+    raise RuntimeError(
+        f"expected SIGKILL to end everything in {path} within {DYING_S_MAX:g} s, saw {list(members(path))}"
+    )
 
 
 def cpu_s_by_part(path: str) -> dict[str, float]:
