@@ -4,6 +4,9 @@ The barrier: closed until lifted, and it says what it waits for.
 Who asks with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or after so long. A kubelet that asks once a
 second learns of the lift a second late at worst, and writes an Event for each refusal.
 
+Every Pod of the cluster may reach the port. Processes of this Pod have seats of their own, and no peer can keep
+another one out (`agent.seats`).
+
 `Barrier` is the seam: the real one answers kubelet's startup probe over HTTP (`HttpBarrier`), the simulator's
 is in memory.
 """
@@ -19,11 +22,14 @@ from typing import Final, NamedTuple, Protocol
 from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
 from agent.config import AgentConfig
 from agent.listener import listen
+from agent.seats import Seats
 from common.kube.clock import Clock
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
-CONNECTIONS_MAX: Final = 32  # a probe and a few scrapers; more are closed unanswered
+LOCAL_SEATS: Final = 64  # `wait` in each container of the Pod, which holds one, and a probe from the node's network
+PEER_SEATS: Final = 32  # kubelet's probe and a few scrapers; 8 KiB each at most
+PEER_SEATS_PER_SOURCE: Final = 8  # a kubelet has one, a scraper two; the source's oldest connection is closed for more
 HOLD_S_MAX: Final = 600.0  # who prefers to wait longer asks again
 _JSON: Final = "application/json"
 _REASONS: Final = {
@@ -102,6 +108,8 @@ class HttpBarrier:
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._exchanges: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._local: Seats[asyncio.StreamWriter] = Seats(LOCAL_SEATS, per_source=LOCAL_SEATS)
+        self._peers: Seats[asyncio.StreamWriter] = Seats(PEER_SEATS, per_source=PEER_SEATS_PER_SOURCE)
         self._lifted = asyncio.Event()
         self._report: Report | None = None
 
@@ -141,17 +149,23 @@ class HttpBarrier:
         await server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin an exchange, unless there are too many or no more are wanted."""
-        if self._server is None or len(self._exchanges) >= CONNECTIONS_MAX:
+        """Begin an exchange, and end another one for it when there are too many."""
+        if self._server is None:
             writer.transport.abort()
             return
+        source = _host(writer, "peername")
+        seats = self._local if source == _host(writer, "sockname") else self._peers
+        if (loser := seats.take(writer, source)) is not None:
+            loser.transport.abort()
         exchange = asyncio.get_running_loop().create_task(self._exchange(reader, writer))
         self._exchanges[exchange] = writer
         exchange.add_done_callback(self._ended)
 
     def _ended(self, exchange: asyncio.Task[None]) -> None:
         """Forget an exchange; what it could not expect is a bug, and told."""
-        del self._exchanges[exchange]
+        writer = self._exchanges.pop(exchange)
+        self._local.leave(writer)
+        self._peers.leave(writer)
         if not exchange.cancelled() and (error := exchange.exception()) is not None:
             context = {"message": "bug in the barrier's answer", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
@@ -229,6 +243,16 @@ class HttpBarrier:
                 "problem": report.problem,
             }
         return json.dumps(state).encode()
+
+
+def _host(writer: asyncio.StreamWriter, end: str) -> str:
+    """Return the address of one end of a connection, "" when it is gone.
+
+    Both ends have the same one only inside of a Pod, or a node for who uses its network: Linux drops what comes from
+    outside with an address of its own (Source: net/ipv4/route.c, "martian source").
+    """
+    address = writer.get_extra_info(end)
+    return str(address[0]) if address else ""
 
 
 def _path(head: bytes) -> str:

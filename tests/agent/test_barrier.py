@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -175,19 +175,74 @@ async def test_a_slow_request_is_dropped() -> None:
     await barrier.stop()
 
 
-async def test_too_many_connections_are_closed() -> None:
-    """Beyond the bound a connection is closed unanswered; within it probes are answered."""
-    async with listening() as barrier:
-        open_ones = [
-            await asyncio.open_connection("127.0.0.1", barrier.port) for _ in range(barrier_module.CONNECTIONS_MAX)
-        ]
-        assert (await ask(barrier, get("/healthz")))[0] == 0
-        for _, writer in open_ones:
+HOLD = b"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: wait=600\r\n\r\n"
+
+
+@asynccontextmanager
+async def held_from(source: str, barrier: HttpBarrier, count: int = 1) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Open connections from an address of its own, each of which asks for an answer in ten minutes."""
+    held = []
+    for _ in range(count):
+        held.append(await asyncio.open_connection("127.0.0.1", barrier.port, local_addr=(source, 0)))
+        held[-1][1].write(HOLD)
+    try:
+        yield [reader for reader, _ in held]
+    finally:
+        for _, writer in held:
             writer.transport.abort()
-        for reader, _ in open_ones:
-            await reader.read()
-        await until(lambda: not barrier._exchanges)
-        assert (await ask(barrier, get("/healthz")))[0] == 200
+
+
+async def probe_from(source: str, barrier: HttpBarrier) -> bytes:
+    """Return the first line of the answer to a probe from `source`, b"" when there was none."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", barrier.port, local_addr=(source, 0))
+    writer.write(get("/barrier-is-lifted"))
+    try:
+        return await reader.readline()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("sources", [1, 4, 2 * barrier_module.PEER_SEATS])
+async def test_holders_keep_neither_kubelet_nor_the_worker_out(sources: int) -> None:
+    """Whatever one Pod or many hold open: 20 of 20 probes are answered, and so is a `wait` that was there before."""
+    each = 2 * barrier_module.PEER_SEATS // sources
+    async with asyncio.timeout(20), AsyncExitStack() as peers:
+        barrier = await peers.enter_async_context(listening())
+        [waiting] = await peers.enter_async_context(held_from("127.0.0.1", barrier))
+        for number in range(sources):
+            await peers.enter_async_context(held_from(f"127.0.1.{1 + number}", barrier, each))
+        answers = {await probe_from("127.0.0.9", barrier) for _ in range(20)}
+        assert answers == {b"HTTP/1.1 503 Service Unavailable\r\n"}
+        assert len(barrier._exchanges) <= barrier_module.PEER_SEATS + 2  # the worker's, and one that is being closed
+        barrier.lift(1)
+        assert await waiting.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_a_source_beyond_its_seats_loses_its_oldest_connection() -> None:
+    """One Pod has so many connections and no more; another Pod's stay open."""
+    most = barrier_module.PEER_SEATS_PER_SOURCE
+    async with (
+        asyncio.timeout(20),
+        listening() as barrier,
+        held_from("127.0.1.1", barrier) as other,
+        held_from("127.0.1.2", barrier, most + 1) as flood,
+    ):
+        with suppress(ConnectionResetError):
+            assert await flood[0].read() == b""
+        barrier.lift(1)
+        for reader in (*other, *flood[1:]):
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_the_pods_own_connections_have_a_bound_too() -> None:
+    """Beyond it the oldest is closed, whose owner asks again."""
+    most = barrier_module.LOCAL_SEATS
+    async with asyncio.timeout(20), listening() as barrier, held_from("127.0.0.1", barrier, most + 1) as held:
+        with suppress(ConnectionResetError):
+            assert await held[0].read() == b""
+        await until(lambda: len(barrier._exchanges) == most)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -262,7 +317,7 @@ async def test_an_answer_is_held_no_longer_than_preferred() -> None:
 async def test_who_hangs_up_is_held_no_longer() -> None:
     """A prober whose time-out is shorter than what it preferred leaves no exchange behind."""
     async with listening() as barrier:
-        for _ in range(2 * barrier_module.CONNECTIONS_MAX):
+        for _ in range(2 * barrier_module.LOCAL_SEATS):
             _, writer = await asyncio.open_connection("127.0.0.1", barrier.port)
             writer.write(b"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: wait=60\r\n\r\n")
             await writer.drain()

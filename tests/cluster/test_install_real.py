@@ -247,6 +247,19 @@ async def test_an_agents_namespace_is_a_kustomization(
     assert (await kubectl(plane.kubeconfig, *may, "delete", "pods")).out.strip() == "no"
 
 
+async def test_a_workers_namespace_is_a_kustomization(
+    plane: ControlPlane, installed: ApiClient, tmp_path: Path
+) -> None:
+    """deploy/workers with `namespace: team-b`: the server takes the NetworkPolicy as it stands, field by field."""
+    (tmp_path / "network.yaml").write_text((Path(__file__).parents[2] / "deploy/workers/network.yaml").read_text())
+    (tmp_path / "kustomization.yaml").write_text("namespace: team-b\nresources: [network.yaml]\n")
+    await done(plane.kubeconfig, "create", "namespace", "team-b")
+    await done(plane.kubeconfig, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    path = "/apis/networking.k8s.io/v1/namespaces/team-b/networkpolicies/inplace-workers"
+    written = yaml.safe_load((tmp_path / "network.yaml").read_text())["spec"]
+    assert (await installed.get(path))["spec"] == written
+
+
 async def test_before_1_36_leaves_out_what_older_servers_do_not_know(plane: ControlPlane) -> None:
     """No MutatingAdmissionPolicy is left, and nothing else is missing."""
     whole = kinds(await done(plane.kubeconfig, "kustomize", "deploy/"))
