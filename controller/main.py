@@ -92,6 +92,7 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         health_address=_address(options),
         is_beside=options.beside,
         looks_first=True,
+        measures_pauses=True,
     )
 
 

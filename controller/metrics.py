@@ -51,6 +51,19 @@ RECONCILE_BUCKETS: Final = (
     60,
 )  # controller-runtime's
 QUEUE_BUCKETS: Final = (1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1, 10)
+PAUSE_BUCKETS: Final = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+)  # 0.25 is the bound, 10 loses the Lease
 RESTART_PHASES: Final = ("detect", "deprecate", "announce", "sync", "lift")
 NAMES: Final = ("namespace", "jobset")
 FINISHED: Final = "finished"
@@ -190,6 +203,12 @@ class Metrics:
         )
         self.is_leader = Gauge(
             "leader_election_master_status", "1 while this process holds the Lease.", ("name",), registry=r
+        )
+        self.loop_pause_seconds = Histogram(
+            "inplace_loop_pause_seconds",
+            "How late a sleeping task woke, asked 50 times a second: how long the event loop stood still.",
+            buckets=PAUSE_BUCKETS,
+            registry=r,
         )
         self.queue = QueueMetrics(r)
         self.catch_up: Callable[[], None] = lambda: None

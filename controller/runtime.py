@@ -25,6 +25,7 @@ from controller.leader import Elector, FencedTransport, LeadershipLostError, Lea
 from controller.metered import MeteredTransport
 from controller.metrics import Metrics
 from controller.pace import PacedTransport
+from controller.pauses import PauseMeter
 from controller.preflight import Preflight
 from controller.term import Term
 
@@ -46,6 +47,7 @@ class ControllerConfig:
         resync_s: how often every JobSet is looked at without being asked.
         is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
         looks_first: find out what the installation lacks, and say it.
+        measures_pauses: note how long the event loop stands still; under virtual time it never does.
     """
 
     namespace: str | None = None
@@ -61,6 +63,7 @@ class ControllerConfig:
     resync_s: float = 600.0
     is_beside: bool = False
     looks_first: bool = False
+    measures_pauses: bool = False
 
     def lease(self) -> LeaseOptions:
         """Return the Lease's settings."""
@@ -104,6 +107,7 @@ class Controller:
         self._term: Term | None = None
         self._elector = self._make_elector() if self.config.leader_elect else None
         self._preflight = self._make_preflight()
+        self.pauses = PauseMeter(self._clock, self.metrics.loop_pause_seconds.observe)
         self.health = self._make_health()
 
     @property
@@ -126,6 +130,8 @@ class Controller:
             beside = [group.create_task(self.health.run(), name="health")] if self.health is not None else []
             if self.config.looks_first:
                 beside.append(group.create_task(self._preflight.run(), name="preflight"))
+            if self.config.measures_pauses:
+                beside.append(group.create_task(self.pauses.run(), name="pauses"))
             try:
                 while not self._stop.is_set():
                     await self._run_term()

@@ -6,9 +6,10 @@ from typing import Final
 
 from grafana import shared
 from grafana.panels import Board, Panel, Query, Row
-from grafana.promql import CLUSTER, RATE, ours
+from grafana.promql import CLUSTER, RATE, ours, quantile
 
 _QUEUE: Final = 'name="jobset"'
+PAUSE_S: Final = 0.25
 _NEVER: Final = "none yet"
 
 
@@ -21,7 +22,7 @@ def controller() -> Board:
         (shared.CLUSTERS,),
         (
             Row("Is it there?", (shared.leaders(), _replicas(), _versions()), height=4),
-            Row("Is it behind?", (_depth(), _waits(), _longest())),
+            Row("Is it behind?", (_depth(), _waits(), _longest(), _pauses())),
             Row("What it does", (_reconciles(), _durations(), _workers())),
             Row("Does it see what happens?", (shared.staleness(), _endings(), shared.requests())),
             Row("What it uses", (_cpu(), _memory(), _oddities())),
@@ -106,6 +107,20 @@ def _longest() -> Panel:
             Query(f"max {now('longest_running_processor')}", "longest running"),
             Query(f"sum {now('unfinished_work')}", "unfinished"),
         ),
+    )
+
+
+def _pauses() -> Panel:
+    name = "inplace_loop_pause_seconds"
+    return Panel(
+        "timeseries",
+        "Pauses of the event loop",
+        "How late a task wakes that sleeps for 20 ms: renewals, probes and restarts wait as long. Each line is the "
+        "upper bound of a bucket. The limit is what the largest objects may take.",
+        "s",
+        "InplaceLoopPauses",
+        (Query(quantile(1, name), "longest"), Query(quantile(0.99, name), "p99")),
+        limit=PAUSE_S,
     )
 
 

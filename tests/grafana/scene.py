@@ -103,6 +103,8 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
     server = HealthServer(LOOPBACK, port, is_ready=lambda: None, metrics=controller.metrics.text)
     task = asyncio.create_task(server.run())
     stack.callback(task.cancel)
+    measuring = asyncio.create_task(controller.pauses.run())
+    stack.callback(measuring.cancel)
     return f"{LOOPBACK}:{port}"
 
 

@@ -37,6 +37,7 @@ def busy_controller() -> Callable[[], bytes]:
         metrics.restart_seconds.labels("worker_exit").observe(4.0)
         metrics.reconcile_seconds.labels("jobset").observe(0.01)
         metrics.queue.queue_duration(0.001)
+        metrics.loop_pause_seconds.observe(0.001)
         return metrics.text()
 
     return text

@@ -1,0 +1,41 @@
+"""
+How long the event loop stands still, measured from inside: a task sleeps and notes by how much it woke late.
+
+The loop serves renewals, probes and restarts in turn. What holds it up (one large object, a CPU limit that throttles)
+holds up all of them. A pause is seen less the rest of the sleep in which it began, so at most INTERVAL_S too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from common.kube.clock import Clock
+
+INTERVAL_S: Final = 0.02  # 50 wake-ups a second take 0.2 % of a CPU; a pause of 250 ms reads as at least 230
+
+
+class PauseMeter:
+    """Measures the running loop.
+
+    Args:
+        clock: sleeps.
+        observe: told of each wake-up how late it was, in seconds.
+
+    Attributes:
+        longest_s: the longest pause so far.
+    """
+
+    def __init__(self, clock: Clock, observe: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._observe = observe
+        self.longest_s = 0.0
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            began_s = self._clock.monotonic_s()
+            await self._clock.sleep(INTERVAL_S)
+            late_s = max(0.0, self._clock.monotonic_s() - began_s - INTERVAL_S)
+            self.longest_s = max(self.longest_s, late_s)
+            self._observe(late_s)

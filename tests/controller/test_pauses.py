@@ -1,0 +1,83 @@
+"""How long the event loop stood still: measured by who slept and woke late."""
+
+import asyncio
+import time
+from random import Random
+
+import pytest
+
+from common.kube.clock import LoopClock
+from controller.metrics import Metrics
+from controller.pauses import INTERVAL_S, PauseMeter
+from controller.runtime import Controller, ControllerConfig
+from simulator.apiserver import ApiServer, InMemoryTransport
+from simulator.cluster import virtual_time
+from simulator.cluster.model_runtime import QuietLog
+
+
+class _LateClock(LoopClock):
+    """Wakes each sleeper late by the next of some durations, then never again."""
+
+    def __init__(self, late_s: list[float]) -> None:
+        super().__init__(0.0)
+        self._late_s = late_s
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s + self._late_s.pop(0) if self._late_s else 3600.0)
+
+
+def test_a_late_wake_up_is_a_pause() -> None:
+    """Each wake-up is one observation: by how much it came late, and the longest is remembered."""
+    seen: list[float] = []
+
+    async def measure() -> float:
+        meter = PauseMeter(_LateClock([0.0, 0.3, 0.1]), seen.append)
+        task = asyncio.create_task(meter.run())
+        await asyncio.sleep(10 * INTERVAL_S + 0.4)
+        task.cancel()
+        return meter.longest_s
+
+    longest_s = virtual_time.run(measure())
+    assert seen == pytest.approx([0.0, 0.3, 0.1])
+    assert longest_s == pytest.approx(0.3)
+
+
+@pytest.mark.asyncio
+async def test_a_loop_that_is_held_up_is_seen() -> None:
+    """On a real loop a call that computes for a third of a second is a pause of that, less one interval at most."""
+    seen: list[float] = []
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(PauseMeter(LoopClock(), seen.append).run())
+        await LoopClock().sleep(3 * INTERVAL_S)
+        until_s = time.monotonic() + 0.3
+        while time.monotonic() < until_s:
+            pass
+        await LoopClock().sleep(3 * INTERVAL_S)
+        task.cancel()
+    assert max(seen) >= 0.3 - INTERVAL_S
+
+
+def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
+    """The simulator's controllers set no timer for it: a timer each 20 ms would keep virtual time busy."""
+
+    async def observations(config: ControllerConfig) -> float:
+        clock = LoopClock(0.0)
+        metrics = Metrics()
+        transport = InMemoryTransport(ApiServer(clock=clock, rng=Random(1)), user="inplace-controller")
+        controller = Controller(transport, clock=clock, config=config, metrics=metrics, log=QuietLog())
+        task = asyncio.create_task(controller.run())
+        await clock.sleep(1.0)
+        controller.stop()
+        await task
+        (count,) = [
+            sample.value
+            for metric in metrics.registry.collect()
+            for sample in metric.samples
+            if sample.name == "inplace_loop_pause_seconds_count"
+        ]
+        return count
+
+    silent = ControllerConfig(leader_elect=False)
+    measuring = ControllerConfig(leader_elect=False, measures_pauses=True)
+    assert virtual_time.run(observations(silent)) == 0
+    assert virtual_time.run(observations(measuring)) == pytest.approx(1.0 / INTERVAL_S, abs=2)
