@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.agent_start import JOBSET, NAMESPACE, announcements, prepare
 from benchmarks.api_backend import Backend, open_backend
-from cli.agent_pyz import REPOSITORY, build
+from cli.agent_pyz import SOURCES, build
 
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
 
@@ -33,7 +33,7 @@ async def start_ms(backend: Backend, command: list[str], name: str) -> float:
     """Start an agent for Pod `name`; return the milliseconds until its announcement of epoch 2 is seen."""
     environment = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": str(SOURCES),
         "KUBECONFIG": str(backend.agent_kubeconfig),
         "NAMESPACE": NAMESPACE,
         "POD_NAME": name,

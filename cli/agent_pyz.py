@@ -22,13 +22,13 @@ import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-REPOSITORY: Final = Path(__file__).parents[1]
-TARGET: Final = REPOSITORY / "dist" / "inplace-agent.pyz"
+SOURCES: Final = Path(__file__).parents[1]  # agent/ and common/ lie there, in a source tree as in site-packages
+TARGET: Final = Path("dist", "inplace-agent.pyz")
 # typing_extensions is structlog's, below Python 3.11.
 DEPENDENCIES: Final = ("prometheus_client", "structlog", "typing_extensions")
 _SHEBANG: Final = b"#!/usr/bin/env python3\n"
@@ -86,41 +86,27 @@ def build(target: Path = TARGET, pythons: Sequence[str] = (sys.executable,)) -> 
     return target
 
 
-def build_if_stale(target: Path = TARGET) -> Path:
-    """Return the file, built anew unless it is newer than all that goes into it.
-
-    Raises:
-        BuildError: it cannot be built.
-    """
-    newest = max(path.stat().st_mtime for path in (Path(__file__), *(path for _, path in _sources())))
-    if target.exists() and target.stat().st_mtime > newest:
-        return target
-    return build(target)
-
-
 @contextmanager
 def program_folder() -> Iterator[Path]:
-    """Give a folder in which `inplace-agent` is the file, for a PATH; it is built first when it is stale.
+    """Give a folder in which `inplace-agent` is the file, for a PATH; the file is built for it.
 
     Raises:
         BuildError: it cannot be built.
     """
-    pyz = build_if_stale()
     with TemporaryDirectory(prefix="inplace-programs-") as folder:
-        (Path(folder) / "inplace-agent").symlink_to(pyz)
-        yield Path(folder)
+        yield build(Path(folder) / "inplace-agent").parent
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
     """Yield (name in the file, path) of every module: the agent's, those of common/ that it reaches, and its deps'."""
-    reached = set((REPOSITORY / "agent").rglob("*.py")) | {REPOSITORY / "common" / "kube" / "py310.py"}
+    reached = set((SOURCES / "agent").rglob("*.py")) | {SOURCES / "common" / "kube" / "py310.py"}
     unread = set(reached)
     while unread:
         found = set(_imported(unread.pop())) - reached
         reached |= found
         unread |= found
     for path in reached:
-        yield path.relative_to(REPOSITORY).as_posix(), path
+        yield path.relative_to(SOURCES).as_posix(), path
     for dependency in DEPENDENCIES:
         for file in distribution(dependency).files or ():
             if file.suffix == ".py" and "tests" not in file.parts:
@@ -140,16 +126,25 @@ def _imported(path: Path) -> Iterator[Path]:
             if parts[0] != "common":
                 continue
             for end in range(1, len(parts) + 1):
-                stem = REPOSITORY.joinpath(*parts[:end])
+                stem = SOURCES.joinpath(*parts[:end])
                 yield from (file for file in (stem / "__init__.py", stem.with_suffix(".py")) if file.is_file())
 
 
 def _licences() -> Iterator[tuple[str, Path]]:
-    yield "LICENSE", REPOSITORY / "LICENSE"
+    yield "LICENSE", _our_licence()
     for dependency in DEPENDENCIES:
         for file in distribution(dependency).files or ():
             if "licenses" in file.parts:
                 yield file.as_posix(), Path(str(file.locate()))
+
+
+def _our_licence() -> Path:
+    """Return the file that our installation holds; where there is none (an image's build), the one at the sources."""
+    try:
+        files = distribution("inplace").files or ()
+    except PackageNotFoundError:
+        return SOURCES / "LICENSE"
+    return next(Path(str(file.locate())) for file in files if file.parts[-2:] == ("licenses", "LICENSE"))
 
 
 def _compiled(python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from random import Random
-from typing import Final
 
 from cli.finding import Finding
 from cli.lint_admission import refusals_of_jobset
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import LoopClock
 from simulator.apiserver import ApiServer, InMemoryTransport
-from simulator.cluster.manifests import custom_resource_definitions, read_manifests
-
-_POLICIES: Final = Path(__file__).parents[1] / "deploy" / "admission" / "jobsets.yaml"
+from simulator.cluster.manifests import admission_policies, custom_resource_definitions
 
 
 def judge(jobsets: Sequence[KubeObject]) -> list[list[Finding]]:
@@ -29,7 +25,7 @@ def judge(jobsets: Sequence[KubeObject]) -> list[list[Finding]]:
 
 async def _judge(jobsets: Iterable[KubeObject]) -> list[list[Finding]]:
     server = ApiServer(clock=LoopClock(), rng=Random(0))
-    server.load([*custom_resource_definitions(), *read_manifests(_POLICIES)])
+    server.load([*custom_resource_definitions(), *admission_policies()])
     client = KubeClient(InMemoryTransport(server), user_agent="inplace-lint", field_manager="inplace-lint")
     found = []
     for jobset in jobsets:

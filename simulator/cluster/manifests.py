@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
+import deploy
 from common.kube.client import KubeObject
 
-_REPOSITORY = Path(__file__).parents[2]
+_DEPLOY = Path(deploy.__file__).parent  # its manifests are that package's data, installed with it
 PER_JOB_VARIABLE = "PODS_PER_JOB"
 WORLD_VARIABLE = "WORLD_SIZE"
 
@@ -26,8 +27,7 @@ def read_manifests(path: Path) -> list[KubeObject]:
 @cache  # half of a small simulation was the reading of these files
 def custom_resource_definitions() -> tuple[KubeObject, ...]:
     """Return the definitions that deploy/crd holds; every caller gets the same ones, so do not modify them."""
-    folder = _REPOSITORY / "deploy" / "crd"
-    documents = [doc for path in sorted(folder.glob("*.yaml")) for doc in read_manifests(path)]
+    documents = [doc for path in sorted((_DEPLOY / "crd").glob("*.yaml")) for doc in read_manifests(path)]
     return tuple(doc for doc in documents if doc.get("kind") == "CustomResourceDefinition")
 
 
@@ -39,7 +39,7 @@ def admission_policies() -> tuple[KubeObject, ...]:
     to none; defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it. As with the
     definitions, do not modify them.
     """
-    return tuple(read_manifests(_REPOSITORY / "deploy" / "admission" / "jobsets.yaml"))
+    return tuple(read_manifests(_DEPLOY / "admission" / "jobsets.yaml"))
 
 
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:
