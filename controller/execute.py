@@ -1,9 +1,10 @@
 """
 Carry out what was planned for one JobSet.
 
-Guarantees: every action that can be done is done, also when another fails; an object of ours that exists
-already counts as created; deletions and suspensions concern the very object that was looked at (UID); answers
-go into the caches, so the next pass does not work on an older view than this one left behind.
+Guarantees: every action that can be done is done, also when another fails; what only a person can mend is asked for
+once a pass, and later (`refusals`); an object of ours that exists already counts as created; deletions and suspensions
+concern the very object that was looked at (UID); answers go into the caches, so the next pass does not work on an older
+view than this one left behind.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from controller.draft import (
 from controller.events import EventRecorder
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
+from controller.refusals import Refusals
 from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
@@ -72,6 +74,7 @@ class Executor:
     claims: Informer[PersistentVolumeClaim]
     pods: Informer[Pod]
     recorder: EventRecorder
+    refusals: Refusals
     clock: Clock
     log: Log
     _created_s: dict[Created | None, float] = field(default_factory=dict)
@@ -80,46 +83,62 @@ class Executor:
         """Perform every action, a bounded number at once.
 
         Returns:
-            After how many seconds to look again, as it is too soon to create something; None: all is done.
+            After how many seconds to look again, as it is too soon for something; None: all is done.
 
         Raises:
-            ActionsFailedError: at least one failed; the others were performed.
+            ActionsFailedError: at least one failed; the others were performed, or wait behind a refusal.
         """
         if not actions:
             return None
         slots = asyncio.Semaphore(PARALLEL_MAX)
         failures: list[tuple[Action, Exception]] = []
-        due = self._due(jobset.namespace, actions)
+        due, again_s = self._due(jobset, actions)
 
         async def perform_one(action: Action) -> None:
             async with slots:
+                created = _created_by(jobset.namespace, action)
+                if self.refusals.wait_s(jobset, action) > 0:  # refused meanwhile, to another action of this pass
+                    self._created_s.pop(created, None)
+                    return
                 try:
                     await self._perform(jobset, action)
                 except (ApiError, TransportError, ForeignObjectError) as error:
                     failures.append((action, error))
-                    self._created_s.pop(_created_by(jobset.namespace, action), None)
+                    self._created_s.pop(created, None)
+                    self.refusals.note(jobset, action, error)
+                else:
+                    self.refusals.granted(jobset, action)
 
-        async with asyncio.TaskGroup() as group:
-            for action in due:
-                group.create_task(perform_one(action))
+        for together in _scouts_first(due):
+            async with asyncio.TaskGroup() as group:
+                for action in together:
+                    group.create_task(perform_one(action))
         if failures:
             action, error = failures[0]
             self._report(jobset, action, error)
             counts = f"{len(failures)} of {len(due)} actions failed"
             raise ActionsFailedError(f"{counts}, first: {error}") from error
-        return AGAIN_S if len(due) < len(actions) else None
+        return again_s
 
-    def _due(self, namespace: str, actions: Sequence[Action]) -> list[Action]:
-        """Return the actions without those that create what was there, or was created, a moment ago.
+    def _due(self, jobset: JobSet, actions: Sequence[Action]) -> tuple[list[Action], float | None]:
+        """Return what may be asked for now, and after how many seconds to look at the rest (None: there is none).
 
-        When the watch of one kind is late, each event of another would ask again for what is there, or for what the
-        garbage collector removes at once because its JobSet is gone already.
+        Not what was refused a moment ago, and not what creates what was there, or was created, a moment ago: when the
+        watch of one kind is late, each event of another would ask again for what is there, or for what the garbage
+        collector removes at once because its JobSet is gone already.
         """
-        now_s = self.clock.monotonic_s()
+        now_s, due, waits_s = self.clock.monotonic_s(), [], []
         self._created_s = {what: at_s for what, at_s in self._created_s.items() if now_s - at_s < AGAIN_S}
-        due = [action for action in actions if _created_by(namespace, action) not in self._created_s]
-        self._created_s |= {what: now_s for action in due if (what := _created_by(namespace, action)) is not None}
-        return due
+        for action in actions:
+            created = _created_by(jobset.namespace, action)
+            wait_s = AGAIN_S if created in self._created_s else self.refusals.wait_s(jobset, action)
+            if wait_s > 0:
+                waits_s.append(wait_s)
+                continue
+            due.append(action)
+            if created is not None:
+                self._created_s[created] = now_s
+        return due, min(waits_s, default=None)
 
     def _report(self, jobset: JobSet, action: Action, error: Exception) -> None:
         """Tell the user about the first failure; the rest are most often the same."""
@@ -217,6 +236,12 @@ def _foreign_job(jobset: JobSet, name: str) -> ForeignObjectError:
         f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
         "delete that job, or rename the jobset; it is tried again with growing pauses"
     )
+
+
+def _scouts_first(actions: Sequence[Action]) -> tuple[list[Action], list[Action]]:
+    """Return the first action of each type, and all others: what is refused to the first is not asked for again."""
+    scouts = {type(action): action for action in reversed(actions)}
+    return list(scouts.values()), [action for action in actions if scouts[type(action)] is not action]
 
 
 def _created_by(namespace: str, action: Action) -> Created | None:

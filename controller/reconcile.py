@@ -219,4 +219,5 @@ class Reconciler:
         self._known.pop(key, None)
         self._dirty_since_s.pop(uid, None)
         self.timer.forget(uid)
+        self.executor.refusals.forget(uid)
         self.metrics.forget(*key)

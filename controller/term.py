@@ -17,7 +17,7 @@ from common.epoch.errors import InvariantError
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import Clock
 from common.kube.codec import RAW, Codec
-from common.kube.errors import ApiError, Conflict, ServerError, Throttled
+from common.kube.errors import ApiError, Conflict
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log, T
 from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Resource
@@ -40,6 +40,7 @@ from controller.metrics import CONTROLLER, LiveCollector, Metrics
 from controller.nodes import Nodes
 from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
+from controller.refusals import Refusals, least_wait_s
 from controller.restarts import RestartTimer
 
 URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
@@ -94,7 +95,9 @@ class Term:
             services=self.services,
             claims=self.claims,
             nodes=Nodes(client),
-            executor=Executor(client, self.jobs, self.services, self.claims, self.pods, self.recorder, clock, log),
+            executor=Executor(
+                client, self.jobs, self.services, self.claims, self.pods, self.recorder, Refusals(clock), clock, log
+            ),
             recorder=self.recorder,
             timer=RestartTimer(self.recorder.emit, metrics),
             metrics=metrics,
@@ -152,7 +155,7 @@ class Term:
             self.queue.add_rate_limited(key)
             return "requeue"
         except (ApiError, TransportError, ActionsFailedError) as error:
-            floor_s = error.after_s if isinstance(error, Throttled | ServerError) else 0.0
+            floor_s = least_wait_s(error)
             self._log.warning("pass failed, retrying", namespace=namespace, jobset=name, error=str(error))
             self.queue.add_rate_limited(key, floor_s)
             return "error"
