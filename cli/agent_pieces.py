@@ -6,6 +6,7 @@ Everything here is data. Sources: docs/agent.md, agent/config.py, agent/exit_cod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ from common import wire
 from common.epoch.int32 import INT32_MAX
 from common.kube.client import KubeObject
 
-ACCOUNT: Final = "inplace-agent"  # deploy/admission knows agents by this name
+ACCOUNT: Final = "inplace-agent"  # also the name of the Role, whatever the account's is
+RESTRICTED: Final = "inplace-agent(-[a-z0-9.-]+)?"  # the accounts that deploy/admission/agents.yaml restricts
 VOLUME: Final = "inplace-agent"
 FOLDER: Final = "/var/run/inplace"
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
@@ -116,16 +118,26 @@ def copier(image: str, *, as_root: bool) -> KubeObject:
     }
 
 
+def is_restricted(account: object) -> bool:
+    """Say whether admission lets this account announce for its own Pod alone."""
+    return isinstance(account, str) and re.fullmatch(RESTRICTED, account) is not None
+
+
 def permissions(namespace: str, account: str) -> list[KubeObject]:
-    """Return the account of a namespace's agents and what it may do, as deploy/agent has it."""
-    metadata = {"name": account, "namespace": namespace}
+    """Return the account of a namespace's agents and what it may do, as deploy/agent has it.
+
+    An account of another name is the user's: it must exist, and neither Role nor binding can have the name of one of
+    the user's. A colon is in no account's name.
+    """
     group = "rbac.authorization.k8s.io"
+    ours = is_restricted(account)
+    accounts = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}}]
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": dict(metadata)},
+        *(accounts if ours else ()),
         {
             "apiVersion": f"{group}/v1",
             "kind": "Role",
-            "metadata": dict(metadata),
+            "metadata": {"name": ACCOUNT, "namespace": namespace},
             "rules": [
                 {"apiGroups": [wire.API_GROUP], "resources": ["jobsets"], "verbs": ["get", "list", "watch"]},
                 {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
@@ -134,8 +146,8 @@ def permissions(namespace: str, account: str) -> list[KubeObject]:
         {
             "apiVersion": f"{group}/v1",
             "kind": "RoleBinding",
-            "metadata": dict(metadata),
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": account},
+            "metadata": {"name": account if ours else f"{ACCOUNT}:{account}", "namespace": namespace},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
         },
     ]

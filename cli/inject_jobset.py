@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from cli import agent_pieces
 from cli.finding import REFUSED, Finding, refusal, shown
@@ -19,6 +19,11 @@ from cli.manifests import is_jobset, objects_of
 from cli.pod_roles import Member, members
 from common import wire
 from common.kube.client import KubeObject
+
+_RESTRICTED: Final = "inplace-agent or inplace-agent-SUFFIX, which admission lets announce for its own Pod alone"
+_UNRESTRICTED: Final = (
+    "rename it so; or --unrestricted-account: then whoever holds a token of it may change every Pod of the namespace"
+)
 
 
 class Refusal(Exception):
@@ -51,18 +56,20 @@ def inject(documents: Sequence[Any], options: InjectOptions) -> tuple[list[Any],
             fix = f"name one of {', '.join(sorted(names))}"
             findings.append(Finding(REFUSED, "--worker", shown(name), "the name of a container", fix))
     for jobset in filter(is_jobset, objects):
-        for finding in _change(jobset, options, accounts):
+        for finding in _change(jobset, options, objects, accounts):
             name = (jobset.get("metadata") or {}).get("name", "")
             findings.append(replace(finding, path=f"JobSet {name}: {finding.path}"))
     if findings:
         raise Refusal(findings)
     known = {_key(obj, options.namespace) for obj in objects}
-    wanted = [obj for place in accounts for obj in agent_pieces.permissions(*place) if not _is_granted(objects, *place)]
-    return changed, [obj for obj in wanted if _key(obj, options.namespace) not in known]
+    wanted = {_key(obj, options.namespace): obj for place in accounts for obj in agent_pieces.permissions(*place)}
+    return changed, [obj for key, obj in wanted.items() if key not in known]
 
 
-def _change(jobset: KubeObject, options: InjectOptions, accounts: dict[tuple[str, str], None]) -> Iterator[Finding]:
-    """Change one JobSet; yield what cannot be decided."""
+def _change(
+    jobset: KubeObject, options: InjectOptions, objects: Sequence[KubeObject], accounts: dict[tuple[str, str], None]
+) -> Iterator[Finding]:
+    """Change one JobSet; yield what cannot be decided, and add the accounts that need rights."""
     metadata = jobset.setdefault("metadata", {})
     namespace = metadata.setdefault("namespace", options.namespace)
     spec = jobset.setdefault("spec", {})
@@ -79,8 +86,21 @@ def _change(jobset: KubeObject, options: InjectOptions, accounts: dict[tuple[str
             yield refusal(path, None, "the worker's container", "add it: inject does not know what to run")
             continue
         yield from change_pod(member, options)
-        account = member.pod_spec.setdefault("serviceAccountName", options.account or agent_pieces.ACCOUNT)
-        accounts[(namespace, account)] = None
+        path, account = _account(member, options)
+        member.pod_spec["serviceAccountName"] = account
+        if _is_granted(objects, namespace, account):
+            continue
+        if not agent_pieces.is_restricted(account) and not options.unrestricted_account:
+            yield refusal(path, shown(account), _RESTRICTED, _UNRESTRICTED)
+        accounts[(namespace, str(account))] = None
+
+
+def _account(member: Member, options: InjectOptions) -> tuple[str, Any]:
+    """Return where the account of a Pod is named, and the account; `serviceAccount` is the field's old name."""
+    for field in ("serviceAccountName", "serviceAccount"):
+        if account := member.pod_spec.get(field):
+            return f"{member.pod_path}.{field}", account
+    return "--service-account", options.account or agent_pieces.ACCOUNT
 
 
 def _change_job(member: Member) -> Iterator[Finding]:

@@ -20,6 +20,8 @@ class InjectOptions:
     """What the user decides; None is for the manifest to say.
 
     Args:
+        account: of Pods that name none.
+        unrestricted_account: give the rights to accounts that admission does not restrict.
         workers: names of worker containers, where a template has several.
         namespace: of JobSets that name none.
         wait: sidecar mode: the worker's command also waits inside its container, see agent/wait.py.
@@ -29,6 +31,7 @@ class InjectOptions:
     mode: Mode = "sidecar"
     agent_image: str = "inplace-agent"
     account: str | None = None
+    unrestricted_account: bool = False
     namespace: str = "default"
     exit_code: int = int(ExitCode.RESTART_IN_PLACE)
     port: int = OUR_PORT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cli.agent_pieces import ACCOUNT, SCOPE
+from cli.agent_pieces import ACCOUNT, SCOPE, is_restricted
 from cli.finding import Finding, shown
 from cli.lint_agent import check_sidecar, check_supervisor
 from cli.lint_rights import missing_rights
@@ -100,7 +100,7 @@ def _account(member: Member, agent: Container, namespace: str, stream: Sequence[
     if name in (None, "", "default"):
         fix = f"name an account that may list and watch JobSets and patch Pods; {_INJECT}"
         yield Finding("service-account", f"{path}.serviceAccountName", shown(name), "an account for the agents", fix)
-    elif name != ACCOUNT and not str(name).startswith(f"{ACCOUNT}-"):
+    elif not is_restricted(name):
         fix = f"name it {ACCOUNT} or {ACCOUNT}-SUFFIX, or see to its rights yourself"
         yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"{ACCOUNT}[-SUFFIX]", fix)
     accounts = [one for one in stream if one.get("kind") == "ServiceAccount" and _name(one) == name]

@@ -182,6 +182,13 @@ def inject(
     service_account: Annotated[
         str | None, typer.Option(help="Of Pods that name none; inplace-agent or inplace-agent-SUFFIX.")
     ] = None,
+    unrestricted_account: Annotated[
+        bool,
+        typer.Option(
+            "--unrestricted-account",
+            help="Let accounts of other names patch every Pod of the namespace; admission does not restrict them.",
+        ),
+    ] = False,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of JobSets that name none.")] = "default",
     exit_code: Annotated[
         int, typer.Option(min=1, max=255, help="With which the agent asks kubelet to restart its Pod.")
@@ -199,6 +206,7 @@ def inject(
         mode=mode,
         agent_image=agent_image,
         account=service_account,
+        unrestricted_account=unrestricted_account,
         namespace=namespace,
         exit_code=exit_code,
         port=port,

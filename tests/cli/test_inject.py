@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.agent_pieces import permissions
+from cli.agent_pieces import RESTRICTED, is_restricted, permissions
 from cli.inject_jobset import Refusal
 from cli.manifest_text import FLOW_CHARS_MAX, with_documents
 from cli.manifests import VALUES_MAX, Stream, parse
@@ -118,14 +118,76 @@ def test_other_kinds_and_documents_pass_through(tmp_path: Path) -> None:
     assert document["items"][1] == jobset_of(injected(PLAIN, tmp_path))
 
 
-def test_an_account_of_the_user_s_own_is_kept(tmp_path: Path) -> None:
-    """It gets the rights, unless the file binds it to some already."""
-    own = PLAIN.replace("            containers:", "            serviceAccountName: mine\n            containers:")
-    assert pod_spec_of(injected(own, tmp_path))["serviceAccountName"] == "mine"
-    binding = list(parse(injected(own, tmp_path)))[2]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "mine", "namespace": "default"}]
-    bound = f"{yaml.safe_dump(binding)}---\n{own}"
+def under(account: str, field: str = "serviceAccountName") -> str:
+    """Return the plain JobSet with an account of its Pods."""
+    return PLAIN.replace("            containers:", f"            {field}: {account}\n            containers:")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "path"),
+    [
+        (under("trainer"), {}, "template.spec.serviceAccountName: found 'trainer'"),
+        (under("default"), {}, "template.spec.serviceAccountName: found 'default'"),
+        (under("inplace-agentx"), {}, "template.spec.serviceAccountName: found 'inplace-agentx'"),
+        (under("7"), {}, "template.spec.serviceAccountName: found 7"),
+        (under("trainer", "serviceAccount"), {}, "template.spec.serviceAccount: found 'trainer'"),
+        (PLAIN, {"account": "trainer"}, "--service-account: found 'trainer'"),
+    ],
+)
+def test_an_account_of_another_name_gets_no_rights_unasked(
+    tmp_path: Path, text: str, options: Mapping[str, Any], path: str
+) -> None:
+    """Admission does not restrict it: the refusal says so, and names the two ways out."""
+    with pytest.raises(Refusal) as refused:
+        injected(text, tmp_path, **options)
+    (finding,) = map(str, refused.value.findings)
+    assert path in finding
+    assert "needed inplace-agent or inplace-agent-SUFFIX" in finding
+    assert "--unrestricted-account" in finding
+    assert "every Pod of the namespace" in finding
+
+
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_an_unrestricted_account_is_asked_for_by_a_flag(tmp_path: Path, field: str) -> None:
+    """The account stays the user's; the Role and the binding bear our name and never the account's."""
+    made = injected(under("trainer", field), tmp_path, unrestricted_account=True)
+    assert pod_spec_of(made)["serviceAccountName"] == "trainer"
+    role, binding, _ = parse(made)
+    assert (role["kind"], role["metadata"]["name"]) == ("Role", "inplace-agent")
+    assert (binding["kind"], binding["metadata"]["name"]) == ("RoleBinding", "inplace-agent:trainer")
+    assert binding["roleRef"]["name"] == "inplace-agent"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "trainer", "namespace": "default"}]
+    assert injected(made, tmp_path) == made
+
+
+def test_an_account_that_the_file_binds_is_left_to_the_user(tmp_path: Path) -> None:
+    """Its rights stand there for everybody to read: nothing is refused, and nothing is added."""
+    binding = permissions("default", "trainer")[-1]
+    bound = f"{yaml.safe_dump(binding)}---\n{under('trainer')}"
     assert [document["kind"] for document in parse(injected(bound, tmp_path))] == ["RoleBinding", "JobSet"]
+
+
+def test_accounts_of_one_namespace_share_one_role(tmp_path: Path) -> None:
+    """Each has a binding of its own, and no Role of the user's can have the Role's name by accident."""
+    made = injected(f"{PLAIN}---\n{under('inplace-agent-b').replace('name: train', 'name: other', 1)}", tmp_path)
+    assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:5] == [
+        ("ServiceAccount", "inplace-agent"),
+        ("Role", "inplace-agent"),
+        ("RoleBinding", "inplace-agent"),
+        ("ServiceAccount", "inplace-agent-b"),
+        ("RoleBinding", "inplace-agent-b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("account", "expected"),
+    [("inplace-agent", True), ("inplace-agent-b.c", True), ("inplace-agent-", False), ("inplace-agentx", False)],
+)
+def test_a_restricted_account_is_one_that_admission_knows(account: str, expected: bool) -> None:
+    """The pattern is that of deploy/admission/agents.yaml."""
+    policy = (REPOSITORY / "deploy" / "admission" / "agents.yaml").read_text()
+    assert f"system:serviceaccount:[^:]+:{RESTRICTED}$" in policy
+    assert is_restricted(account) is expected
 
 
 def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -> None:
