@@ -126,7 +126,20 @@ def announced_epoch(epoch: str | None, attempt: str | None) -> int | None:
 
 
 def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
-    """Read (synced, deprecated) epochs of a JobSet status; 0 is never. The larger encoding wins: both only grow.
+    """Read (S, D), the synced and the deprecated epoch of a JobSet status; 0 is never.
+
+    A status with D beyond S contradicts itself: no controller deprecates what never ran, so S was lost. Epoch D is
+    over either way: S reads as D, nobody joins an epoch up to D, and the next one is D + 1. docs/adr/0052
+
+    Raises:
+        RemoteProtocolError: a field is not an int32.
+    """
+    synced, deprecated = epochs_as_written(status)
+    return max(synced, deprecated), deprecated
+
+
+def epochs_as_written(status: Mapping[str, Any]) -> tuple[int, int]:
+    """Read (S, D) as a status has them, also where D is beyond S. The larger encoding wins: both only grow.
 
     Raises:
         RemoteProtocolError: a field is not an int32.

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.epoch.int32 import INT32_MAX
 from controller.causes import Cause
 
 COMPLETED: Final = "Completed"
@@ -85,6 +86,13 @@ def failed_jobs(first_failed_job: str) -> Condition:
 def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     """Return Failed for one restart too many."""
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
+
+
+NO_EPOCH_LEFT: Final = failed(
+    "NoEpochLeft",
+    f"no group restart is possible: expected an epoch after status.syncedEpoch, saw it at {INT32_MAX}, the largest "
+    "int32; no group gets there by itself, so somebody wrote the status; create the JobSet anew",
+)
 
 
 def none_can_succeed(first_failed_job: str) -> Condition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from common import wire
 from common.epoch.errors import InvariantError
+from common.epoch.int32 import INT32_MAX
 from common.epoch.ledger import Decision
 from controller import conditions
 from controller.draft import COUNTERS, COUNTERS_HOLD_RESTART_S, DeleteJob, Draft
@@ -28,6 +29,19 @@ def divide_into_scopes(draft: Draft) -> bool:
     return True
 
 
+def mend_contradictions(draft: Draft) -> bool:
+    """Write S as it reads where D is beyond it, BEFORE anything ends the pass: the CRD refuses every other write."""
+    for scope in draft.jobset.scopes.values():
+        if scope.is_contradictory:
+            write_scope(draft.status, scope, fields_of_epochs(scope, scope.synced, scope.deprecated))
+            draft.warn(
+                "ContradictoryStatus",
+                f"expected deprecatedEpoch to be at most syncedEpoch, saw it at {scope.deprecated}: syncedEpoch is set "
+                f"to {scope.synced}, and the group comes together in the epoch after",
+            )
+    return False
+
+
 def decide_epochs(draft: Draft) -> bool:
     """Write S and D, fail after one restart too many, recreate Jobs whose Pods cannot restart in place."""
     decisions = draft.observed.decisions
@@ -37,7 +51,8 @@ def decide_epochs(draft: Draft) -> bool:
     if exceeded:
         for scope in exceeded:
             _note_restart(draft, scope, is_over=False)  # it never comes, but who wanted it is what people ask
-        fail(draft, conditions.reached_max_restarts())
+        is_last = any(scope.synced == INT32_MAX for scope in exceeded)
+        fail(draft, conditions.NO_EPOCH_LEFT if is_last else conditions.reached_max_restarts())
         return True
     for name, decision in decisions.items():
         _write_epochs(draft, draft.jobset.scopes[name], decision)

@@ -14,7 +14,7 @@ from typing import Final
 from controller.claims import ensure_claims
 from controller.draft import DeleteJob, Draft, Plan
 from controller.elastic import resize_jobs
-from controller.epochs import decide_epochs, divide_into_scopes
+from controller.epochs import decide_epochs, divide_into_scopes, mend_contradictions
 from controller.failure import fail_or_restart
 from controller.finish import complete, delete_active_when_finished
 from controller.layout import create_missing_jobs, ensure_service
@@ -61,6 +61,7 @@ def delete_previous(draft: Draft) -> bool:
 
 STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
+    mend_contradictions,
     count_jobs,
     delete_previous,
     delete_active_when_finished,

@@ -31,6 +31,7 @@ class Scope:
         deprecated: D.
         exempt: how many epochs did not use up maxRestarts by themselves; see controller/budget.py.
         last_exempt: the newest of them; 0 for none.
+        is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire.py).
     """
 
     name: str
@@ -39,6 +40,7 @@ class Scope:
     deprecated: int = 0
     exempt: int = 0
     last_exempt: int = 0
+    is_contradictory: bool = False
 
     def restarts_at(self, epoch: int) -> int:
         """Return how many restarts in place were counted when `epoch` was reached."""
@@ -97,4 +99,5 @@ def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_defaul
         deprecated,
         exempt=exempt_default if exempt is None else exempt,
         last_exempt=fields.get(wire.LAST_EXEMPT_EPOCH) or 0,
+        is_contradictory=(synced, deprecated) != wire.epochs_as_written(fields),
     )

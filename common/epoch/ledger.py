@@ -208,7 +208,8 @@ class Ledger:
         """
         top = max(self._pods_at, default=0)
         broken = self._is_running() and bool(self._intruders or self._broken)
-        reached = max(top, self.synced + 1 if broken else self.synced)
+        must_restart = broken or self._is_restarting()
+        reached = max(top, self.synced + 1 if must_restart else self.synced)
         restarts = max(0, reached - 1 - uncounted)
         is_over = restarts > restarts_max and top > self.synced and not self._awaits_the_dead()
         if is_over or reached > INT32_MAX:
@@ -275,6 +276,10 @@ class Ledger:
         """Say whether epoch S is the running one: synced, and not deprecated."""
         return self.synced > self.deprecated
 
+    def _is_restarting(self) -> bool:
+        """Say whether epoch S ran and is deprecated: the next one is on its way."""
+        return 0 < self.synced <= self.deprecated
+
     def _is_complete(self, top: int) -> bool:
         """Say whether all N slots are live at one epoch beyond S, and nothing of an older one may still run."""
         size = self.shape.size
@@ -297,9 +302,7 @@ class Ledger:
 
     def _to_recreate(self) -> frozenset[tuple[str, int]]:
         """Name the Jobs with completed Pods, once a group restart has begun: a completed Pod cannot restart."""
-        if self.synced == 0 or self._is_running():
-            return frozenset()
-        return frozenset(self._succeeded)
+        return frozenset(self._succeeded) if self._is_restarting() else frozenset()
 
     def _read_announcement(self, record: _Record) -> None:
         """Believe the highest valid epoch; set one beyond S + 1 aside.

@@ -165,7 +165,7 @@ class Judge(WorkerWatcher):
             self.note_cause(2 * self._slot_count(before) + self._slot_count(obj), free=True)  # a resize, a suspend, ...
         if history.ended is None and (obj.get("status") or {}).get("terminalState"):
             history.ended = obj
-        synced, deprecated = wire.epochs_of_status(obj.get("status") or {})
+        synced, deprecated = wire.epochs_as_written(obj.get("status") or {})
         if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
             was = f"S={history.synced} D={history.deprecated}"
             self.breaks(S4, f"{was} became S={synced} D={deprecated}")

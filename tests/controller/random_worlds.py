@@ -142,7 +142,7 @@ def _statuses(draw: st.DrawFn, world: PlannerWorld) -> dict[str, Any]:
     ]
     if world.jobset.is_in_place:
         synced = draw(st.integers(0, 3))
-        status |= wire.status_of_epochs(synced, draw(st.integers(max(0, synced - 1), synced)))
+        status |= wire.status_of_epochs(synced, draw(st.integers(max(0, synced - 1), synced + 1)))  # S may be lost
         exempt = draw(st.integers(0, max(0, synced - 1)))
         status |= draw(st.sampled_from([{}, {wire.EXEMPT_EPOCHS: exempt, wire.LAST_EXEMPT_EPOCH: exempt and synced}]))
     kept = draw(st.sets(st.sampled_from(sorted(status)), max_size=2))  # what a half-written status does not say

@@ -83,7 +83,8 @@ class DumbLedger:
         top = max(epochs, default=0)
         running = self.synced > self.deprecated
         disturbed = running and (bool(self.broken) or any(pod.intruded for pod in self.pods.values()))
-        reached = max(top, self.synced + 1 if disturbed else self.synced)
+        restarting = 0 < self.synced <= self.deprecated
+        reached = max(top, self.synced + 1 if disturbed or restarting else self.synced)
         restarts = max(0, reached - 1 - uncounted)
         beyond = restarts > restarts_max and top > self.synced and not self._awaited()
         if beyond or reached > INT32_MAX:

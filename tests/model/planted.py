@@ -184,15 +184,15 @@ BUGS: Final = (
         "ledger: completed Jobs stay",
         Config(2, 2, kinds("worker success")),
         "ledger",
-        "return frozenset(self._succeeded)",
+        "return frozenset(self._succeeded) if self._is_restarting() else frozenset()",
         "return frozenset()",
     ),
     Bug(
         "ledger: completed Jobs are recreated while the group runs",
         Config(2, 1, kinds("success")),
         "ledger",
-        "if self.synced == 0 or self._is_running():",
-        "if self.synced == 0:",
+        "frozenset(self._succeeded) if self._is_restarting() else",
+        "frozenset(self._succeeded) if self.synced > 0 else",
     ),
     Bug(
         "ledger: a lagging exit code counts as an edge",

@@ -147,7 +147,7 @@ PROTOCOL = (
         "a Pod that completed is waited for at the next barrier",
         Area.PROTOCOL,
         (
-            Edit(_LEDGER, "        return frozenset(self._succeeded)\n", "        return frozenset()\n"),
+            Edit(_LEDGER, "return frozenset(self._succeeded) if self._is_restarting() else", "return"),
             Edit(
                 "controller/epochs.py",
                 "return place in decision.recreate or (restarting and (job.status.succeeded or 0) > 0)",
