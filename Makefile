@@ -11,10 +11,12 @@ MODE   ?= sidecar
 NODE_TESTS ?= tests/cluster/node
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
+# What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
+SEARCHES := soak-seeds soak-plans
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test docs-images
-.PHONY: sim soak mutants bench demo agent-pyz image sbom check clean rewrite
+.PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,8 +82,13 @@ dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus
 sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE=supervisor for the other mode
 	$(BIN)/python -m simulator.campaign restart --seed $(SEED) --pods $(PODS) --mode $(MODE)
 
-soak: $(STAMP)  ## run SEEDS groups with every fault, and perturb ten situations at every point; replay what fails
-	$(BIN)/python -m simulator.campaign soak --seeds $(SEEDS)
+soak: $(STAMP)  ## search at random: SEEDS fresh groups with every fault (FIRST=N replays), all plans; each says how to replay
+	@$(MAKE) --no-print-directory --keep-going $(SEARCHES)
+
+soak-seeds: $(STAMP)
+	$(BIN)/python -m simulator.campaign soak --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST))
+
+soak-plans: $(STAMP)
 	$(BIN)/python -m simulator.campaign sieve
 
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them

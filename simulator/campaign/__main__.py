@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from simulator.campaign.catalogue import CATALOGUE, Fault
-from simulator.campaign.report import describe, plan_command, replay_command, table
+from simulator.campaign.report import describe, plan_command, replay_command, soak_command, table, tell_kinds
 from simulator.campaign.restart import run_restart
-from simulator.campaign.run import Outcome, run_seed
+from simulator.campaign.run import run_seed
 from simulator.campaign.shrink import shrink
 from simulator.campaign.sieve import SITUATIONS, plans, run_plan
-from simulator.campaign.soak import FAILURES_MAX, Tally, in_processes, soak
+from simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes
 
 SEEDS_DEFAULT = 500
 PROGRESS_EVERY_S = 30.0
@@ -38,30 +38,29 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _soak(options: argparse.Namespace) -> int:
-    """Run many seeds; print the faults that struck, and each failure as short as it gets."""
+    """Run many seeds to their end; print the faults that struck, and each kind of failure as short as it gets."""
+    first = fresh_first(time.time()) if options.first is None else options.first
+    seeds = range(first, first + options.seeds)
+    print(f"seeds {seeds[0]} to {seeds[-1]}; the same again: {soak_command(seeds)}", flush=True)
     began_s = said_s = time.monotonic()
     tally = Tally()
-    for tally in soak(range(options.first, options.first + options.seeds), options.processes):
+    for seed, outcome in in_processes(run_seed, seeds, options.processes):
+        tally.add(outcome)
+        if outcome.violation is not None:
+            print(f"seed {seed}: {outcome.violation}\n  replay: {replay_command(outcome)}", file=sys.stderr)
         if time.monotonic() - said_s > PROGRESS_EVERY_S:
             said_s = time.monotonic()
-            print(f"{tally.seeds} seeds, {len(tally.failures)} failures, {said_s - began_s:.0f} s", file=sys.stderr)
+            failures = tally.violations.total()
+            print(f"{tally.seeds} seeds, {failures} failures, {said_s - began_s:.0f} s", file=sys.stderr)
     _print(table(tally.fired))
     silent = [name for name in CATALOGUE if not tally.fired[name]]
     print(
         f"{tally.seeds} seeds, {tally.events} events, {tally.virtual_s / 3600:.1f} virtual hours in "
         f"{time.monotonic() - began_s:.0f} s; {len(CATALOGUE)} faults, {sum(tally.fired.values())} times, "
-        f"{len(silent)} never{': ' + ', '.join(silent) if silent else ''}; {len(tally.failures)} violations"
+        f"{len(silent)} never{': ' + ', '.join(silent) if silent else ''}; {tally.violations.total()} violations"
     )
-    for failure in tally.failures[:FAILURES_MAX]:
-        _explain(failure)
-    return 1 if tally.failures or (silent and options.seeds >= SEEDS_DEFAULT) else 0
-
-
-def _explain(failure: Outcome) -> None:
-    kept, least = shrink(failure)
-    print(f"\nseed {failure.seed} fails; {len(kept)} of its {len(failure.strikes)} faults are needed:")
-    _print(describe(least))
-    print(f"replay: {replay_command(failure, kept)}")
+    _print(tell_kinds(tally, shrink))
+    return 1 if tally.violations or (silent and options.seeds >= SEEDS_DEFAULT) else 0
 
 
 def _sieve(options: argparse.Namespace) -> int:
@@ -115,8 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--trace", action="store_true", help="print every event")
     one.set_defaults(do=_run)
     many = verbs.add_parser("soak", help="run many seeds", allow_abbrev=False)
-    many.add_argument("--seeds", type=_count, default=SEEDS_DEFAULT, metavar="N", help="how many (default: 500)")
-    many.add_argument("--first", type=_number, default=0, metavar="N", help="the first of them (default: 0)")
+    many.add_argument("--seeds", type=_seeds, default=SEEDS_DEFAULT, metavar="N", help="how many (default: 500)")
+    many.add_argument(
+        "--first", type=_number, metavar="N", help="the first of them (default: fresh ones, from the date)"
+    )
     many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     many.set_defaults(do=_soak)
     sieve = verbs.add_parser("sieve", help="perturb situations at every write and delivery", allow_abbrev=False)
@@ -146,6 +147,12 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1, saw {text!r}")
     return int(text)
+
+
+def _seeds(text: str) -> int:
+    if (number := _count(text)) > SEEDS_TOGETHER_MAX:
+        raise argparse.ArgumentTypeError(f"expected at most {SEEDS_TOGETHER_MAX} seeds, saw {text!r}")
+    return number
 
 
 def _numbers(text: str) -> list[int]:

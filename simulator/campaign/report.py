@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from simulator.campaign.catalogue import CATALOGUE
 from simulator.campaign.run import Outcome
 from simulator.campaign.sieve import Plan
+from simulator.campaign.soak import Tally
 
 COMMAND = "python -m simulator.campaign run"
+SOAK_COMMAND = "python -m simulator.campaign soak"
 
 
 def replay_command(outcome: Outcome, only: Iterable[int] | None = None) -> str:
@@ -21,6 +23,11 @@ def replay_command(outcome: Outcome, only: Iterable[int] | None = None) -> str:
 def plan_command(plan: Plan, number: int) -> str:
     """Return the command that carries out one plan of the sieve again."""
     return f"python -m simulator.campaign sieve --situation '{plan.situation}' --start {number} --one --trace"
+
+
+def soak_command(seeds: range) -> str:
+    """Return the command that runs the same seeds again."""
+    return f"{SOAK_COMMAND} --first {seeds.start} --seeds {len(seeds)}"
 
 
 def describe(outcome: Outcome) -> Iterator[str]:
@@ -40,3 +47,17 @@ def table(fired: Counter[str]) -> Iterator[str]:
     width = max(map(len, CATALOGUE))
     for name, fault in CATALOGUE.items():
         yield f"  {name:{width}} {fired[name]:8}  {fault.place.value}"
+
+
+def tell_kinds(tally: Tally, shrink: Callable[[Outcome], tuple[list[int], Outcome]]) -> Iterator[str]:
+    """Yield each kind of violation: how often, by which seeds, and one run of it as short as it gets."""
+    for rule, count in tally.violations.most_common():
+        seeds, witness = tally.seeds_of[rule], tally.witnesses[rule]
+        more = f" and {count - len(seeds)} more" if count > len(seeds) else ""
+        yield ""
+        yield f"{count} of {tally.seeds} seeds: {rule}"
+        yield f"seeds {', '.join(map(str, seeds))}{more}"
+        kept, least = shrink(witness)
+        yield f"seed {witness.seed} needs {len(kept)} of its {len(witness.strikes)} faults:"
+        yield from describe(least)
+        yield f"replay: {replay_command(witness, kept)}"

@@ -1,4 +1,9 @@
-"""Run many seeds, or many plans, in several processes; count what struck; stop for nothing but many failures."""
+"""
+Run many seeds, or many plans, in several processes, and count what came of them.
+
+Seeds are fresh each time: what nobody debugged with is what finds something. No violation ends a soak; of each kind the
+run with the fewest faults is kept.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,38 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from simulator.campaign.run import Outcome, run_seed
+from simulator.campaign.run import Outcome
 
-FAILURES_MAX = 10  # shown and shrunk; a bug that every second seed finds needs no thousand witnesses
 RUNS_PER_TASK = 10
 TASKS_PER_CHILD = 50  # a child that starts anew gives its memory back
+SEEDS_TOGETHER_MAX = 1_000_000  # a day and a half of two cores; each minute has so many seeds of its own
+SEEDS_SHOWN_MAX = 10  # of one kind of violation; a bug that every second seed finds needs no thousand witnesses
 
 T = TypeVar("T")
 
 
+def fresh_first(now_s: float) -> int:
+    """Return the first seed of a soak that begins now (Unix time): no other minute's soak uses the same."""
+    return int(now_s // 60) * SEEDS_TOGETHER_MAX
+
+
 @dataclass
 class Tally:
-    """What many runs came to."""
+    """What many runs came to.
+
+    Args:
+        violations: how many seeds broke each property.
+        witnesses: of each property that broke, the run with the fewest faults.
+        seeds_of: the first seeds that broke each.
+    """
 
     seeds: int = 0
     events: int = 0
     virtual_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
-    failures: list[Outcome] = field(default_factory=list)
+    violations: Counter[str] = field(default_factory=Counter)
+    witnesses: dict[str, Outcome] = field(default_factory=dict)
+    seeds_of: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> None:
         """Count one run."""
@@ -34,7 +53,16 @@ class Tally:
         self.virtual_s += outcome.at_s
         self.fired += outcome.fired
         if outcome.violation is not None:
-            self.failures.append(outcome)
+            self._add_violation(outcome, outcome.violation.rule)
+
+    def _add_violation(self, outcome: Outcome, rule: str) -> None:
+        self.violations[rule] += 1
+        seeds = self.seeds_of.setdefault(rule, [])
+        if len(seeds) < SEEDS_SHOWN_MAX:
+            seeds.append(outcome.seed)
+        best = self.witnesses.get(rule)
+        if best is None or len(outcome.strikes) < len(best.strikes):
+            self.witnesses[rule] = outcome
 
 
 def in_processes(run: Callable[[T], Outcome], work: Sequence[T], processes: int) -> Iterator[tuple[T, Outcome]]:
@@ -45,13 +73,3 @@ def in_processes(run: Callable[[T], Outcome], work: Sequence[T], processes: int)
     # Spawned, not forked: a child shares nothing with this process but its task.
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=TASKS_PER_CHILD) as pool:
         yield from zip(work, pool.imap(run, work, chunksize=RUNS_PER_TASK), strict=True)
-
-
-def soak(seeds: range, processes: int) -> Iterator[Tally]:
-    """Run every seed and yield the tally after each; the last one is the result."""
-    tally = Tally()
-    for _, outcome in in_processes(run_seed, seeds, processes):
-        tally.add(outcome)
-        yield tally
-        if len(tally.failures) >= FAILURES_MAX:
-            return
