@@ -42,7 +42,7 @@ class Barrier:
         missing: the first slots that it waits for; none while nobody needs to know.
         in_the_way: Pods that hold it up although they are in no slot, by reason.
         deadline_in_s: how long until its deadline is over; None when it has none.
-        late: names of the Jobs with missing slots, when the deadline is over; else empty.
+        late: names of the Jobs that exist and have missing slots, when the deadline is over; else empty.
     """
 
     epoch: int
@@ -56,6 +56,11 @@ class Barrier:
     late: frozenset[str] = frozenset()
 
     @property
+    def is_late(self) -> bool:
+        """Say whether its deadline is over."""
+        return self.deadline_in_s == 0.0
+
+    @property
     def is_worth_telling(self) -> bool:
         """Say whether it has waited long enough to be told of, by our measure or by its own."""
-        return self.waited_s >= PATIENCE_S or bool(self.late)
+        return self.waited_s >= PATIENCE_S or self.is_late

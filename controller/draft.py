@@ -19,6 +19,7 @@ from controller.scopes import Scope
 
 COUNTERS = "replicatedJobsStatus"
 COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
+LOOK_AGAIN_S_MIN = 0.01
 COUNTERS_HOLD_RESTART_S = 5.0  # every status write reaches N agents, which are busy with restarting
 
 
@@ -209,7 +210,8 @@ class Draft:
         return any(_is_news(name, value) and old.get(name) != value for name, value in self.status.items())
 
     def look_again(self, after_s: float) -> None:
-        """Ask for another pass by then."""
+        """Ask for another pass by then, but not at once: what is left of a wait may be a rounding error."""
+        after_s = max(after_s, LOOK_AGAIN_S_MIN)
         self.requeue_after_s = after_s if self.requeue_after_s is None else min(after_s, self.requeue_after_s)
 
     def turn_false(self, kind: str) -> None:

@@ -83,7 +83,7 @@ class Group:
     def open_ledgers(self) -> None:
         """Begin to count anew, from what the status says."""
         self.ledgers = {}
-        if self.jobset.is_in_place and self.jobset.is_ours:
+        if self.jobset.is_in_place and self.jobset.is_ours and not self.jobset.oversize:
             for name, scope in self.jobset.scopes.items():
                 ledger = Ledger(self._shape(name), scope.synced, scope.deprecated)
                 cause = cause_of(self.jobset.status, scope)

@@ -315,7 +315,7 @@ class Groups:
 
 def _division(jobset: JobSet) -> tuple[object, ...]:
     """Return what decides how many ledgers there are."""
-    return jobset.is_in_place, jobset.is_ours, jobset.scopes.keys()
+    return jobset.is_in_place, jobset.is_ours, not jobset.oversize, jobset.scopes.keys()
 
 
 def _side(job: Job) -> tuple[object, ...]:

@@ -33,10 +33,11 @@ from controller.jobset_spec import (
     read_replicated_job,
     read_success_policy,
 )
+from controller.places import Places
 from controller.requests import BarrierDeadline, read_deadline, read_request
 from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
+from controller.size import oversize
 
-JOBS_MAX = 100_000  # of one JobSet: each place costs memory here, and an object in etcd
 COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
@@ -110,6 +111,11 @@ class JobSet:
     def is_in_place(self) -> bool:
         """Say whether groups restart in place."""
         return self.failure_policy is not None and self.failure_policy.strategy == wire.IN_PLACE_RESTART
+
+    @cached_property
+    def oversize(self) -> tuple[str, ...]:
+        """Return why this JobSet is too large; then nothing is done for it, and nothing of it is counted."""
+        return tuple(oversize(self.replicated_jobs, in_place=self.is_in_place))
 
     @cached_property
     def is_placed_exclusively(self) -> bool:
@@ -243,13 +249,9 @@ class JobSet:
         return frozenset(job.name for job in self.replicated_jobs if job.has_opted_out)
 
     @cached_property
-    def places(self) -> Mapping[str, tuple[str, int]]:
+    def places(self) -> Places:
         """Return every expected Job name with its (replicatedJob, job index), in spec order."""
-        return {
-            self.job_name(job.name, index): (job.name, index)
-            for job in self.replicated_jobs
-            for index in range(job.replicas)
-        }
+        return Places(self.name, self.replicated_jobs)
 
     @cached_property
     def judged(self) -> dict[str, tuple[Any, Any]]:
@@ -304,7 +306,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
     try:
         check_form(raw)
         spec = raw.get("spec") or {}
-        jobset = JobSet(
+        return JobSet(
             raw=raw,
             replicated_jobs=tuple(read_replicated_job(entry) for entry in spec.get("replicatedJobs") or ()),
             failure_policy=read_failure_policy(spec.get("failurePolicy")),
@@ -320,7 +322,3 @@ def parse_jobset(raw: KubeObject) -> JobSet:
         )
     except msgspec.ValidationError as error:
         raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw one that is not: {error}") from error
-    jobs = sum(job.replicas for job in jobset.replicated_jobs)
-    if jobs > JOBS_MAX:
-        raise RemoteProtocolError(f"expected replicas of at most {JOBS_MAX} in all replicatedJobs, saw {jobs}")
-    return jobset

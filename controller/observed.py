@@ -76,7 +76,8 @@ class Buckets:
         """Sort the Jobs."""
         sorted_jobs: dict[Bucket, list[Job]] = {bucket: [] for bucket in Bucket}
         unreadable = []
-        for name in sorted(observed.jobs, key=_spec_order(observed.jobset)):
+        places = observed.jobset.places
+        for name in sorted(observed.jobs, key=lambda name: (places.position(name), name)):
             job = observed.jobs[name]
             bucket = bucket_of(observed.jobset, job)
             sorted_jobs[bucket].append(job)
@@ -161,13 +162,3 @@ def is_ready(job: Job) -> bool:
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     wanted = parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
     return (job.status.succeeded or 0) + (job.status.ready or 0) >= wanted
-
-
-class _spec_order:  # noqa: N801 - a key function
-    """Orders Job names as the spec does; names of no expected place come last."""
-
-    def __init__(self, jobset: JobSet) -> None:
-        self._positions = {name: position for position, name in enumerate(jobset.places)}
-
-    def __call__(self, name: str) -> tuple[int, str]:
-        return self._positions.get(name, len(self._positions)), name

@@ -54,7 +54,7 @@ class _Standing:
 def order_of(jobset: JobSet, buckets: Buckets) -> Order:
     """Say how far the start of a JobSet is; O(Jobs) where there is an order, O(replicatedJobs) elsewhere."""
     names = frozenset(job.name for job in jobset.replicated_jobs)
-    if not jobset.has_order:
+    if not jobset.has_order or jobset.oversize:
         return Order(names, names - jobset.opted_out)
     standings = _standings(jobset, buckets)
     if jobset.starts_in_order:

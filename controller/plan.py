@@ -21,7 +21,7 @@ from controller.layout import create_missing_jobs, ensure_service
 from controller.manual import restart_on_request
 from controller.observed import Observed
 from controller.placement import lift_gates
-from controller.problems import report_problems
+from controller.problems import refuse_oversize, report_problems
 from controller.progress import count_jobs, note_jobs_ready
 from controller.startup import note_startup
 from controller.suspend import follow_suspend
@@ -62,6 +62,7 @@ def delete_previous(draft: Draft) -> bool:
 STEPS: Final[tuple[Step, ...]] = (
     leave_alone,
     mend_contradictions,
+    refuse_oversize,
     count_jobs,
     delete_previous,
     delete_active_when_finished,

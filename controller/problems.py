@@ -32,8 +32,17 @@ def report_problems(draft: Draft) -> bool:
     return False
 
 
+def refuse_oversize(draft: Draft) -> bool:
+    """End the pass for a JobSet that is too large, and say why; nothing but its deletion stops what runs of it."""
+    problems = draft.jobset.oversize
+    if problems:
+        draft.set(conditions.spec_problem("; ".join(problems)))
+    return bool(problems)
+
+
 def problems_of(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim] | None = None) -> Iterator[str]:
     """Yield each problem; `claims` are those that exist, by name."""
+    yield from jobset.oversize
     for problems in PROBLEMS:
         yield from problems(jobset)
     yield from other_claims(jobset, claims or {})

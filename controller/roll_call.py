@@ -1,8 +1,9 @@
 """
 Find the barriers of a JobSet that wait, and whom they wait for.
 
-A barrier that has just begun to wait is counted in O(1). Only when it waits for longer than a restart takes are its
-slots looked through, O(N), in each pass over the JobSet.
+A barrier that has just begun to wait is counted in O(1). Only when it waits for longer than a restart takes is it asked
+who is missing, in each pass over the JobSet; that costs O(Jobs + Pods that exist), however many
+slots a spec asks for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from controller.barrier import NAMES_MAX, PATIENCE_S, Barrier, Missing
 from controller.conditions import BARRIER_WAITING
 from controller.group import Group, ScopeLedger
 from controller.groups import Groups
+from controller.places import Place
 
 
 def call_roll(groups: Groups, group: Group, now_s: float) -> Mapping[str, Barrier]:
@@ -32,22 +34,32 @@ def _barrier(groups: Groups, group: Group, counted: ScopeLedger, now_s: float) -
     left_s = None if deadline is None else max(0.0, counted.deadline_from_s + deadline.seconds - now_s)
     is_late = left_s == 0.0
     is_told = waited_s >= PATIENCE_S or is_late or group.jobset.is_true(BARRIER_WAITING)
+    arrived = ledger.arrived_by_job() if is_told else {}
     return Barrier(
         epoch=ledger.next_epoch,
         arrived=ledger.arrived(),
         expected=ledger.shape.size,
         waited_s=waited_s,
         told_s=None if group.told_s is None else now_s - group.told_s,
-        missing=tuple(islice(_missing(groups, group, counted), NAMES_MAX)) if is_told else (),
+        missing=tuple(islice(_missing(groups, group, counted, arrived), NAMES_MAX)) if is_told else (),
         in_the_way=ledger.problems() if is_told else {},
         deadline_in_s=left_s,
-        late=frozenset(_job_name(group, slot) for slot, _ in ledger.absent()) if is_late else frozenset(),
+        late=frozenset(_late(groups, group, counted, arrived)) if is_late else frozenset(),
     )
 
 
-def _missing(groups: Groups, group: Group, counted: ScopeLedger) -> Iterator[Missing]:
+def _late(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[str]:
+    """Yield the names of the Jobs that exist and of which somebody is not at the barrier."""
+    places = group.jobset.places
+    for name in groups.jobs_of(group.jobset.uid):
+        place = places.get(name)
+        if place is not None and arrived.get(place, 0) < counted.ledger.shape.size_of(*place):
+            yield name
+
+
+def _missing(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[Missing]:
     jobs = groups.jobs_of(group.jobset.uid)
-    for slot, uids in counted.ledger.absent():
+    for slot, uids in counted.ledger.absent(arrived):
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := groups.pod_of(job, uid)) is not None]
         yield Missing(_job_name(group, slot), slot.completion_index, why_absent(job, pods))

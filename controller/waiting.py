@@ -23,7 +23,7 @@ def watch_barriers(draft: Draft) -> bool:
     """Set BarrierWaiting, do what the deadlines ask for, and look again in time."""
     barriers = _waiting(draft)
     for name, barrier in barriers.items():
-        if barrier.late:
+        if barrier.is_late:
             _end_patience(draft, name, barrier)
     is_told = draft.is_true(conditions.BARRIER_WAITING)
     told = {name: barrier for name, barrier in barriers.items() if barrier.is_worth_telling or is_told}
@@ -34,7 +34,7 @@ def watch_barriers(draft: Draft) -> bool:
         draft.set(conditions.barrier_waiting(message), quietly=draft.is_true(conditions.BARRIER_WAITING))
     for barrier in barriers.values():
         draft.look_again(PATIENCE_S - barrier.waited_s if not barrier.is_worth_telling else REPEAT_S)
-        if barrier.deadline_in_s is not None and not barrier.late:
+        if barrier.deadline_in_s is not None and not barrier.is_late:
             draft.look_again(barrier.deadline_in_s)
     return False
 

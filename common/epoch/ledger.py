@@ -10,7 +10,7 @@ container ran after it) only ever adds a group restart sooner; losing it loses n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -246,12 +246,23 @@ class Ledger:
         """Return how many slots are at the barrier of the next epoch."""
         return self._slots_at[self.next_epoch]
 
-    def absent(self) -> Iterator[tuple[Slot, tuple[str, ...]]]:
-        """Yield each slot that the barrier of the next epoch waits for, with the Pods in it by UID; O(N)."""
-        for slot in self.shape:
-            pods = self._occupants.get(slot, {})
-            if _epoch_of(pods) != self.next_epoch:
-                yield slot, tuple(pods)
+    def arrived_by_job(self) -> Counter[tuple[str, int]]:
+        """Return how many slots of each Job are at that barrier; O(Pods), however many slots are expected."""
+        return Counter(slot[:2] for slot, pods in self._occupants.items() if _epoch_of(pods) == self.next_epoch)
+
+    def absent(self, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
+        """Yield each slot that the barrier of the next epoch waits for, with the Pods in it by UID.
+
+        Whoever takes the first few pays for the Jobs, and for the Pods that are at the barrier, at most: Jobs that are
+        complete by `arrived` (of `arrived_by_job`) are passed over whole.
+        """
+        for job in self.shape.jobs():
+            size = self.shape.size_of(*job)
+            for index in range(size if arrived.get(job, 0) < size else 0):
+                slot = Slot(*job, index)
+                pods = self._occupants.get(slot, {})
+                if _epoch_of(pods) != self.next_epoch:
+                    yield slot, tuple(pods)
 
     @property
     def next_epoch(self) -> int:

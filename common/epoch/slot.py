@@ -40,10 +40,19 @@ class Shape:
 
     def __iter__(self) -> Iterator[Slot]:
         """Yield the expected slots in their order."""
-        for name, (replicas, parallelism) in self.replicated_jobs.items():
-            for job_index in range(replicas):
-                if (name, job_index) not in self.without:
-                    yield from (Slot(name, job_index, index) for index in range(parallelism))
+        for name, job_index in self.jobs():
+            yield from (Slot(name, job_index, index) for index in range(self.size_of(name, job_index)))
+
+    def jobs(self) -> Iterator[tuple[str, int]]:
+        """Yield the (replicatedJob, job index) of each expected Job, in their order."""
+        for name, (replicas, _) in self.replicated_jobs.items():
+            yield from ((name, index) for index in range(replicas) if (name, index) not in self.without)
+
+    def size_of(self, replicated_job: str, job_index: int) -> int:
+        """Return how many slots one Job has; 0 for one that is not expected."""
+        replicas, parallelism = self.replicated_jobs.get(replicated_job, (0, 0))
+        is_expected = 0 <= job_index < replicas and (replicated_job, job_index) not in self.without
+        return parallelism if is_expected else 0
 
     def expects(self, slot: Slot) -> bool:
         """Say whether `slot` is one of the expected ones."""

@@ -85,6 +85,20 @@ def test_ledger_agrees_with_the_dumb_one(
 
 
 @given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
+def test_who_is_absent_is_who_is_not_at_the_barrier(shape: Shape, history: list[tuple[str, object]]) -> None:
+    """Of all expected slots, in their order, those whose one Pod is not live at the next epoch."""
+    ledger, dumb = Ledger(shape), DumbLedger(shape)
+    for name, value in history:
+        play(ledger, name, value)
+        play(dumb, name, value)
+
+    expected = [slot for slot in dumb.shape if not dumb._is_at(slot, dumb.synced + 1)]
+    arrived = ledger.arrived_by_job()
+    assert [slot for slot, _ in ledger.absent(arrived)] == expected
+    assert sum(arrived.values()) == ledger.arrived() == dumb.shape.size - len(expected)
+
+
+@given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
 def test_status_never_goes_back(shape: Shape, history: list[tuple[str, object]]) -> None:
     """S and D only grow, D never passes S, and no decision reaches beyond the highest announcement."""
     ledger = Ledger(shape)

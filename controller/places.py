@@ -1,0 +1,59 @@
+"""The names of a JobSet's Jobs, `<jobset>-<replicatedJob>-<index>`: read back by arithmetic, never kept in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from controller.jobset_spec import ReplicatedJob
+
+Place = tuple[str, int]
+"""Name of a replicatedJob, and index of a Job in it."""
+
+
+class Places(Mapping[str, Place]):
+    """Every expected Job name with its place, in spec order; costs nothing until somebody goes through all of them."""
+
+    def __init__(self, jobset_name: str, replicated_jobs: Sequence[ReplicatedJob]) -> None:
+        self._prefix = f"{jobset_name}-"
+        self._replicas = {job.name: max(0, job.replicas) for job in replicated_jobs}
+        self._first: dict[str, int] = {}
+        self._size = 0
+        for name, replicas in self._replicas.items():
+            self._first[name] = self._size
+            self._size += replicas
+        self._found: dict[str, Place | None] = {}  # what was asked for: names of Jobs that exist, not of all that might
+
+    def __getitem__(self, name: str) -> Place:
+        try:
+            place = self._found[name]
+        except KeyError:
+            place = self._found[name] = self._read(name)
+        if place is None:
+            raise KeyError(name)
+        return place
+
+    def __iter__(self) -> Iterator[str]:
+        for name, replicas in self._replicas.items():
+            yield from (f"{self._prefix}{name}-{index}" for index in range(replicas))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def position(self, name: str) -> int:
+        """Return where a Job name stands in spec order; names of no expected place come last."""
+        place = self.get(name)
+        return self._size if place is None else self._first[place[0]] + place[1]
+
+    def _read(self, name: str) -> Place | None:
+        """Find the place of a name; a replicatedJob's name may hold hyphens, an index never does."""
+        if not name.startswith(self._prefix):
+            return None
+        replicated_job, _, digits = name[len(self._prefix) :].rpartition("-")
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX:
+            return None
+        index = int(digits)
+        is_expected = index < self._replicas.get(replicated_job, 0) and str(index) == digits
+        return (replicated_job, index) if is_expected else None
+
+
+_DIGITS_MAX = 10  # of an int32; a Job that somebody else made may have any name

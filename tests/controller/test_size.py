@@ -1,0 +1,200 @@
+"""A spec of 500 bytes can ask for more than any cluster holds: it costs a sentence, and nobody else notices."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common import wire
+from common.epoch.ledger import Ledger
+from common.epoch.slot import Shape, Slot
+from common.kube.client import KubeObject
+from common.kube.resources import JOBSETS
+from controller.barrier import NAMES_MAX
+from controller.jobset_spec import ReplicatedJob
+from controller.places import Places
+from controller.size import JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
+from simulator.cluster.virtual_time import run
+from tests.controller.manifests import INT32_MAX, jobset, replicated_job
+from tests.controller.planner_world import PlannerWorld
+from tests.controller.rig import Rig
+
+PASSES_A_MINUTE_MAX = 10
+
+
+def many(count: int, **size: int) -> list[KubeObject]:
+    """Return replicatedJobs."""
+    return [replicated_job(f"w{number}", **size) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "strategy", "words"),
+    [
+        (
+            many(1, pods=INT32_MAX),
+            wire.IN_PLACE_RESTART,
+            "at most 100,000 pods that restart together in place, saw 2,147",
+        ),
+        (many(2, pods=50_001), wire.IN_PLACE_RESTART, "saw 100,002"),
+        (many(1, replicas=1_000, pods=100_000), wire.IN_PLACE_RESTART, "saw 100,000,000"),
+        (
+            many(1, replicas=10_001, pods=1),
+            "Recreate",
+            "replicas of at most 10,000 in all of them together, saw 10,001",
+        ),
+        (many(100, replicas=1_000, pods=1), "Recreate", "saw 100,000"),
+        (many(1, replicas=INT32_MAX, pods=INT32_MAX), "Recreate", "saw 2,147,483,647"),
+        (many(101, replicas=1), None, "at most 100 of them, saw 101"),
+        (many(20_000, replicas=0), wire.IN_PLACE_RESTART, "saw 20000"),
+    ],
+)
+def test_a_jobset_that_is_too_large_gets_a_sentence_and_nothing_else(
+    jobs: list[KubeObject], strategy: str | None, words: str
+) -> None:
+    """The condition says what was expected, what was seen and what to do; there is no action."""
+    world = PlannerWorld(jobset(jobs=jobs, strategy=strategy))
+    planned = world.plan()
+    (condition,) = planned.status["conditions"]
+    assert (condition["type"], condition["status"]) == ("SpecProblem", "True")
+    assert words in condition["message"]
+    assert "create it anew, smaller" in condition["message"]
+    assert (planned.actions, set(planned.status)) == ((), {"conditions"})
+    world.carry_out(planned)
+    assert world.plan().status == {}
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        many(1, pods=SLOTS_MAX),
+        many(1, replicas=10, pods=SLOTS_MAX // 10),
+        many(REPLICATED_JOBS_MAX, replicas=1),
+        many(1, replicas=JOBS_MAX, pods=10),
+    ],
+)
+def test_the_largest_jobset_is_no_problem(jobs: list[KubeObject]) -> None:
+    """At each bound the JobSet is taken like any other."""
+    world = PlannerWorld(jobset(jobs=jobs))
+    assert "conditions" not in world.plan().status
+
+
+def test_only_groups_that_restart_in_place_have_slots() -> None:
+    """Pods that no barrier counts cost nothing: a Job of others, and a replicatedJob that opted out, are any size."""
+    recreated = PlannerWorld(jobset(jobs=many(1, pods=INT32_MAX), strategy="Recreate"))
+    manifest = jobset(jobs=many(1, pods=INT32_MAX))
+    manifest["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
+    for world in (recreated, PlannerWorld(manifest)):
+        assert "conditions" not in world.plan().status
+
+
+@pytest.mark.parametrize("size", [{"pods": INT32_MAX}, {"replicas": 1_000, "pods": 100_000}, {"replicas": 100_000}])
+def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[str, Any]) -> None:
+    """With a deadline of a second nobody calls a roll of all that a spec asks for; the other restarts at once."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            manifest = jobset("hostile", jobs=[replicated_job(**size)])
+            manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "1"}
+            hostile = await rig.submit(manifest)
+            crew = await rig.started(jobset())
+            await rig.settle(30.0)
+            condition = await hostile.condition("SpecProblem")
+            assert condition is not None
+            assert "nothing is done for this jobset" in condition["message"]
+            assert await hostile.jobs() == {}
+            await crew.announce_all(2)
+            await rig.settle(0.1)
+            assert await crew.epochs() == (2, 1)
+
+    run(scenario())
+
+
+def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
+    """Its Pods stay where they are; when it is smaller again it is counted anew."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            crew = await rig.started(jobset())
+
+            async def resize(pods: int) -> None:
+                obj = await crew.jobset()
+                size = {"parallelism": pods, "completions": pods}
+                obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
+                await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
+                await rig.settle()
+
+            await resize(SLOTS_MAX + 1)
+            condition = await crew.condition("SpecProblem")
+            assert condition is not None
+            assert "saw 100,001" in condition["message"]
+            assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 2
+            await resize(2)
+            condition = await crew.condition("SpecProblem")
+            assert condition is not None
+            assert condition["status"] == "False"
+            await crew.announce_all(2)
+            await rig.settle(0.1)
+            assert await crew.epochs() == (2, 1)
+
+    run(scenario())
+
+
+def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
+    """Every slot is there and a Pod of no slot is in the way: the deadline says so, and nothing spins."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            manifest = jobset()
+            manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
+            crew = await rig.started(manifest)
+            (job,) = (await crew.jobs()).values()
+            await crew.make_pod(job, 7)
+            await crew.announce_all(2)
+            await rig.settle(1.0)
+            passes = rig.controllers[0].metrics.registry.get_sample_value
+            named = {"controller": "jobset", "result": "requeue_after"}
+            before = passes("controller_runtime_reconcile_total", named) or 0
+            await rig.settle(62.0)
+            (event,) = await rig.events("BarrierDeadlineExceeded")
+            assert "2/2 at epoch 2; waiting for 1 pods that are in no slot (ghost)" in event["note"]
+            after = passes("controller_runtime_reconcile_total", named) or 0
+            assert 0 < after - before <= PASSES_A_MINUTE_MAX
+
+    run(scenario())
+
+
+names = st.sampled_from(["a", "a-1", "1", "a-01", "b-2147483648"])
+
+
+@given(st.dictionaries(names, st.integers(-1, 12), max_size=4), st.text("a-01b23", max_size=12))
+def test_a_job_name_is_read_back_as_a_list_of_all_names_would(sizes: dict[str, int], rest: str) -> None:
+    """Names that hold hyphens and digits, indexes beyond the last, leading zeros: found when one of ours, else not."""
+    jobs = [ReplicatedJob(name, replicas, "default", {}) for name, replicas in sizes.items()]
+    dumb = {f"js-{job.name}-{index}": (job.name, index) for job in jobs for index in range(job.replicas)}
+    places = Places("js", jobs)
+    assert (dict(places), len(places)) == (dumb, len(dumb))
+    assert [places.position(name) for name in dumb] == list(range(len(dumb)))
+    for name in (f"js-{rest}", rest, f"js-a-{rest}"):
+        assert places.get(name) == dumb.get(name)
+        assert places.get(name) == dumb.get(name), "the second time it is remembered"
+
+
+def test_the_first_that_are_missing_are_found_among_any_number() -> None:
+    """Jobs of which everybody is there are passed over whole, and nobody counts to 2^31."""
+    ledger = Ledger(Shape({"a": (INT32_MAX, INT32_MAX)}))
+    found = list(islice(ledger.absent(ledger.arrived_by_job()), NAMES_MAX))
+    assert found == [(Slot("a", 0, index), ()) for index in range(NAMES_MAX)]
+
+
+def test_an_index_of_any_length_is_no_place() -> None:
+    """A Job that somebody else made may have 5,000 digits for a name."""
+    places = Places("js", [ReplicatedJob("a", 1, "default", {})])
+    assert places.get("js-a-" + "1" * 5_000) is None
+    assert places.get("js-a-0") == ("a", 0)
