@@ -5,7 +5,7 @@ Who asks with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or afte
 second learns of the lift a second late at worst, and writes an Event for each refusal.
 
 Every Pod of the cluster may reach the port. Processes of this Pod have seats of their own, and no peer can keep
-another one out (`agent.seats`).
+another one out (`common.seats`).
 
 `Barrier` is the seam: the real one answers kubelet's startup probe over HTTP (`HttpBarrier`), the simulator's
 is in memory.
@@ -22,8 +22,8 @@ from typing import Final, NamedTuple, Protocol
 from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
 from agent.config import AgentConfig
 from agent.listener import listen
-from agent.seats import Seats
 from common.kube.clock import Clock
+from common.seats import Seats
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s

@@ -70,14 +70,15 @@ class Lab:
     @asynccontextmanager
     async def controller(self) -> AsyncIterator[ControllerProcess]:
         """Run the controller as deploy/ would, all namespaces and leader election included; end it afterwards."""
-        port = Backend.free_port()
+        probes, metrics = (f"127.0.0.1:{Backend.free_port()}" for _ in range(2))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "controller", "--kubeconfig", str(self.kubeconfig), "--log-level", "warning"),
-            *("--leader-elect-namespace", "inplace-system", "--bind-address", "127.0.0.1", "--port", str(port)),
+            *("--leader-elect-namespace", "inplace-system", "--probe-bind-address", probes),
+            *("--metrics-bind-address", metrics),
             cwd=REPOSITORY,
         )
         try:
-            await _ready(port)
+            await _ready(probes, metrics)
             yield ControllerProcess(process.pid)
         finally:
             with suppress(ProcessLookupError):
@@ -114,20 +115,21 @@ async def _create(client: KubeClient, document: dict[str, object]) -> None:
         await client.create(resource, metadata.get("namespace"), document)
 
 
-async def _ready(port: int) -> None:
+async def _ready(probes: str, metrics: str) -> None:
     """Return when the controller leads with full caches."""
     leads = b'leader_election_master_status{name="inplace-controller"} 1.0'
     async with asyncio.timeout(READY_S_MAX):
         while True:
-            if leads in await _get(port, "/metrics") and b" 200 " in (await _get(port, "/readyz"))[:16]:
+            if leads in await _get(metrics, "/metrics") and b" 200 " in (await _get(probes, "/readyz"))[:16]:
                 return
             await asyncio.sleep(POLL_S)
 
 
-async def _get(port: int, path: str) -> bytes:
-    """Return a whole answer of the controller's health server; nothing while it does not listen."""
+async def _get(address: str, path: str) -> bytes:
+    """Return a whole answer of one of the controller's ports; nothing while it does not listen."""
+    host, _, port = address.partition(":")
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(host, port)
     except OSError:
         return b""
     try:

@@ -68,8 +68,8 @@ class Groups:
     def counts(self) -> Iterator[GroupCount]:
         """Yield how each group stands; for metrics."""
         now_s = self.clock.monotonic_s()
-        for group in self:
-            yield from group.counts(now_s)
+        for group in tuple(self):  # JobSets and their scopes come and go while the reader pauses
+            yield from tuple(group.counts(now_s))
 
     def jobset_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
         """Take in a JobSet event."""

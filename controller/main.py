@@ -25,6 +25,9 @@ from controller.transport import AiohttpTransport
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "inplace-system"
 _SIGNAL_BASE = 128
+PROBE_PORT = 8081
+METRICS_PORT = 8080  # both as controller-runtime's programs have them
+PORT_MAX = 65535
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside the Pod
 
 
@@ -89,15 +92,12 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
         lease_namespace=options.leader_elect_namespace,
         workers=options.workers,
-        health_address=_address(options),
+        probe_address=options.probe_bind_address,
+        metrics_address=options.metrics_bind_address,
         is_beside=options.beside,
         looks_first=True,
         measures_pauses=True,
     )
-
-
-def _address(options: argparse.Namespace) -> tuple[str, int]:
-    return options.bind_address, options.port
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,13 +132,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="where the Lease is (default: the Pod's namespace)",
     )
-    add("--bind-address", default=ANY_ADDRESS, metavar="HOST", help="for /healthz, /readyz and /metrics")
     add(
-        "--port",
-        type=int,
-        default=8081,
-        metavar="N",
-        help="for /healthz, /readyz and /metrics (default: 8081)",
+        "--probe-bind-address",
+        type=_address,
+        default=(ANY_ADDRESS, PROBE_PORT),
+        metavar="HOST:PORT",
+        help=f"for /healthz and /readyz (default: every address, port {PROBE_PORT})",
+    )
+    add(
+        "--metrics-bind-address",
+        type=_address,
+        default=(ANY_ADDRESS, METRICS_PORT),
+        metavar="HOST:PORT",
+        help=f"for /metrics (default: every address, port {METRICS_PORT}); 127.0.0.1:{METRICS_PORT} behind a proxy",
     )
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     add("--log-format", default="json", choices=("json", "text"))
@@ -149,6 +155,13 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1, saw {text!r}")
     return int(text)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT with a port of at most {PORT_MAX}, saw {text!r}")
+    return host.strip("[]") or ANY_ADDRESS, int(port)
 
 
 def _own_namespace() -> str:

@@ -24,12 +24,11 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from common.epoch.ledger import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
-from controller.exposition import text_of
+from controller.exposition import SteppedCollector, pieces
 
 CONTROLLER: Final = "jobset"
 VERSION: Final = "0.1.0"
@@ -223,10 +222,14 @@ class Metrics:
         for phase in Phase:
             self.pod_phase_seconds.labels(phase.value)
 
-    def text(self) -> bytes:
-        """Return the exposition in Prometheus' text format."""
+    def pieces(self) -> Iterator[str]:
+        """Yield the exposition in Prometheus' text format, piece by piece."""
         self.catch_up()
-        return text_of(self.registry)
+        yield from pieces(self.registry)
+
+    def text(self) -> bytes:
+        """Return the whole exposition at once."""
+        return "".join(self.pieces()).encode()
 
     def forget(self, namespace: str, jobset: str) -> None:
         """Drop every series that names a JobSet."""
@@ -318,7 +321,7 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
         yield "inplace_first_failure_info", labels, 1
 
 
-class LiveCollector(Collector):
+class LiveCollector(SteppedCollector):
     """Reads at scrape time what lives elsewhere: the ledgers, the queue, the watches.
 
     Args:
@@ -337,12 +340,13 @@ class LiveCollector(Collector):
         self._processing = processing
         self._silence = silence
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield what is true now."""
+    def steps(self) -> Iterator[Metric | None]:
+        """Yield what is true now, and a pause after each group."""
         families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in LIVE}
         for count in self._groups():
             for name, labels, value in samples_of(count):
                 families[name].add_metric(labels, value)
+            yield None
         yield from families.values()
         yield from self._collect_process()
 

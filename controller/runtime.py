@@ -8,7 +8,7 @@ never older than the leadership, and nothing of an earlier term can leak into a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -20,13 +20,15 @@ from common.kube.client import KubeClient
 from common.kube.clock import Clock, LoopClock
 from common.kube.http import Transport
 from common.kube.informer import Log
-from controller.health import HealthServer
+from controller.health import probes
 from controller.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
 from controller.metered import MeteredTransport
 from controller.metrics import Metrics
 from controller.pace import PacedTransport
+from controller.pages import Page, PageServer
 from controller.pauses import PauseMeter
 from controller.preflight import Preflight
+from controller.scrapes import Scrapes
 from controller.term import Term
 
 USER_AGENT = "inplace-controller/0.1.0"
@@ -43,7 +45,8 @@ class ControllerConfig:
         identity: unique name of this process; also the reportingInstance of Events.
         lease_namespace: where the Lease is.
         workers: JobSets in work at once.
-        health_address: (host, port) for probes and metrics; None serves none; port 0 picks one.
+        probe_address: (host, port) for /healthz and /readyz; None serves none; port 0 picks one.
+        metrics_address: the same for /metrics.
         resync_s: how often every JobSet is looked at without being asked.
         is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
         looks_first: find out what the installation lacks, and say it.
@@ -59,7 +62,8 @@ class ControllerConfig:
     renew_deadline_s: float = 10.0
     retry_s: float = 2.0
     workers: int = 4
-    health_address: tuple[str, int] | None = None
+    probe_address: tuple[str, int] | None = None
+    metrics_address: tuple[str, int] | None = None
     resync_s: float = 600.0
     is_beside: bool = False
     looks_first: bool = False
@@ -108,7 +112,9 @@ class Controller:
         self._elector = self._make_elector() if self.config.leader_elect else None
         self._preflight = self._make_preflight()
         self.pauses = PauseMeter(self._clock, self.metrics.loop_pause_seconds.observe)
-        self.health = self._make_health()
+        self.scrapes = Scrapes(self.metrics.pieces, self._clock)
+        self.probe_port = self._serve(self.config.probe_address, probes(self._why_not_ready))
+        self.metrics_port = self._serve(self.config.metrics_address, self.scrapes.pages())
 
     @property
     def is_leader(self) -> bool:
@@ -127,7 +133,10 @@ class Controller:
     async def run(self) -> None:
         """Work until stopped."""
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self.health.run(), name="health")] if self.health is not None else []
+            ports = (self.probe_port, self.metrics_port)
+            beside = [group.create_task(port.run(), name="port") for port in ports if port is not None]
+            if self.metrics_port is not None:
+                beside.append(group.create_task(self.scrapes.run(), name="scrapes"))
             if self.config.looks_first:
                 beside.append(group.create_task(self._preflight.run(), name="preflight"))
             if self.config.measures_pauses:
@@ -220,11 +229,8 @@ class Controller:
             lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
         )
 
-    def _make_health(self) -> HealthServer | None:
-        if self.config.health_address is None:
-            return None
-        host, port = self.config.health_address
-        return HealthServer(host, port, is_ready=self._why_not_ready, metrics=self.metrics.text)
+    def _serve(self, address: tuple[str, int] | None, pages: Mapping[str, Page]) -> PageServer | None:
+        return None if address is None else PageServer(*address, pages, self._clock)
 
     def _why_not_ready(self) -> str | None:
         if (missing := self._preflight.why_not_ready) is not None:

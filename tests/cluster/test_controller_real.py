@@ -79,7 +79,8 @@ async def killed_after(control_plane: ControlPlane, namespace: str) -> AsyncIter
     """Run the program in a process of its own and kill it at the end, without a word of warning."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "controller.main", "--kubeconfig", str(control_plane.kubeconfig)),
-        *("--namespace", namespace, "--no-leader-elect", "--bind-address", "127.0.0.1", "--port", "0"),
+        *("--namespace", namespace, "--no-leader-elect", "--probe-bind-address", "127.0.0.1:0"),
+        *("--metrics-bind-address", "127.0.0.1:0"),
         cwd=REPOSITORY,
         stderr=asyncio.subprocess.DEVNULL,
     )

@@ -32,11 +32,11 @@ async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
 
 async def readiness(controller: Controller) -> str:
     """Return the body of /readyz."""
-    if controller.health is None or controller.health.bound_port is None:
+    if controller.probe_port is None or controller.probe_port.bound_port is None:
         return "not served yet"
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{controller.health.bound_port}/readyz") as answer,
+        session.get(f"http://127.0.0.1:{controller.probe_port.bound_port}/readyz") as answer,
     ):
         return await answer.text()
 
@@ -47,7 +47,7 @@ async def said(plane: ControlPlane, namespace: str, account: str, readyz: str) -
     settings = {"leader_elect": True, "lease_namespace": SYSTEM, "looks_first": True}
     with capture_logs() as logs:
         async with running(
-            plane, None, kubeconfig=kubeconfig, health_address=("127.0.0.1", 0), **settings
+            plane, None, kubeconfig=kubeconfig, probe_address=("127.0.0.1", 0), **settings
         ) as controller:
 
             async def has_looked() -> bool:

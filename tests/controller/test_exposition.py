@@ -14,7 +14,7 @@ from prometheus_client import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.exposition import filled
-from controller.exposition import text_of
+from controller.exposition import pieces
 from simulator.cluster.virtual_time import run
 
 ODD = 'a "quoted" \\ word\nand a line, {x="y"} und \u00fc'
@@ -39,7 +39,7 @@ def test_odd_values_are_written_as_the_library_writes_them() -> None:
     Counter("none", "A counter without series.", ("a",), registry=registry)
     Histogram("some_seconds", "A histogram.", ("phase",), registry=registry).labels("p").observe(0.3)
     Info("some_build", "An info.", registry=registry).info({"version": "1"})
-    assert facts(text_of(registry)) == facts(generate_latest(registry))
+    assert facts("".join(pieces(registry)).encode()) == facts(generate_latest(registry))
 
 
 def test_a_controllers_metrics_are_written_as_the_library_writes_them() -> None:

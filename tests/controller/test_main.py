@@ -7,12 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from common.epoch.ledger import Standing
-from common.kube.clock import LoopClock
-from controller.health import HealthServer
 from controller.main import ExitCode, main
 from controller.metrics import GroupCount, LiveCollector, Metrics
 
@@ -68,7 +65,8 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
     path.write_text(json.dumps(config))
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "controller.main", "--kubeconfig", str(path), "--port", "0", "--bind-address", "127.0.0.1"),
+        *("-m", "controller.main", "--kubeconfig", str(path)),
+        *("--probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0"),
         stderr=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[2],
         env=os.environ | {"POD_NAMESPACE": "default"},
@@ -83,31 +81,13 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
         assert await process.wait() == 128 + signal.SIGTERM
 
 
-@pytest.mark.asyncio
-async def test_probes_and_metrics() -> None:
-    """/healthz always, /readyz when ready, /metrics in Prometheus' form, anything else 404."""
-    why_not: list[str | None] = ["not yet"]
-    metrics = Metrics()
-    server = HealthServer("127.0.0.1", 0, is_ready=lambda: why_not[0], metrics=metrics.text)
-    task = asyncio.create_task(server.run())
-    while server.bound_port is None:
-        await LoopClock().sleep(0.01)
-    base = f"http://127.0.0.1:{server.bound_port}"
-    async with aiohttp.ClientSession() as session:
-
-        async def get(path: str) -> tuple[int, str]:
-            async with session.get(base + path) as response:
-                return response.status, await response.text()
-
-        assert await get("/healthz") == (200, "ok")
-        assert await get("/readyz") == (503, "not yet")
-        why_not[0] = None
-        assert await get("/readyz") == (200, "ok")
-        status, text = await get("/metrics")
-        assert status == 200
-        assert "workqueue_depth" in text
-        assert (await get("/"))[0] == 404
-    task.cancel()
+@pytest.mark.parametrize("address", ["8080", "host:", "host:65536", "host:x", "[::1]"])
+def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """HOST:PORT was expected; what was seen is said."""
+    with pytest.raises(SystemExit) as exit_:
+        main(["--metrics-bind-address", address])
+    assert exit_.value.code == ExitCode.USAGE
+    assert f"expected HOST:PORT with a port of at most 65535, saw '{address}'" in capsys.readouterr().err
 
 
 def test_metrics_of_a_group_count_its_pods() -> None:

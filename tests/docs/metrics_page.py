@@ -26,7 +26,7 @@ _HEAD: Final = """# Metrics
 
 Generated from the code by `make rewrite`; do not edit.
 
-The controller answers `/metrics` on port 8081: one target, whatever the number of Pods. What carries a JobSet's name
+The controller answers `/metrics` on port 8080: one target, whatever the number of Pods. What carries a JobSet's name
 goes with the JobSet. Of all Pods one for each JobSet is a label's value: the first that failed in its last restart.
 Where a JobSet is divided into scopes ([ADR 27](adr/0027-partial-restart.md)), `scope` names one; else it is empty.
 [ADR 39](adr/0039-why-a-group-restarts.md) says where triggers and first failures come from.

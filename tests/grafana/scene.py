@@ -24,7 +24,7 @@ from cli.demo_manifest import read_demo_manifest
 from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBSETS, PODS
-from controller.health import HealthServer
+from controller.pages import PageServer
 from grafana.build import RULES
 from grafana.herd import AGENTS, PRIORITY, SERVER
 from simulator.cluster.cluster import Cluster
@@ -100,11 +100,10 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
     controller = cluster.controller
     assert controller is not None
     (port,) = free_ports(1)
-    server = HealthServer(LOOPBACK, port, is_ready=lambda: None, metrics=controller.metrics.text)
-    task = asyncio.create_task(server.run())
-    stack.callback(task.cancel)
-    measuring = asyncio.create_task(controller.pauses.run())
-    stack.callback(measuring.cancel)
+    scrapes = controller.scrapes
+    server = PageServer(LOOPBACK, port, scrapes.pages(), cluster.clock)
+    for work in (server, scrapes, controller.pauses):
+        stack.callback(asyncio.create_task(work.run()).cancel)
     return f"{LOOPBACK}:{port}"
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 from agent.metrics import AgentMetrics, render
+from common.kube.clock import LoopClock
 from common.phases import Phase
-from controller.health import HealthServer
+from controller.pages import Answer, Page, PageServer
+from controller.scrapes import METRICS
 from tests.cluster.ports import LOOPBACK, free_ports
 from tests.grafana.test_dashboards import controller_metrics
 
@@ -43,6 +46,15 @@ def busy_controller() -> Callable[[], bytes]:
     return text
 
 
+def page(text: Callable[[], bytes]) -> Page:
+    """Return a page that says something else whenever it is asked for."""
+
+    async def answer() -> Answer:
+        return Answer(HTTPStatus.OK, text(), METRICS)
+
+    return answer
+
+
 @asynccontextmanager
 async def exposed() -> AsyncIterator[list[dict[str, Any]]]:
     """Serve them; yield the jobs of Prometheus."""
@@ -50,7 +62,7 @@ async def exposed() -> AsyncIterator[list[dict[str, Any]]]:
     texts = [busy_controller(), busy_controller(), agent_text]
     async with asyncio.TaskGroup() as group:
         servers = [
-            group.create_task(HealthServer(LOOPBACK, port, is_ready=lambda: None, metrics=text).run())
+            group.create_task(PageServer(LOOPBACK, port, {"/metrics": page(text)}, LoopClock()).run())
             for port, text in zip(ports, texts, strict=True)
         ]
         targets = [f"{LOOPBACK}:{port}" for port in ports]

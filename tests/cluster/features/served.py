@@ -32,9 +32,10 @@ def roles() -> list[dict[str, Any]]:
 class ServedController:
     """A running controller; its log is kept."""
 
-    def __init__(self, component: Component, port: int) -> None:
+    def __init__(self, component: Component, probes: str, metrics: str) -> None:
         self._component = component
-        self._port = port
+        self._probes = probes
+        self._metrics = metrics
 
     @property
     def log(self) -> str:
@@ -43,13 +44,13 @@ class ServedController:
 
     def metrics(self) -> str:
         """Return its metrics page."""
-        return self._get("/metrics")
+        return self._get(self._metrics, "/metrics")
 
     def is_ready(self) -> bool:
         """Say whether it leads, with full caches."""
         self._component.check_alive()
         try:
-            return bool(self._get("/readyz"))
+            return bool(self._get(self._probes, "/readyz"))
         except OSError:
             return False
 
@@ -71,8 +72,9 @@ class ServedController:
 
         await eventually(is_ready, True)
 
-    def _get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}{path}", timeout=5.0) as answer:
+    @staticmethod
+    def _get(address: str, path: str) -> str:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5.0) as answer:
             return str(answer.read().decode())
 
 
@@ -82,13 +84,14 @@ async def serving(plane: ControlPlane, admin: KubeClient) -> AsyncIterator[Serve
     for document in roles():
         await apply(admin, document)
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
-    port, *_ = free_ports(1)
+    probes, metrics = (f"{LOOPBACK}:{port}" for port in free_ports(2))
     flags = ("--kubeconfig", str(kubeconfig), "--leader-elect-namespace", NAMESPACE)
-    command = (sys.executable, "-m", "controller.main", *flags, "--bind-address", LOOPBACK, "--port", str(port))
+    ports = ("--probe-bind-address", probes, "--metrics-bind-address", metrics)
+    command = (sys.executable, "-m", "controller.main", *flags, *ports)
     component = Component("inplace-controller", command, plane.directory)
     component.start()
     try:
-        served = ServedController(component, port)
+        served = ServedController(component, probes, metrics)
         await served.becomes_ready()
         yield served
     finally:

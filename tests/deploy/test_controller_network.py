@@ -1,0 +1,62 @@
+"""deploy/controller: who may reach which port of the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.main import METRICS_PORT, PROBE_PORT
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+LABELLED = [{"namespaceSelector": {"matchLabels": {"inplace.dev/metrics": "true"}}}]
+
+
+def documents(path: str) -> dict[str, Any]:
+    """Return the objects of a manifest by kind."""
+    return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / path).read_text())}
+
+
+def container() -> dict[str, Any]:
+    """Return the controller's container."""
+    found: dict[str, Any] = documents("controller/deployment.yaml")["Deployment"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    return found
+
+
+def test_only_labelled_namespaces_may_scrape() -> None:
+    """Metrics have a rule of their own; probes are open, because no rule can name kubelet on every network."""
+    probes, scrapes = documents("controller/network.yaml")["NetworkPolicy"]["spec"]["ingress"]
+    assert probes == {"ports": [{"protocol": "TCP", "port": PROBE_PORT}]}
+    assert scrapes == {"from": LABELLED, "ports": [{"protocol": "TCP", "port": METRICS_PORT}]}
+
+
+def test_workers_and_controller_have_one_label() -> None:
+    """A namespace that may scrape the workers' agents may scrape the controller."""
+    *_, scrapers = documents("workers/network.yaml")["NetworkPolicy"]["spec"]["ingress"]
+    assert scrapers["from"] == LABELLED
+
+
+def test_the_ports_are_the_programs_defaults() -> None:
+    """The container's ports are those that the program listens on without a flag."""
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert ports == {"probes": PROBE_PORT, "metrics": METRICS_PORT}
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
+def test_kubelet_asks_the_probes_port(probe: str) -> None:
+    """No probe depends on the port that a policy may close."""
+    assert container()[probe]["httpGet"]["port"] == "probes"
+
+
+def test_monitors_and_service_lead_to_the_metrics() -> None:
+    """The PodMonitor names the container's port, the ServiceMonitor the Service's, which leads to it."""
+    (endpoint,) = documents("overlays/podmonitor/podmonitor.yaml")["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == "metrics"
+    (port,) = documents("controller/network.yaml")["Service"]["spec"]["ports"]
+    assert port == {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}
+    (endpoint,) = documents("overlays/servicemonitor/servicemonitor.yaml")["ServiceMonitor"]["spec"]["endpoints"]
+    assert endpoint["port"] == "metrics"
