@@ -72,7 +72,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
         kubeconfigs = {}
         for user in ("admin", f"system:serviceaccount:{namespace}:{ACCOUNT}"):
             kubeconfigs[user] = Path(folder, user.replace(":", "-"))
-            kubeconfigs[user].write_text(json.dumps(_kubeconfig(url, f"user:{user}")))
+            kubeconfigs[user].write_text(json.dumps(kubeconfig_of(url, f"user:{user}")))
         admin, agents = kubeconfigs.values()
         client = _client(admin)
 
@@ -157,7 +157,7 @@ def _client(kubeconfig: Path) -> KubeClient:
     return KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
 
 
-def _kubeconfig(url: str, token: str) -> dict[str, Any]:
+def kubeconfig_of(url: str, token: str) -> dict[str, Any]:
     """Return a kubeconfig with one context and a bearer token."""
     return {
         "apiVersion": "v1",

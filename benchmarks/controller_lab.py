@@ -1,23 +1,27 @@
 """
-A real kube-apiserver without controllers, and our controller beside it as a process of its own, with deploy/rbac.
+An API server without controllers, and our controller beside it as a process of its own, with deploy/rbac.
 
-The benchmark plays Job controller, kubelets and agents as the administrator, whom API priority and fairness exempts;
-the controller is an ordinary ServiceAccount.
+The server is a real kube-apiserver, or the simulator in a process of its own. The benchmark plays Job controller,
+kubelets and agents as the administrator, whom API priority and fairness exempts; the controller is an ordinary
+ServiceAccount.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from benchmarks.api_backend import USER_AGENT, Backend
+from benchmarks.api_backend import USER_AGENT, Backend, kubeconfig_of
+from benchmarks.simulated_server import simulated_server
 from common.kube.client import KubeClient
 from common.kube.clock import LoopClock
 from common.kube.errors import AlreadyExists
@@ -29,10 +33,12 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.crd import install_crd
 
 NAMESPACE = "bench"
+ACCOUNT_NAMESPACE, ACCOUNT = "inplace-system", "inplace-controller"
 REPOSITORY = Path(__file__).parents[1]
 READY_S_MAX = 60.0  # a controller that lists 10,000 Pods on a busy machine
 EXIT_S_MAX = 10.0  # its own bound is 8 s
 POLL_S = 0.05
+PROGRAM = (sys.executable, "-m", "controller")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,6 +60,10 @@ class ControllerProcess:
                 return int(line.split()[1]) * 1024 / 1e6
         raise AssertionError(f"expected {which} in /proc/{self.pid}/status, saw none")
 
+    def reset_peak(self) -> None:
+        """Let VmHWM begin anew; proc_pid_clear_refs(5)."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
 
 @dataclass(frozen=True, slots=True)
 class Lab:
@@ -68,11 +78,11 @@ class Lab:
     kubeconfig: Path
 
     @asynccontextmanager
-    async def controller(self) -> AsyncIterator[ControllerProcess]:
+    async def controller(self, program: Sequence[str] = PROGRAM) -> AsyncIterator[ControllerProcess]:
         """Run the controller as deploy/ would, all namespaces and leader election included; end it afterwards."""
         probes, metrics = (f"127.0.0.1:{Backend.free_port()}" for _ in range(2))
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "controller", "--kubeconfig", str(self.kubeconfig), "--log-level", "warning"),
+            *(*program, "--kubeconfig", str(self.kubeconfig), "--log-level", "warning"),
             *("--leader-elect-namespace", "inplace-system", "--probe-bind-address", probes),
             *("--metrics-bind-address", metrics),
             cwd=REPOSITORY,
@@ -92,17 +102,40 @@ class Lab:
 
 
 @asynccontextmanager
-async def open_lab() -> AsyncIterator[Lab]:
-    """Start an API server with the CRD, deploy/rbac and a namespace."""
-    async with ControlPlane(find_binaries()) as plane:
-        credentials = await load_credentials(str(plane.kubeconfig), clock=LoopClock())
-        async with AiohttpTransport(credentials) as transport:
-            client = KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
-            await install_crd(client)
-            for document in yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()):
-                await _create(client, document)
-            await client.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
-            yield Lab(client, await plane.service_account_kubeconfig("inplace-system", "inplace-controller"))
+async def open_lab(backend: str = "real") -> AsyncIterator[Lab]:
+    """Start a "real" or "simulator" API server with the CRD, deploy/rbac and a namespace."""
+    async with (_real if backend == "real" else _simulator)() as lab:
+        await install_crd(lab.client)
+        for document in yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()):
+            await _create(lab.client, document)
+        await lab.client.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
+        yield lab
+
+
+@asynccontextmanager
+async def _real() -> AsyncIterator[Lab]:
+    async with ControlPlane(find_binaries()) as plane, _client(plane.kubeconfig) as client:
+        yield Lab(client, await plane.service_account_kubeconfig(ACCOUNT_NAMESPACE, ACCOUNT))
+
+
+@asynccontextmanager
+async def _simulator() -> AsyncIterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
+        async with simulated_server() as url:
+            files = []
+            for user in ("admin", f"system:serviceaccount:{ACCOUNT_NAMESPACE}:{ACCOUNT}"):
+                files.append(Path(folder, user.replace(":", "-")))
+                files[-1].write_text(json.dumps(kubeconfig_of(url, f"user:{user}")))
+            async with _client(files[0]) as client:
+                await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
+                yield Lab(client, files[1])
+
+
+@asynccontextmanager
+async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
+    credentials = await load_credentials(str(kubeconfig), clock=LoopClock())
+    async with AiohttpTransport(credentials) as transport:
+        yield KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
 
 
 async def _create(client: KubeClient, document: dict[str, object]) -> None:

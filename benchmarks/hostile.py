@@ -1,0 +1,274 @@
+"""
+Measure what the largest and the nastiest objects of one namespace do to the controller and to a JobSet beside them.
+
+Each row creates one kind of object, lets a well-behaved group restart again and again, and prints the worst: the
+longest turn of the controller's event loop, the slowest restart, the most memory, and whether the Lease was lost. The
+last row has all objects at once.
+
+A turn's time is the loop's own CPU time: the API server and all clients share the machine's cores, and their work does
+not count. `--wall` counts the time on the wall instead. On the simulator the group restarts AFTER the objects were
+created: a server in Python takes seconds for a large object, and answers nobody meanwhile. On a real server
+it restarts while they are created, too.
+
+    python -m benchmarks.hostile --json
+    python -m benchmarks.hostile --backend real --pods 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.controller_lab import ACCOUNT, ACCOUNT_NAMESPACE, NAMESPACE, ControllerProcess, Lab, open_lab
+from benchmarks.controller_pods import PlayedGroup, at_once
+from benchmarks.controller_restart import SEEN_S_MAX, StatusWatch, announce_all, form, watching
+from benchmarks.hostile_objects import NAMESPACE as HOSTILE
+from benchmarks.hostile_objects import Attack, attacks
+from benchmarks.timed_controller import TurnsFile, command
+from common.kube.client import KubeClient, KubeObject
+from common.kube.errors import ApiError
+from common.kube.http import Request
+from common.kube.resources import JOBS, JOBSETS, LEASES, NAMESPACES, PODS, SERVICES, Resource
+
+PAUSE_MS_MAX: Final = 250.0
+RESTART_MS_MAX: Final = 2_000.0
+RSS_MB_MAX: Final = 512 * 1.048576  # the limit of deploy/controller, in MB of 10^6 bytes
+LEASE_S: Final = 15.0  # its leaseDurationSeconds
+BESIDE: Final = "victim"
+BESIDE_PODS: Final = 16
+TOGETHER: Final = "all of these together"
+SECONDS: Final = 10.0  # a barrier deadline of 1 s ends in it, again and again
+JOBSETS_OF_ONE_USER: Final = 1_000
+LABELLED_PODS: Final = 100_000
+HEAVY_BYTES: Final = {"real": 1_000_000, "simulator": 100_000}  # etcd takes 1.5 MiB; CEL in Python takes 27 s for 1 MB
+CLEAN_S_MAX: Final = 600.0  # a real server deletes some 500 objects a second
+REFUSAL_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one attack did.
+
+    Args:
+        object: the attack's name.
+        created: objects that the API server took.
+        refused: objects that it did not.
+        loop_pause_ms_max: the longest turn of the controller's event loop.
+        restart_beside_ms: the slowest restart of the well-behaved group.
+        rss_mb: the most memory that the controller has had so far.
+        lease_lost: the controller lost its Lease, or did not renew it in time.
+    """
+
+    object: str
+    created: int
+    refused: int
+    loop_pause_ms_max: float
+    restart_beside_ms: float
+    rss_mb: float
+    lease_lost: bool
+
+    @property
+    def is_within(self) -> bool:
+        """Say whether all bounds hold."""
+        in_time = self.loop_pause_ms_max <= PAUSE_MS_MAX and self.restart_beside_ms <= RESTART_MS_MAX
+        return in_time and self.rss_mb <= RSS_MB_MAX and not self.lease_lost
+
+
+@dataclass(slots=True)
+class LeaseWatch:
+    """Follows the controller's Lease."""
+
+    client: KubeClient
+    renewed: object = None
+    renewed_s: float = field(default_factory=time.monotonic)
+    transitions: int | None = None
+    is_lost: bool = False
+
+    async def follow(self) -> None:
+        """Look each second, for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(1.0)
+
+    async def look(self) -> None:
+        """Note whether the Lease has another holder, or is not renewed."""
+        spec = (await self.client.get(LEASES, ACCOUNT_NAMESPACE, ACCOUNT))["spec"]
+        now_s, transitions = time.monotonic(), spec.get("leaseTransitions", 0)
+        if spec.get("renewTime") != self.renewed:
+            self.renewed, self.renewed_s = spec.get("renewTime"), now_s
+        self.is_lost |= now_s - self.renewed_s > LEASE_S or transitions != (self.transitions or transitions)
+        self.transitions = transitions
+
+
+@dataclass(slots=True)
+class Bench:
+    """One controller under attack, and a group beside it."""
+
+    lab: Lab
+    process: ControllerProcess
+    turns: TurnsFile
+    group: PlayedGroup
+    watch: StatusWatch
+    lease: LeaseWatch
+    seconds: float
+    wall: bool
+    is_real: bool
+
+    async def measure(self, name: str, chosen: Sequence[Attack]) -> Row:
+        """Create the objects, restart the group beside them meanwhile and for some seconds after, and clean up."""
+        print(name, file=sys.stderr)
+        self.turns.reset()
+        self.process.reset_peak()
+        self.lease.is_lost = False
+        creation = Creation(self.lab.client)
+        creating = asyncio.create_task(creation.run(chosen))
+        slowest_s = await self._restart_until(creating) if self.is_real else 0.0
+        await creating
+        slowest_s = max(slowest_s, await self._restart_until(asyncio.create_task(asyncio.sleep(self.seconds))))
+        await self.lease.look()
+        longest = self.turns.read()
+        await self._clean()
+        return Row(
+            object=name,
+            created=creation.created,
+            refused=creation.refused,
+            loop_pause_ms_max=round((longest.wall_s if self.wall else longest.cpu_s) * 1e3, 1),
+            restart_beside_ms=round(slowest_s * 1e3, 1),
+            rss_mb=round(self.process.rss_mb("VmHWM"), 1),
+            lease_lost=self.lease.is_lost,
+        )
+
+    async def _restart_until(self, ends: asyncio.Task[None]) -> float:
+        """Restart the group at least once, and again until a task ends; return how long the slowest took."""
+        slowest_s = 0.0
+        while slowest_s == 0.0 or not ends.done():
+            try:
+                slowest_s = max(slowest_s, (await announce_all(self.group, self.watch, kubelets=False)).total_s)
+            except TimeoutError:
+                return SEEN_S_MAX
+        return slowest_s
+
+    async def _clean(self) -> None:
+        """Delete what the attack created and what the controller made of it."""
+        for kind in (JOBSETS, JOBS, PODS, SERVICES):
+            query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
+            request = Request("DELETE", kind.path(HOSTILE, query=query), self.lab.client.headers)
+            await self.lab.client.send(request, timeout_s=CLEAN_S_MAX)
+
+
+@dataclass(slots=True)
+class Creation:
+    """Creates objects, and counts what the API server takes and refuses."""
+
+    client: KubeClient
+    created: int = 0
+    refused: int = 0
+
+    async def run(self, chosen: Sequence[Attack]) -> None:
+        """Create all objects of the attacks."""
+        for attack in chosen:
+            if attack.one_by_one:
+                for manifest in attack.objects():
+                    await self._create(attack.kind, manifest)
+            else:
+                await at_once(partial(self._create, attack.kind), attack.objects())
+
+    async def _create(self, kind: Resource, manifest: KubeObject) -> None:
+        try:
+            await self.client.create(kind, HOSTILE, manifest)
+            self.created += 1
+        except ApiError as error:
+            self.refused += 1
+            print(f"  refused: {str(error)[:REFUSAL_CHARACTERS]}", file=sys.stderr)
+
+
+async def measure(options: argparse.Namespace) -> list[Row]:
+    """Run each attack alone, and then all together."""
+    async with open_lab(options.backend) as lab, _bench(lab, options) as bench:
+        victim = await lab.client.get(JOBSETS, NAMESPACE, BESIDE)
+        heavy_bytes = HEAVY_BYTES[options.backend]
+        chosen = attacks(jobsets=options.jobsets, heavy_bytes=heavy_bytes, pods=options.pods, victim=victim)
+        chosen = tuple(one for one in chosen if not options.only or any(part in one.name for part in options.only))
+        steps = [("nothing", ()), *((attack.name, (attack,)) for attack in chosen), (TOGETHER, chosen)]
+        rows: list[Row] = []
+        for name, step in steps:
+            rows.append(await bench.measure(name, step))
+            if rows[-1].restart_beside_ms >= SEEN_S_MAX * 1e3:
+                print("the controller does nothing any more; the other rows are left out", file=sys.stderr)
+                break
+        return rows
+
+
+@asynccontextmanager
+async def _bench(lab: Lab, options: argparse.Namespace) -> AsyncIterator[Bench]:
+    """Start the controller and the group."""
+    await lab.client.create(NAMESPACES, None, {"metadata": {"name": HOSTILE}})
+    with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
+        turns = TurnsFile(Path(folder, "turns"))
+        async with lab.controller(command(Path(folder, "turns"))) as process:
+            group, lease = PlayedGroup(lab.client, BESIDE), LeaseWatch(lab.client)
+            await group.create(BESIDE_PODS)
+            async with watching(lab.client, BESIDE) as watch:
+                await form(group, watch)
+                following = asyncio.create_task(lease.follow())
+                try:
+                    yield Bench(
+                        lab,
+                        process,
+                        turns,
+                        group,
+                        watch,
+                        lease,
+                        options.seconds,
+                        options.wall,
+                        options.backend == "real",
+                    )
+                finally:
+                    following.cancel()
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as text, with the bounds."""
+    lines = [f"{'object':44}{'pause ms':>10}{'restart ms':>12}{'RSS MB':>9}{'lease lost':>12}"]
+    for row in rows:
+        lost = "YES" if row.lease_lost else "no"
+        figures = f"{row.loop_pause_ms_max:>10}{row.restart_beside_ms:>12}{row.rss_mb:>9}{lost:>12}"
+        lines.append(f"{row.object:44}{figures}{'' if row.is_within else '  MISSED'}")
+    bounds = f"{PAUSE_MS_MAX:>10}{RESTART_MS_MAX:>12}{RSS_MB_MAX:>9.1f}{'no':>12}"
+    return "\n".join([*lines, f"{'at most':44}{bounds}"])
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the flags."""
+    flags = argparse.ArgumentParser(prog="python -m benchmarks.hostile", description=__doc__)
+    flags.add_argument("--backend", choices=tuple(HEAVY_BYTES), default="simulator")
+    flags.add_argument("--json", action="store_true", help="print one JSON object")
+    flags.add_argument("--wall", action="store_true", help="count pauses by the clock on the wall")
+    flags.add_argument("--seconds", type=float, default=SECONDS, help="of each row, after its objects exist")
+    flags.add_argument("--jobsets", type=int, default=JOBSETS_OF_ONE_USER, help="of the row that has many")
+    flags.add_argument("--pods", type=int, default=LABELLED_PODS, help="of the row that has many")
+    flags.add_argument("--only", action="append", help="part of a row's name; repeatable")
+    return flags
+
+
+def main() -> int:
+    """Measure and print; 1 when a bound was missed."""
+    options = parser().parse_args()
+    rows = asyncio.run(measure(options))
+    found = {"backend": options.backend, "rows": [asdict(row) | {"within": row.is_within} for row in rows]}
+    print(json.dumps(found) if options.json else table(rows))
+    return int(not all(row.is_within for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""The largest and the nastiest objects that an editor of one namespace may create."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common import wire
+from common.epoch.int32 import INT32_MAX
+from common.kube.client import KubeObject
+from common.kube.resources import JOBS, JOBSETS, PODS, Resource
+
+NAMESPACE: Final = "hostile"
+INDEXED_PODS_MAX: Final = 100_000  # of one Indexed Job; source: pkg/apis/batch/validation, maxParallelismForIndexedJob
+HEAVY_JOBSETS: Final = 20
+VARIABLE_BYTES: Final = 36  # of JSON: {"name": "N12345", "value": "12345"}
+ANNOTATION_BYTES: Final = (
+    256 * 1024 - 64
+)  # source: apimachinery TotalAnnotationSizeLimitB, which our keys do not fit beside
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One way to hurt a controller.
+
+    Args:
+        name: of the row.
+        kind: of the objects.
+        objects: makes them.
+        one_by_one: create each after the one before it: some are so large that a server can hardly take two at once.
+    """
+
+    name: str
+    kind: Resource
+    objects: Callable[[], Iterator[KubeObject]]
+    one_by_one: bool = False
+
+
+def attacks(*, jobsets: int, heavy_bytes: int, pods: int, victim: KubeObject) -> tuple[Attack, ...]:
+    """Return all attacks.
+
+    Args:
+        jobsets: of the attack by number.
+        heavy_bytes: JSON of each of the attack by size.
+        pods: of the attack by Pods with our labels.
+        victim: the well-behaved JobSet, whose labels the Pods carry.
+    """
+    return (
+        Attack("slots: one Job of 2^31-1", JOBSETS, lambda: _one(_slots(INT32_MAX, replicas=1))),
+        Attack("slots: one Job of 100,000", JOBSETS, lambda: _one(_slots(INDEXED_PODS_MAX, replicas=1))),
+        Attack("slots: 1,000 Jobs of 100,000", JOBSETS, lambda: _one(_slots(INDEXED_PODS_MAX, replicas=1_000))),
+        Attack("Jobs: 2^31-1 replicas", JOBSETS, lambda: _one(_slots(1, replicas=INT32_MAX))),
+        Attack("Jobs: 100,000 replicas", JOBSETS, lambda: _one(_slots(1, replicas=100_000))),
+        Attack("Jobs: 10,000 replicas of 32 KB", JOBSETS, lambda: _one(_slots(1, replicas=10_000, padding=32_000))),
+        Attack("Jobs: 100 replicatedJobs of 1,000", JOBSETS, lambda: _one(_many_replicated_jobs(100, 1_000))),
+        Attack("numbers: each at its maximum", JOBSETS, _numbers),
+        Attack("sizes: annotations of 256 KiB", JOBSETS, lambda: _one(_wide_annotations())),
+        Attack(
+            f"sizes: {HEAVY_JOBSETS} suspended JobSets of {heavy_bytes // 1_000:,} kB",
+            JOBSETS,
+            lambda: _heavy(HEAVY_JOBSETS, heavy_bytes),
+            one_by_one=True,
+        ),
+        Attack(f"number: {jobsets:,} JobSets", JOBSETS, lambda: _crowd(jobsets)),
+        Attack("number: 1,000 Jobs that claim another's JobSet", JOBS, lambda: _jobs(1_000, victim)),
+        Attack(f"number: {pods:,} Pods with our labels", PODS, lambda: _pods(pods, victim)),
+    )
+
+
+def _one(manifest: KubeObject) -> Iterator[KubeObject]:
+    yield manifest
+
+
+def _jobset(name: str, *replicated_jobs: KubeObject, **spec: Any) -> KubeObject:
+    """Return a JobSet that restarts in place, with a barrier deadline of a second."""
+    return {
+        "apiVersion": wire.API_VERSION,
+        "kind": wire.KIND,
+        "metadata": {"name": name, "annotations": {wire.BARRIER_DEADLINE: "1"}},
+        "spec": {
+            "replicatedJobs": list(replicated_jobs),
+            "failurePolicy": {"maxRestarts": INT32_MAX, "restartStrategy": "InPlaceRestart"},
+        }
+        | spec,
+    }
+
+
+def _replicated_job(name: str, slots: int, replicas: int, *, padding: int = 0, **job_spec: Any) -> KubeObject:
+    container: KubeObject = {"name": "worker", "image": "train:1", "command": ["train"]}
+    if padding:
+        container["env"] = [{"name": "PADDING", "value": "x" * padding}]
+    pod_spec = {"restartPolicy": "OnFailure", "containers": [container]}
+    spec: KubeObject = {"parallelism": slots, "completions": slots, "template": {"spec": pod_spec}}
+    spec |= {"backoffLimit": INT32_MAX, "podReplacementPolicy": "Failed"} | job_spec  # as in-place restart asks for
+    return {"name": name, "replicas": replicas, "template": {"spec": spec}}
+
+
+def _slots(slots: int, *, replicas: int, padding: int = 0) -> KubeObject:
+    return _jobset("slots", _replicated_job("workers", slots, replicas, padding=padding))
+
+
+def _many_replicated_jobs(count: int, replicas: int) -> KubeObject:
+    return _jobset("many", *(_replicated_job(f"workers-{number}", 1, replicas) for number in range(count)))
+
+
+def _numbers() -> Iterator[KubeObject]:
+    """Yield a JobSet for each number of the spec that the ones above leave small."""
+    yield _jobset("ttl", _replicated_job("workers", 2, 1), ttlSecondsAfterFinished=INT32_MAX)
+    yield _jobset("deadline", _replicated_job("workers", 2, 1, activeDeadlineSeconds=2**63 - 1))
+    coordinator = {"replicatedJob": "workers", "jobIndex": 2**63 - 1, "podIndex": 2**63 - 1}
+    yield _jobset("coordinator", _replicated_job("workers", 2, 1), coordinator=coordinator)
+    manifest = _jobset("barrier", _replicated_job("workers", 2, 1))
+    manifest["metadata"]["annotations"][wire.BARRIER_DEADLINE] = str(INT32_MAX)
+    yield manifest
+
+
+def _wide_annotations() -> KubeObject:
+    job = _replicated_job("workers", 2, 1)
+    job["template"]["spec"]["template"]["metadata"] = {"annotations": {"padding": "x" * ANNOTATION_BYTES}}
+    return _jobset("annotations", job)
+
+
+def _heavy(count: int, heavy_bytes: int) -> Iterator[KubeObject]:
+    """Yield large JobSets of many small strings: parsed, they take ten times their JSON."""
+    variables = [{"name": f"N{number}", "value": str(number)} for number in range(heavy_bytes // VARIABLE_BYTES)]
+    for number in range(count):
+        job = _replicated_job("workers", 2, 1)
+        job["template"]["spec"]["template"]["spec"]["containers"][0]["env"] = variables
+        yield _jobset(f"heavy-{number}", job, suspend=True)
+
+
+def _crowd(count: int) -> Iterator[KubeObject]:
+    for number in range(count):
+        yield _jobset(f"crowd-{number}", _replicated_job("workers", 2, 1))
+
+
+def _jobs(count: int, victim: KubeObject) -> Iterator[KubeObject]:
+    """Yield Jobs that claim to belong to a JobSet of another namespace; one has the name of its only Job."""
+    metadata = victim["metadata"]
+    owner = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "name": metadata["name"], "uid": metadata["uid"]}
+    job_name = f"{metadata['name']}-{victim['spec']['replicatedJobs'][0]['name']}-0"
+    for number in range(count):
+        job = _replicated_job("workers", 2, 1)["template"]
+        names = {"name": f"claims-{number}" if number else job_name, "ownerReferences": [owner | {"controller": True}]}
+        yield {"metadata": names, "spec": job["spec"]}
+
+
+def _pods(count: int, victim: KubeObject) -> Iterator[KubeObject]:
+    """Yield Pods that claim to be workers of somebody else's JobSet, and of a Job that does not exist."""
+    metadata = victim["metadata"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "none", "uid": "no-such-job", "controller": True}
+    labels = {
+        wire.JOBSET_NAME: metadata["name"],
+        wire.JOBSET_UID: metadata["uid"],
+        wire.REPLICATED_JOB_NAME: victim["spec"]["replicatedJobs"][0]["name"],
+        wire.JOB_COMPLETION_INDEX: "0",
+    }
+    for number in range(count):
+        yield {
+            "metadata": {
+                "name": f"pod-{number}",
+                "labels": labels,
+                "annotations": wire.epoch_annotations(INT32_MAX) | {wire.JOB_COMPLETION_INDEX: "0"},
+                "ownerReferences": [owner],
+            },
+            "spec": {"containers": [{"name": "worker", "image": "train:1"}]},
+        }
