@@ -12,10 +12,10 @@ NODE_TESTS ?= tests/cluster/node
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
-SEARCHES := soak-seeds soak-plans
+SEARCHES := soak-seeds soak-plans soak-properties
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test model cluster test-cluster node test-node docs dashboards-test docs-images
+.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node docs dashboards-test docs-images
 .PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image sbom check clean rewrite
 
 help:  ## list the verbs
@@ -50,8 +50,11 @@ lint: $(STAMP)  ## check format, lint rules and import arrows
 type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
-test: $(STAMP)  ## run all tests that need no cluster
-	$(PYTEST) tests --ignore=tests/cluster
+test: $(STAMP)  ## run the quick tests, two minutes: the same ones with the same result on every clone, every time
+	$(PYTEST) tests --ignore=tests/cluster -m "not slow"
+
+test-sim: $(STAMP)  ## run what takes longer and needs no cluster: seeds of faults, planted bugs, the model, more examples
+	$(PYTEST) tests --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
 
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
 	$(BIN)/python -m tests.model
@@ -91,6 +94,9 @@ soak-seeds: $(STAMP)
 soak-plans: $(STAMP)
 	$(BIN)/python -m simulator.campaign sieve
 
+soak-properties: $(STAMP)
+	$(PYTEST) tests --ignore=tests/cluster -m hypothesis --hypothesis-profile=search
+
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
 	$(BIN)/python -m tests.mutants
 
@@ -126,7 +132,7 @@ rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards an
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.chart
 
-check: lint type test  ## everything CI checks without a cluster
+check: lint type test test-sim  ## everything CI checks without a cluster
 
 clean:  ## remove what the verbs made in this folder
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,9 @@
-"""For all tests: what the machine that runs them is like must not matter."""
+"""
+For all tests: what the machine that runs them is like must not matter.
+
+How many examples a property gets is the profile's, not the test's: `make test` draws few, `make test-sim` many, both
+the same each time; `make soak` draws others each time and prints what reproduces a failure.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,11 @@ import signal
 
 from hypothesis import settings
 
-settings.register_profile("shared", deadline=None)  # no deadline per example: others use the machine too
-settings.load_profile("shared")
+# No deadline per example: others use the machine too.
+settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.register_profile("thorough", deadline=None, derandomize=True, database=None, max_examples=1_000)
+settings.register_profile("search", deadline=None, print_blob=True, max_examples=10_000)
+settings.load_profile("quick")
 
 # A shell that starts the tests in its background lets them ignore SIGINT, and their processes after them.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -21,6 +21,7 @@ GROUP_S_MAX = 120.0
 PODS = 16
 
 
+@pytest.mark.slow
 def test_the_model_is_as_far_from_the_records_as_is_stated() -> None:
     """No figure is off by more than the page says, and the page holds this very table."""
     found = compare()

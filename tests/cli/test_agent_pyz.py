@@ -174,6 +174,7 @@ def test_the_model_runs_no_program() -> None:
     assert "expected --runtime process, saw model" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_runs_it_as_a_supervisor() -> None:
     """In supervisor mode, too: one restart, and kubelet restarted no container."""
     result = run("demo", "--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1", "--json")
@@ -211,6 +212,7 @@ def get(address: str, path: str, token: str = "") -> bytes:
         return connection.getresponse().read()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str) -> None:
     """Every agent of the demo is the one file; what it exposes after a restart pleases promtool."""

@@ -42,6 +42,7 @@ def test_real_processes_restart_in_place() -> None:
     assert last["requests"]["inplace-agent patch pods"] == 3 * 3
 
 
+@pytest.mark.slow
 def test_supervised_workers_restart_without_kubelet() -> None:
     """Supervisor mode: two workers killed, two restarts, no container started again, one watch per Pod in all."""
     result = run("demo", "--mode", "supervisor", "--pods", "3", "--failures", "2", "--json")
@@ -56,6 +57,7 @@ def test_supervised_workers_restart_without_kubelet() -> None:
     assert last["requests"]["inplace-agent patch pods"] == 3 * 3
 
 
+@pytest.mark.slow
 def test_a_model_run_repeats_itself_from_its_seed() -> None:
     """The same seed prints the same JSON, and another seed another."""
     first, again, other = (
@@ -67,6 +69,7 @@ def test_a_model_run_repeats_itself_from_its_seed() -> None:
     assert first.stdout != other.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     """After Ctrl-C or SIGTERM in mid-training, no agent, worker or controller is left."""

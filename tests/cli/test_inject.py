@@ -416,6 +416,7 @@ def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
     assert injected(text, tmp_path) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [({}, ["--runtime", "model"]), ({"mode": "supervisor", "agent_in_image": True}, ["--pods", "2"])],

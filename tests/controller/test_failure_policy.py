@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
@@ -195,7 +195,6 @@ def test_hostile_patterns_are_cheap_or_refused() -> None:
     assert pattern_problem(r"((\w{100}){10}){10}") is not None
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(["in place", "uncounted", "counted", "job", "uncounted job"]), max_size=8), st.booleans()
 )

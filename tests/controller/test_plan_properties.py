@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
@@ -28,7 +28,6 @@ from tests.controller.random_specs import with_defaults, without_defaults
 from tests.controller.random_worlds import PASSES_MAX, advance, is_idle, worlds
 
 REASON = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")  # the CRD's pattern, and metav1.Condition's
-EXAMPLES = 100
 
 
 def steps(world: PlannerWorld) -> Iterator[tuple[PlannerWorld, Plan]]:
@@ -48,7 +47,6 @@ def settle(world: PlannerWorld) -> None:
         pass
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_plans_converge_and_then_ask_for_nothing(world: PlannerWorld) -> None:
     """From any state, carrying plans out ends within PASSES_MAX; then planning again asks for nothing, ever."""
@@ -57,7 +55,6 @@ def test_plans_converge_and_then_ask_for_nothing(world: PlannerWorld) -> None:
     assert is_idle(world.plan())
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_planning_changes_nothing_and_is_repeatable(world: PlannerWorld) -> None:
     """Planning twice from one state gives one plan, and leaves no trace in what it looked at."""
@@ -67,7 +64,6 @@ def test_planning_changes_nothing_and_is_repeatable(world: PlannerWorld) -> None
     assert planned == untouched.plan()
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_a_plan_deletes_only_what_must_go(world: PlannerWorld) -> None:
     """A Job is deleted for one of four reasons; every other Job is kept."""
@@ -138,7 +134,6 @@ def ended_as(world: PlannerWorld) -> set[str]:
     return {c["type"] for c in conditions if c["status"] == "True"} & {"Completed", "Failed"}
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds(), st.sampled_from(["leaving", "managed by another"]))
 def test_what_is_not_ours_is_not_touched(world: PlannerWorld, how: str) -> None:
     """A JobSet that leaves, or that another controller manages, gets no status, no action and no Event."""
@@ -151,7 +146,6 @@ def test_what_is_not_ours_is_not_touched(world: PlannerWorld, how: str) -> None:
     assert planned.warnings == ()
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_actions_name_what_is_there_and_make_what_is_not(world: PlannerWorld) -> None:
     """By name AND UID; nothing is made under a name that is taken, and at most one action concerns an object."""
@@ -185,7 +179,6 @@ def test_actions_name_what_is_there_and_make_what_is_not(world: PlannerWorld) ->
         assert not [name for kind, name in touched if name in deleted and kind is not DeleteJob]
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_nothing_runs_that_must_not(world: PlannerWorld) -> None:
     """Suspended, no Job is created or set to run; finished, none is created at all, and in the end none runs."""
@@ -205,7 +198,6 @@ def test_nothing_runs_that_must_not(world: PlannerWorld) -> None:
             assert "deletionTimestamp" in job["metadata"] or {c["type"] for c in ended} & {"Complete", "Failed"}
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_in_the_end_every_place_that_is_due_has_its_job(world: PlannerWorld) -> None:
     """Without an order, a claim that is missing or a Job that blocks, all Jobs of an unfinished JobSet are there."""
@@ -223,7 +215,6 @@ def owners(obj: KubeObject) -> list[KubeObject]:
     return list(obj["metadata"].get("ownerReferences", ()))
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_restarts_are_counted_and_bounded(world: PlannerWorld) -> None:
     """No counter goes down, and counted restarts pass maxRestarts only where they had before we looked."""
@@ -246,7 +237,6 @@ def counters_of(world: PlannerWorld) -> list[int]:
     return [jobset.restarts, jobset.restarts_counted, *epochs, *jobs]
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds(), st.data())
 def test_terminal_is_terminal(world: PlannerWorld, data: st.DataObject) -> None:
     """A JobSet that finished stays what it is, whatever its Jobs do later; terminalState and condition agree."""
@@ -262,7 +252,6 @@ def test_terminal_is_terminal(world: PlannerWorld, data: st.DataObject) -> None:
     assert (world.status.get("terminalState"), [c for c in world.status["conditions"] if c["type"] in ended]) == end
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_conditions_are_well_formed(world: PlannerWorld) -> None:
     """One of each type; a new time exactly where the status is new; the generation wherever it was decided anew."""
@@ -286,7 +275,6 @@ def test_conditions_are_well_formed(world: PlannerWorld) -> None:
                 assert condition["observedGeneration"] == before.manifest["metadata"]["generation"]
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_the_counts_of_jobs_are_exact(world: PlannerWorld) -> None:
     """The entries of replicatedJobsStatus are what counting by hand gives, one per replicatedJob, names descending."""
@@ -336,7 +324,6 @@ def is_of_the_past(world: PlannerWorld, job: KubeObject, replicated_job: str, in
     return attempt < world.status.get("restarts", 0) or job_attempt < job_restarts(world.status, replicated_job, index)
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_absent_and_default_are_one(world: PlannerWorld) -> None:
     """The plan for a spec with every default written out is the plan for the spec without any."""
@@ -347,7 +334,6 @@ def test_absent_and_default_are_one(world: PlannerWorld) -> None:
     assert plans[0] == plans[1]
 
 
-@settings(max_examples=EXAMPLES)
 @given(worlds(), st.data())
 def test_fields_of_others_in_the_status_survive(world: PlannerWorld, data: st.DataObject) -> None:
     """A condition or a field that somebody else writes is neither changed nor lost."""

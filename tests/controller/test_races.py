@@ -71,6 +71,7 @@ async def edit_jobset(rig: Rig, player: Player, how: str) -> None:
             await edit(rig, {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("how", ["suspend", "grow", "shrink", "ttl", "coordinator", "metadata"])
 def test_a_jobset_may_be_edited_in_every_phase(how: str, phase: str) -> None:
@@ -109,6 +110,7 @@ async def disturb_job(rig: Rig, how: str) -> None:
         await rig.admin.delete(JOBS, "default", JOB, propagation=how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize(
     "how", ["relabelled", "garbled", "resized", "suspended", "orphaned", "Foreground", "Background", "Orphan"]

@@ -44,6 +44,7 @@ async def create_many(rig: Rig, jobsets: int) -> None:
         await rig.admin.create(JOBSETS, "default", jobset(f"burst-{number}"))
 
 
+@pytest.mark.slow
 def test_a_burst_of_jobsets_starves_no_restart() -> None:
     """While 100 JobSets are set up by a slow server, the two writes of another group's restart take their time only."""
 
@@ -71,6 +72,7 @@ def test_a_burst_of_jobsets_starves_no_restart() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> None:
     """For 20 s each write is refused with Retry-After: few are sent, no pass gives up, no Job is missing or double."""
 

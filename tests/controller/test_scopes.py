@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
@@ -227,7 +227,6 @@ class Divided:
 moves = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.booleans()), max_size=40)
 
 
-@settings(max_examples=200)
 @given(moves, st.integers(0, 3))
 def test_scopes_never_touch_each_other_and_share_one_budget(history: list[tuple[str, int, bool]], most: int) -> None:
     """After every announcement only its own scope's decision differs, and never more than maxRestarts are synced."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
@@ -201,7 +201,6 @@ def graphs(draw: st.DrawFn) -> KubeObject:
     return manifest
 
 
-@settings(max_examples=150)
 @given(graphs(), st.data())
 def test_every_order_reaches_its_end(manifest: KubeObject, data: st.DataObject) -> None:
     """Whatever is expected can come: with Jobs that get ready or complete, everything is created in the end."""

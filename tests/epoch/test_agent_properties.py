@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.epoch.agent import (
@@ -88,7 +88,6 @@ def play(previous: int | None, items: list[View | str]) -> Run:
     return run
 
 
-@settings(max_examples=500)
 @given(previous_epochs, runs)
 def test_barrier_lifts_once_and_only_after_the_server_accepted(previous: int | None, items: list[View | str]) -> None:
     """A lifted epoch was announced, accepted and synced; the barrier lifts at most once in a process."""
@@ -104,7 +103,6 @@ def test_barrier_lifts_once_and_only_after_the_server_accepted(previous: int | N
             assert any(isinstance(event, View) and not event.in_place for event in run.events)
 
 
-@settings(max_examples=500)
 @given(previous_epochs, runs)
 def test_announces_one_epoch_from_a_fresh_view(previous: int | None, items: list[View | str]) -> None:
     """A process announces one epoch, again and again if need be: above `previous` from a cheap view."""

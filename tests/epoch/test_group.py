@@ -235,4 +235,4 @@ class Group(RuleBasedStateMachine):
 
 def test_group_keeps_the_rules_whatever_happens() -> None:
     """S1, S2 and S4 hold after every step, and L1 once the trouble ends."""
-    run_state_machine_as_test(Group, settings=settings(max_examples=150, stateful_step_count=60))
+    run_state_machine_as_test(Group, settings=settings(stateful_step_count=60))

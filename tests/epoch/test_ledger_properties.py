@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.epoch.int32 import INT32_MAX
@@ -48,7 +48,6 @@ def play(ledger: Ledger | DumbLedger, name: str, value: object, restarts_max: in
         getattr(ledger, name)(value)
 
 
-@settings(max_examples=1_000)
 @given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
 def test_what_observe_calls_nothing_new_changes_no_decision(shape: Shape, history: list[tuple[str, object]]) -> None:
     """Whoever asks `decide` only when `observe` says so misses nothing."""
@@ -62,7 +61,6 @@ def test_what_observe_calls_nothing_new_changes_no_decision(shape: Shape, histor
             play(ledger, name, value)
 
 
-@settings(max_examples=1_000)
 @given(
     st.sampled_from(SHAPES),
     st.lists(events, max_size=40),

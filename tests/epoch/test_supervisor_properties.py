@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.epoch.agent import Accepted, AgentState, Announce, GiveUp, NotAccepted, Phase, View
@@ -98,7 +98,6 @@ class World:
                 self.code = code
 
 
-@settings(max_examples=200)
 @given(st.one_of(st.none(), st.integers(1, 4)), items)
 def test_announcements_and_starts_keep_the_promise(previous: int | None, happened: list[View | str]) -> None:
     """Nothing of the worker is there when an epoch is announced, a worker starts or the process leaves; epochs grow."""

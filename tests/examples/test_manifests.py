@@ -41,6 +41,7 @@ def test_there_is_one_for_each_feature() -> None:
     assert len(MANIFESTS) >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
     """Applied twice it is one generation; its first Jobs and its Service exist; there is no problem and no Warning."""

@@ -21,6 +21,7 @@ from tests.model.rules import S3
 SHAPE = Shape({"a": (2, 2)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", QUICK, ids=str)
 def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
     """Every state within these bounds keeps every rule, and can come together without a further fault."""
@@ -30,6 +31,7 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
     assert result.complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.slow], ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Bug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""

@@ -10,6 +10,8 @@ import pytest
 
 from simulator.campaign.run import run_seed
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(3)
 CODE = (
     f"from simulator.campaign.run import run_seed\nfor s in {SEEDS!r}: o = run_seed(s); print(o.hash, o.events, o.at_s)"

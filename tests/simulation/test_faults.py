@@ -9,6 +9,8 @@ from simulator.campaign.run import Strike, run_scenario, run_seed
 from simulator.campaign.scenario import Scenario
 from simulator.campaign.world import SPARE_NODES
 
+pytestmark = pytest.mark.slow
+
 SEEDS_MAX = 12  # some faults need a scenario that has what they strike: two controllers, a worker that waits
 
 

@@ -13,6 +13,8 @@ from tests.mutants.mutant import ROOT, Area, Edit, Mutant, StaleMutantError
 from tests.mutants.run import Bounds, BrokenMutantError, Hunt, hunt
 from tests.mutants.table import HEADING, OURS, PAGE, markdown
 
+pytestmark = pytest.mark.slow
+
 PLANTED_MIN, MODELLED_MIN = 25, 10
 AREAS = {Area.PROTOCOL, Area.INFORMER, Area.QUEUE, Area.LEADER, Area.BACKOFF, Area.KUBELET}
 FAST = ("synced beats deprecated", "a watch that went silent is never given up")  # by the first seed

@@ -8,6 +8,8 @@ from simulator.campaign.report import plan_command, replay_command
 from simulator.campaign.run import run_seed
 from simulator.campaign.sieve import FAULT, SITUATIONS, Pattern, plans, run_plan
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 500
 PER_TEST = 20  # so that they spread over the cores
 PLANS_PER_SITUATION = 12  # `make soak` carries out all of them

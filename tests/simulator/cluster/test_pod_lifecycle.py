@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cluster import pod_lifecycle as life
@@ -215,7 +215,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(events=EVENTS, delete_at=st.integers(0, 40))
 def test_the_worker_never_runs_behind_a_barrier_that_is_up(events: list[tuple[str, int]], delete_at: int) -> None:
     """Whatever exits when, a worker is only started by a lifted barrier, and a deleted Pod stops for good."""

@@ -42,6 +42,7 @@ async def restart_once(cluster: Cluster, documents: Documents, victim: int) -> G
     return timeline.current
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_real_processes_restart_in_place_and_resume(example: Documents) -> None:
     """SIGKILL on one worker: no Pod is recreated, every worker resumes the checkpoint in the next epoch."""
@@ -61,6 +62,7 @@ async def test_real_processes_restart_in_place_and_resume(example: Documents) ->
     assert not cluster.folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_controller_may_be_a_process_too(example: Documents) -> None:
     """The same restart with `python -m controller` and a kubeconfig."""
@@ -90,6 +92,7 @@ def test_ctrl_c_leaves_no_process_behind() -> None:
     assert not Path(folder).exists()
 
 
+@pytest.mark.slow
 def test_a_killed_parent_leaves_no_process_behind() -> None:
     """Even SIGKILL to the parent ends its group: the reaper notices."""
     command = [sys.executable, "-m", "tests.simulator.cluster.demo_like"]
