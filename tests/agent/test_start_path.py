@@ -96,6 +96,7 @@ async def test_the_announcement_leaves_before_anything_heavy_is_loaded(tmp_path:
     assert len(modules) <= MODULES_MAX, sorted(modules)
 
 
+@pytest.mark.slow  # it measures CPU time: a quick test says the same on every machine
 @pytest.mark.asyncio
 async def test_the_announcement_costs_a_few_times_the_interpreter(tmp_path: Path) -> None:
     """CPU time from exec to the PATCH, as a multiple of what a Python that does nothing takes."""
