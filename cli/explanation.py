@@ -96,7 +96,7 @@ def headline(state: GroupState) -> str:
         case Phase.RESTARTING:
             return f"it restarts in place: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
         case Phase.DEGRADED:
-            return f"it runs epoch {_target(state)} without {len(state.stragglers):,} of its {pods}"
+            return f"it runs epoch {_target(state)} without {state.late:,} of its {pods}"
         case Phase.RECREATING:
             return "it recreates its Jobs and Pods"
         case Phase.SUSPENDED:
@@ -118,7 +118,7 @@ def _target(state: GroupState) -> str:
 
 
 def _gathering(state: GroupState) -> list[ScopeState]:
-    return [scope for scope in state.scopes if scope.stragglers]
+    return [scope for scope in state.scopes if scope.late]
 
 
 def _moments(facts: Facts) -> Iterator[Moment]:
@@ -195,12 +195,13 @@ def _of_stragglers(facts: Facts) -> Iterator[Cause]:
     by_reason: dict[Why, list[Straggler]] = {}
     for one in facts.state.stragglers:
         by_reason.setdefault(one.why, []).append(one)
-    for why, late in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+    counts = {why: len(late) + (facts.state.unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
+    for why, late in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
         first = late[0]
         warned = _said(facts.more_events.get(event_subject(facts.state, first)[1], ()))
         said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
-        text = f"{count_text(len(late), 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
+        text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
         places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first)[1]}
         names = tuple(one.name for one in late)
         yield Cause(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
@@ -209,7 +210,7 @@ def _of_stragglers(facts: Facts) -> Iterator[Cause]:
 def _of_counting(state: GroupState) -> Iterator[Cause]:
     """Yield that every Pod is there and only the controller is missing."""
     late = [scope for scope in state.scopes if scope.phase is not Phase.RUNNING]
-    if late and not any(scope.stragglers for scope in late):
+    if late and not any(scope.late for scope in late):
         text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
         advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"
         yield Cause("NotSyncedYet", text, advice)

@@ -23,7 +23,7 @@ from controller.conditions import BARRIER_WAITING
 from controller.jobset import JobSet, parse_jobset
 from controller.scopes import Scope
 
-STRAGGLERS_MAX = 10_000  # every slot of the largest group; the views cut at what fits
+NAMED_MAX = 10_000  # slots without a Pod that get a name: every slot of the largest group; a spec may ask for 2**62
 
 
 class Phase(Enum):
@@ -57,7 +57,8 @@ class ScopeState:
         expected: N.
         epochs: how many slots announced which epoch; 0 for none yet, slots without a Pod left out.
         working: Pods whose worker containers run.
-        stragglers: who is not at `target`.
+        late: how many slots are not at `target`.
+        stragglers: those of them with a Pod, then the first of those without one.
     """
 
     name: str
@@ -68,12 +69,13 @@ class ScopeState:
     expected: int
     epochs: Mapping[int, int]
     working: int
+    late: int
     stragglers: Sequence[Straggler]
 
     @property
     def arrived(self) -> int:
         """Return how many slots announced `target`."""
-        return self.expected - len(self.stragglers)
+        return self.expected - self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +133,29 @@ class GroupState:
         return sum(scope.arrived for scope in self.scopes)
 
     @property
+    def late(self) -> int:
+        """Return how many are not."""
+        return sum(scope.late for scope in self.scopes)
+
+    @property
     def stragglers(self) -> list[Straggler]:
-        """Return who is not."""
-        return list(islice((one for scope in self.scopes for one in scope.stragglers), STRAGGLERS_MAX))
+        """Return who is not, as far as they are named; all others are slots without a Pod."""
+        return [one for scope in self.scopes for one in scope.stragglers]
+
+    @property
+    def unnamed(self) -> int:
+        """Return how many slots without a Pod have no name in `stragglers`."""
+        return self.late - len(self.stragglers)
 
 
-def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
-    """Put a JobSet and its Pods together."""
+def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NAMED_MAX) -> GroupState:
+    """Put a JobSet and its Pods together, in a time that grows with the Pods and not with the slots.
+
+    Args:
+        raw: the JobSet.
+        pods: those that bear its name.
+        named_max: how many slots without a Pod get a name, in each scope.
+    """
     meta, status = raw["metadata"], raw.get("status") or {}
     true = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
     waiting = true.get(BARRIER_WAITING, {}).get("message", "")
@@ -146,7 +164,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact]) -> GroupState:
     try:
         jobset = parse_jobset(raw)
         not_due = _not_due(jobset, own)
-        scopes = _scopes(jobset, own, not_due)
+        scopes = _scopes(jobset, own, frozenset(not_due), named_max)
     except RemoteProtocolError as error:
         problem = {"Unreadable": {"type": "Unreadable", "reason": "Unreadable", "message": str(error)}}
         return GroupState(namespace, name, Phase.UNREADABLE, None, (), len(own), conditions=true | problem)
@@ -179,31 +197,40 @@ def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
     return [job.name for job in jobset.replicated_jobs[1:] if job.name not in begun]
 
 
-def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: Sequence[str]) -> list[ScopeState]:
+def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], named_max: int) -> list[ScopeState]:
     if not jobset.is_in_place:
         return []
-    best: dict[Slot, PodFact] = {}
+    shapes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in jobset.scopes}
+    for job in jobset.replicated_jobs:
+        if job.parallelism and not job.has_opted_out and job.name not in not_due:
+            shapes[jobset.scope_name(job)][job.name] = job.replicas, job.parallelism
+    best: dict[str, dict[Slot, PodFact]] = {name: {} for name in jobset.scopes}
+    scope_of = {job: name for name, jobs in shapes.items() for job in jobs}
     for pod in pods:
         slot = pod.slot
-        if slot is not None and (slot not in best or _rank(pod) > _rank(best[slot])):
-            best[slot] = pod
-    return [_scope(jobset, scope, best, not_due) for scope in jobset.scopes.values()]
+        if slot is None or slot.replicated_job not in scope_of:
+            continue
+        found = best[scope_of[slot.replicated_job]]
+        if slot not in found or _rank(pod) > _rank(found[slot]):
+            found[slot] = pod
+    states = []
+    for name, scope in jobset.scopes.items():
+        states.append(_scope(scope, Shape(shapes[name]), best[name], named_max))
+        named_max -= sum(one.pod is None for one in states[-1].stragglers)
+    return states
 
 
-def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact], not_due: Sequence[str]) -> ScopeState:
-    members = [job for job in jobset.replicated_jobs if job.name in scope.members and job.name not in not_due]
-    shape = Shape({job.name: (job.replicas, job.parallelism) for job in members})
+def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int) -> ScopeState:
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     newest = max((pod.epoch for pod in live.values()), default=0)
     target = max(newest, scope.synced, scope.deprecated + 1)
     if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting
         live |= {slot: pod for slot, pod in found.items() if pod.is_done}
-    late = [
-        straggler_of(str(slot), found.get(slot), scope.deprecated)
-        for slot in shape
-        if slot not in live or live[slot].epoch != target
-    ]
+    behind = sorted(slot for slot in found if slot not in live or live[slot].epoch != target)
+    late = len(behind) + shape.size - len(found)
+    missing = islice((slot for slot in shape if slot not in found), min(named_max, shape.size - len(found)))
+    stragglers = [straggler_of(str(slot), found.get(slot), scope.deprecated) for slot in (*behind, *missing)]
     return ScopeState(
         scope.name,
         _scope_phase(scope, target, late),
@@ -214,10 +241,11 @@ def _scope(jobset: JobSet, scope: Scope, pods: Mapping[Slot, PodFact], not_due: 
         dict(sorted(Counter(pod.epoch for pod in live.values()).items())),
         sum(pod.is_working for pod in live.values()),
         late,
+        stragglers,
     )
 
 
-def _scope_phase(scope: Scope, target: int, late: Sequence[Straggler]) -> Phase:
+def _scope_phase(scope: Scope, target: int, late: int) -> Phase:
     if scope.synced == 0:
         return Phase.STARTING
     if target > scope.synced:

@@ -48,7 +48,7 @@ async def request_restart(connection: Connection, name: str) -> str:
         RefusalError: nobody would carry it out.
     """
     raw = await read_jobset(connection, name)
-    state = group_state(raw, ())
+    state = group_state(raw, (), named_max=0)
     if state.managed_by is not None:
         raise RefusalError(f"JobSet {name} is managed by {state.managed_by}: our controller does nothing to it")
     if state.phase in CANNOT:

@@ -59,7 +59,7 @@ def left_s_of(state: GroupState, now_s: float) -> float | None:
     """Return when the barrier lifts if the rest arrive as those before did; one look has no other pace to go by."""
     began_s = parse_time(state.last.started_at) if state.last is not None and state.last.synced_at is None else None
     gathering = [scope for scope in state.scopes if scope.target > scope.synced]
-    arrived, missing = sum(one.arrived for one in gathering), sum(len(one.stragglers) for one in gathering)
+    arrived, missing = sum(one.arrived for one in gathering), sum(one.late for one in gathering)
     if began_s is None or not arrived or not missing:
         return None
     return max(0.0, now_s - began_s) * missing / arrived

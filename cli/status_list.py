@@ -38,7 +38,7 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
 
 def list_data(raw: KubeObject) -> dict[str, Any]:
     """Return one line for programs."""
-    state = group_state(raw, ())
+    state = group_state(raw, (), named_max=0)
     counters = state.jobset.status.get("replicatedJobsStatus") or () if state.jobset is not None else ()
     specs = state.jobset.replicated_jobs if state.jobset is not None else ()
     return {

@@ -13,7 +13,7 @@ from rich.text import Text
 from cli.group_state import ENDED, GroupState, Phase, ScopeState
 from cli.moments import count_text, duration_text, parse_time
 from cli.status_data import TRIGGERS, failure_text
-from cli.straggler import Straggler
+from cli.straggler import Why
 
 BAR_COLUMNS_MAX = 40
 NARROW = 60  # columns: a name and its reason no longer fit on one line
@@ -47,13 +47,12 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     if state.stuck:
         parts.append(Text(f"barrier stuck: {state.stuck}", "red"))
     parts += [Text(line) for line in _history(state, now_s)]
-    late = state.stragglers
-    if late and state.phase in (
+    if state.late and state.phase in (
         Phase.STARTING,
         Phase.RESTARTING,
         Phase.DEGRADED,
     ):  # last: a low terminal cuts names only
-        parts += [Text(""), Text(f"waiting for {count_text(len(late), 'Pod')}", "bold"), *_late(late, columns)]
+        parts += [Text(""), Text(f"waiting for {count_text(state.late, 'Pod')}", "bold"), *_late(state, columns)]
     return Group(*parts)
 
 
@@ -105,10 +104,11 @@ def _histogram(scope: ScopeState, columns: int) -> RenderableType:
     return table
 
 
-def _late(late: list[Straggler], columns: int) -> Iterator[RenderableType]:
+def _late(state: GroupState, columns: int) -> Iterator[RenderableType]:
     """Yield those who are waited for: few by name, many by reason; where it is narrow, the reason below the name."""
+    late = state.stragglers
     if len(late) > NAMES_SHOWN:
-        reasons = Counter(one.why.value for one in late)
+        reasons = Counter(one.why.value for one in late) + Counter({Why.MISSING.value: state.unnamed})
         yield from (Text(f"  {count:,} {why}") for why, count in reasons.most_common())
         yield Text(f"  the first {NAMES_SHOWN} of them:")
     for one in late[:NAMES_SHOWN]:

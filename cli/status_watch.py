@@ -160,7 +160,7 @@ async def _follow(watch: StatusWatch, output: Output, following: Sequence[asynci
                 if picture is not None:
                     drawn = status_picture(state, now_s=now_s, columns=screen.width, left_s=left_s)
                     picture.update(drawn, refresh=True)
-                elif (line := _line(state, output)) != said:
+                elif (line := watch_line(state, output)) != said:
                     said = line
                     print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)
                 if state.phase in ENDED:
@@ -178,7 +178,7 @@ def _pace(progress: Progress, state: GroupState) -> float | None:
     return progress.left_s(sum(scope.expected for scope in gathering))
 
 
-def _line(state: GroupState, output: Output) -> str:
+def watch_line(state: GroupState, output: Output) -> str:
     """Return what a pipe is told: it is told again when it differs."""
     if output != "table":
         return json.dumps(status_data(state))
@@ -187,7 +187,7 @@ def _line(state: GroupState, output: Output) -> str:
         for scope in state.scopes
     )
     late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]
-    waits = f"; waits for {count_text(len(state.stragglers), 'Pod')}: {', '.join(late)}" if late else ""
+    waits = f"; waits for {count_text(state.late, 'Pod')}: {', '.join(late)}" if late else ""
     return f"{state.phase.value} {epochs}{waits}"
 
 
