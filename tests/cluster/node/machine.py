@@ -55,14 +55,13 @@ class Node:
         await self._until(self._is_isolated, self._holder, "namespaces of its own")
         self._mount()
         network.connect(self._address, self._pid)
+        first_words = settings.environment(self._programs)
         self._containerd = self._component(
-            "containerd", (*settings.GARBAGE, f"{self._programs}/containerd", *self._containerd_flags())
+            "containerd", (*first_words, f"{self._programs}/containerd", *self._containerd_flags())
         )
         await self.start_containerd()
         await asyncio.to_thread(self._import, images)
-        self._kubelet = self._component(
-            "kubelet", (*settings.GARBAGE, *self._kubelet_command, *self._kubelet_flags(plane))
-        )
+        self._kubelet = self._component("kubelet", (*first_words, *self._kubelet_command, *self._kubelet_flags(plane)))
         await self.start_kubelet()
 
     async def start_containerd(self) -> None:

@@ -9,6 +9,7 @@ want, and 16 Pods that restart on two cores are bound by CPU.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,17 @@ TUNED = {
     "containerd: stats_collect_period 10s": "looks at each container's cgroups less often than every second",
     "containerd, kubelet: GOGC=400": "collect garbage less often, for some 100 MB",
 }
-GARBAGE = ("env", "GOGC=400")
-"""The first words of a program's command line."""
 
 OWN_FOLDERS = ("/var/lib", "/var/log")
 """What programs of a node write to by default; each node sees its own there."""
+
+
+def environment(programs: Path) -> tuple[str, ...]:
+    """Return the first words of a program's command line.
+
+    Containerd looks for its shim on PATH, and the machine's own, of another version, does not understand it.
+    """
+    return "env", "GOGC=400", f"PATH={programs}{os.pathsep}{os.environ['PATH']}"
 
 
 def containerd(programs: Path, folder: Path) -> str:

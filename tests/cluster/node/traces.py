@@ -67,11 +67,16 @@ def _network() -> Iterator[str]:
     for words in (("ip", "-o", "link"), ("ip", "-4", "route"), ("ip", "-o", "-4", "addr")):
         for line in subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines():
             yield f"{' '.join(words)}: {' '.join(line.split()[:8])}"
-    for rules in (["iptables-save"], ["nft", "list", "ruleset"]):
-        if shutil.which(rules[0]):
-            for line in subprocess.run(rules, capture_output=True, text=True, check=False).stdout.splitlines():
-                if not line.startswith(("#", ":")):  # dates and counters
-                    yield f"{rules[0]}: {line}"
+    yield from rules()
+
+
+def rules() -> Iterator[str]:
+    """Yield the rules of the machine's firewall, without what it counts: packets come in all the time."""
+    for words in (["iptables-save"], ["nft", "--stateless", "list", "ruleset"]):
+        if shutil.which(words[0]):
+            for line in subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines():
+                if not line.startswith(("#", ":")):  # dates; chains, whose lines count
+                    yield f"{words[0]}: {line}"
 
 
 def _namespaces() -> Iterator[str]:

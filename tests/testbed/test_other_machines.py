@@ -1,0 +1,59 @@
+"""The node of the tests on other people's machines: their containerd, their firewall. None of this needs a node."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.node import settings, traces
+
+SHIM = "containerd-shim-runc-v2"
+
+
+def program(path: Path, text: str) -> None:
+    """Write a program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_shim_that_was_built_goes_before_the_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Containerd looks for its shim on PATH: with Debian's installed it still finds the one that was built with it."""
+    built, installed = tmp_path / "built", tmp_path / "installed"
+    for folder in (built, installed):
+        program(folder / SHIM, "echo no")
+    monkeypatch.setenv("PATH", f"{installed}:/usr/bin:/bin")
+    words = (*settings.environment(built), "sh", "-c", f"command -v {SHIM}; command -v cat; echo $GOGC")
+    shim, cat, garbage = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert shim == str(built / SHIM)
+    assert Path(cat).parent in (Path("/usr/bin"), Path("/bin"))
+    assert garbage == "400"
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        (
+            "nft",
+            'case "$*" in *--stateless*) echo "counter drop";; *) echo "counter packets $seen bytes $seen drop";; esac',
+        ),
+        ("iptables-save", 'echo "# at $seen"; echo ":INPUT ACCEPT [$seen:$seen]"; echo "-A INPUT -j ACCEPT"'),
+    ],
+)
+def test_a_firewall_that_counts_is_no_trace(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, counts: str
+) -> None:
+    """Packets that come between two looks are not what a run left; a rule more is."""
+    count, more = tmp_path / "count", tmp_path / "more"
+    count.write_text("1")
+    program(
+        tmp_path / "bin" / name,
+        f'read seen < {count}; echo $((seen + 1)) > {count}; {counts}; [ ! -e {more} ] || echo "one more"',
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    looks = [{line for line in traces.rules() if line.startswith(name)} for _ in range(2)]
+    assert looks[0] == looks[1] != set()
+    more.touch()
+    assert set(traces.rules()) - looks[0] >= {f"{name}: one more"}
