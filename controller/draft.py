@@ -11,7 +11,9 @@ from common.kube.client import KubeObject
 from controller import last_restart
 from controller.causes import Cause, Failure, Trigger
 from controller.conditions import Condition, is_true, set_condition
+from controller.jobs import build_job
 from controller.jobset import JobSet
+from controller.jobset_spec import ReplicatedJob
 from controller.kinds import Job, Pod
 from controller.observed import Buckets, Observed
 from controller.order import order_of
@@ -23,11 +25,25 @@ LOOK_AGAIN_S_MIN = 0.01
 COUNTERS_HOLD_RESTART_S = 5.0  # every status write reaches N agents, which are busy with restarting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, match_args=False)
 class CreateJob:
-    """Create this Job."""
+    """Create the Job of one place; it is built when its turn comes, so that a plan for 10,000 stays small."""
 
-    manifest: KubeObject
+    __match_args__: ClassVar = ("manifest",)
+
+    jobset: JobSet = field(repr=False)
+    job: ReplicatedJob = field(repr=False)
+    index: int
+
+    @property
+    def name(self) -> str:
+        """Return the Job's name."""
+        return self.jobset.job_name(self.job.name, self.index)
+
+    @property
+    def manifest(self) -> KubeObject:
+        """Build the Job."""
+        return build_job(self.jobset, self.job, self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +68,21 @@ class SuspendJob:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, match_args=False)
 class ResumeJob:
-    """Let this very Job run, with this pod template as far as a resume may change it."""
+    """Let this very Job run, with its place's pod template as far as a resume may change it."""
+
+    __match_args__: ClassVar = ("name", "uid", "template")
 
     name: str
     uid: str
-    template: KubeObject
+    place: CreateJob
+
+    @property
+    def template(self) -> KubeObject:
+        """Build the pod template."""
+        template: KubeObject = self.place.manifest["spec"]["template"]
+        return template
 
 
 @dataclass(frozen=True, slots=True)

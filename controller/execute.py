@@ -42,6 +42,7 @@ from controller.refusals import Refusals
 from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
+ACTIONS_MAX = 500  # of one pass: some seconds; then the JobSet is looked at again, and an urgent one may go before it
 AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_due`; what is deleted is back soon
 
 _REASONS: Final[Mapping[type, str]] = {
@@ -66,7 +67,7 @@ class ActionsFailedError(Exception):
 
 @dataclass(slots=True)
 class Executor:
-    """Performs actions."""
+    """Performs actions, at most `ACTIONS_MAX` in a pass; a plan follows from the state, so the next has the rest."""
 
     client: KubeClient
     jobs: Informer[Job]
@@ -95,24 +96,27 @@ class Executor:
         due, again_s = self._due(jobset, actions)
 
         async def perform_one(action: Action) -> None:
-            async with slots:
-                created = _created_by(jobset.namespace, action)
+            created = _created_by(jobset.namespace, action)
+            try:
                 if self.refusals.wait_s(jobset, action) > 0:  # refused meanwhile, to another action of this pass
                     self._created_s.pop(created, None)
                     return
-                try:
-                    await self._perform(jobset, action)
-                except (ApiError, TransportError, ForeignObjectError) as error:
-                    failures.append((action, error))
-                    self._created_s.pop(created, None)
-                    self.refusals.note(jobset, action, error)
-                else:
-                    self.refusals.granted(jobset, action)
+                await self._perform(jobset, action)
+            except (ApiError, TransportError, ForeignObjectError) as error:
+                failures.append((action, error))
+                self._created_s.pop(created, None)
+                self.refusals.note(jobset, action, error)
+            else:
+                self.refusals.granted(jobset, action)
+            finally:
+                slots.release()
 
         for together in _scouts_first(due):
             async with asyncio.TaskGroup() as group:
                 for action in together:
+                    await slots.acquire()
                     group.create_task(perform_one(action))
+                    await asyncio.sleep(0)  # building a Job of 1 MB takes 10 ms: let others run before the next
         if failures:
             action, error = failures[0]
             self._report(jobset, action, error)
@@ -127,7 +131,9 @@ class Executor:
         watch of one kind is late, each event of another would ask again for what is there, or for what the garbage
         collector removes at once because its JobSet is gone already.
         """
-        now_s, due, waits_s = self.clock.monotonic_s(), [], []
+        now_s = self.clock.monotonic_s()
+        due: list[Action] = []
+        waits_s: list[float] = []
         self._created_s = {what: at_s for what, at_s in self._created_s.items() if now_s - at_s < AGAIN_S}
         for action in actions:
             created = _created_by(jobset.namespace, action)
@@ -135,6 +141,8 @@ class Executor:
             if wait_s > 0:
                 waits_s.append(wait_s)
                 continue
+            if len(due) == ACTIONS_MAX:
+                return due, 0.0
             due.append(action)
             if created is not None:
                 self._created_s[created] = now_s
@@ -248,7 +256,8 @@ def _created_by(namespace: str, action: Action) -> Created | None:
     """Return what an action creates; None for other actions."""
     if not isinstance(action, CreateJob | CreateService | CreateClaim):
         return None
-    return _CREATES[type(action)].plural, namespace, action.manifest["metadata"]["name"]
+    name = action.name if isinstance(action, CreateJob) else str(action.manifest["metadata"]["name"])
+    return _CREATES[type(action)].plural, namespace, name
 
 
 def _is_owned(obj: KubeObject, uid: str) -> bool:

@@ -103,18 +103,16 @@ def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
         wire.JOBSET_UID: jobset.uid,
         wire.REPLICATED_JOB_NAME: job.name,
         wire.REPLICATED_JOB_REPLICAS: str(job.replicas),
-        wire.GLOBAL_REPLICAS: str(sum(other.replicas for other in jobset.replicated_jobs)),
+        wire.GLOBAL_REPLICAS: str(len(jobset.places)),
         wire.JOB_INDEX: str(index),
-        wire.JOB_GLOBAL_INDEX: str(_index_among(jobset, job, index, group=None)),
+        wire.JOB_GLOBAL_INDEX: str(jobset.places.position(name)),
         # Upstream's comments say SHA-256; its code, and so every label in the field, is SHA-1.
         wire.JOB_KEY: hashlib.sha1(f"{jobset.namespace}/{name}".encode(), usedforsecurity=False).hexdigest(),
         wire.RESTART_ATTEMPT: str(jobset.restarts),
         wire.JOB_RESTART_ATTEMPT: str(jobset.job_restarts_of(job.name, index)),
         wire.GROUP_NAME: job.group_name,
-        wire.GROUP_REPLICAS: str(
-            sum(other.replicas for other in jobset.replicated_jobs if other.group_name == job.group_name)
-        ),
-        wire.JOB_GROUP_INDEX: str(_index_among(jobset, job, index, group=job.group_name)),
+        wire.GROUP_REPLICAS: str(jobset.numbers.jobs[job.group_name]),
+        wire.JOB_GROUP_INDEX: str(jobset.numbers.first_job[job.name] + index),
     }
     if (
         jobset.coordinator is not None
@@ -163,14 +161,9 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
 def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
     scope = jobset.scope_name(job)  # those who restart together
-    sizes = [
-        0 if other.has_opted_out or jobset.scope_name(other) != scope else other.replicas * other.parallelism
-        for other in jobset.replicated_jobs
-    ]
-    position = [other.name for other in jobset.replicated_jobs].index(job.name)
     return {
-        wire.GROUP_SIZE: str(sum(sizes)),
-        wire.GROUP_OFFSET: str(sum(sizes[:position]) + index * job.parallelism),
+        wire.GROUP_SIZE: str(jobset.numbers.slots[scope]),
+        wire.GROUP_OFFSET: str(jobset.numbers.first_slot[job.name] + index * job.parallelism),
     }
 
 
@@ -193,14 +186,3 @@ def _fill_defaults(spec: dict[str, Any]) -> None:
     spec["completionMode"] = spec.get("completionMode") or "Indexed"
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None and "parallelism" in spec:
         spec["completions"] = spec["parallelism"]
-
-
-def _index_among(jobset: JobSet, job: ReplicatedJob, index: int, *, group: str | None) -> int:
-    """Return the running index of a Job over the replicatedJobs, in spec order, of one group or of all."""
-    before = 0
-    for other in jobset.replicated_jobs:
-        if other.name == job.name:
-            break
-        if group is None or other.group_name == group:
-            before += other.replicas
-    return before + index

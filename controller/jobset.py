@@ -33,7 +33,7 @@ from controller.jobset_spec import (
     read_replicated_job,
     read_success_policy,
 )
-from controller.places import Places
+from controller.places import Numbers, Places
 from controller.requests import BarrierDeadline, read_deadline, read_request
 from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from controller.size import oversize
@@ -252,6 +252,11 @@ class JobSet:
     def places(self) -> Places:
         """Return every expected Job name with its (replicatedJob, job index), in spec order."""
         return Places(self.name, self.replicated_jobs)
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Return how Jobs and slots are counted."""
+        return Numbers.of((self.scope_name(job), job) for job in self.replicated_jobs)
 
     @cached_property
     def judged(self) -> dict[str, tuple[Any, Any]]:

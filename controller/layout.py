@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.budget import exempt_unless_restarting
 from controller.causes import Trigger
 from controller.draft import CreateJob, CreateService, Draft
-from controller.jobs import build_job, build_service
+from controller.jobs import build_service
 
 
 def ensure_service(draft: Draft) -> bool:
@@ -29,7 +29,7 @@ def create_missing_jobs(draft: Draft) -> bool:
         names = [jobset.job_name(job.name, index) for index in range(job.replicas)]
         missing = [index for index, name in enumerate(names) if name not in draft.observed.jobs]
         for index in missing:
-            draft.add(CreateJob(build_job(jobset, job, index)))
+            draft.add(CreateJob(jobset, job, index))
         is_joining = job.name in draft.order.expected and job.name not in present
         if missing and jobset.has_order and is_joining:
             exempt_unless_restarting(draft, job.name, Trigger.JOIN)  # its Pods join the group, which restarts for them

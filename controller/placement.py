@@ -25,7 +25,7 @@ _OVER: Final = ("Succeeded", "Failed")
 def lift_gates(draft: Draft) -> bool:
     """Let the scheduler see the Pods whose domain is known, or which are to find one."""
     jobset = draft.jobset
-    for job in draft.buckets.active:
+    for job in draft.buckets.active if jobset.is_placed_exclusively else ():
         replicated_job = jobset.replicated_job(jobset.places[job.metadata.name][0])
         key = exclusive_key(jobset, replicated_job)
         pods = draft.observed.pods.get(job.metadata.name, ())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from controller.jobset_spec import ReplicatedJob
+
+_DIGITS_MAX = 10  # of an int32; a Job that somebody else made may have any name
 
 Place = tuple[str, int]
 """Name of a replicatedJob, and index of a Job in it."""
@@ -56,4 +60,30 @@ class Places(Mapping[str, Place]):
         return (replicated_job, index) if is_expected else None
 
 
-_DIGITS_MAX = 10  # of an int32; a Job that somebody else made may have any name
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How Jobs are counted within their group (groupName), and slots among those that restart together; made once.
+
+    Args:
+        jobs: how many Jobs a group has.
+        first_job: by replicatedJob, the number in its group of its first Job.
+        slots: how many slots a scope has.
+        first_slot: by replicatedJob, the number in its scope of its first slot.
+    """
+
+    jobs: Mapping[str, int]
+    first_job: Mapping[str, int]
+    slots: Mapping[str, int]
+    first_slot: Mapping[str, int]
+
+    @classmethod
+    def of(cls, members: Iterable[tuple[str, ReplicatedJob]]) -> Numbers:
+        """Count; `members` are the replicatedJobs in spec order, with their scopes."""
+        jobs: Counter[str] = Counter()
+        slots: Counter[str] = Counter()
+        first_job, first_slot = {}, {}
+        for scope, job in members:
+            first_job[job.name], first_slot[job.name] = jobs[job.group_name], slots[scope]
+            jobs[job.group_name] += job.replicas
+            slots[scope] += 0 if job.has_opted_out else job.replicas * job.parallelism
+        return cls(jobs, first_job, slots, first_slot)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from common import wire
 from common.kube.clock import Clock
 from common.kube.errors import BadRequest, Forbidden, Invalid, ServerError, Throttled
 from controller.draft import Action, CreateJob
@@ -81,5 +80,5 @@ def _subjects(action: Action) -> tuple[Subject, Subject]:
     """Return what a refusal of an action may concern: all of its type, or those that share its template."""
     kind = type(action)
     if isinstance(action, CreateJob):
-        return (kind, ""), (kind, str(action.manifest["metadata"]["labels"][wire.REPLICATED_JOB_NAME]))
+        return (kind, ""), (kind, action.job.name)
     return (kind, ""), (kind, "")

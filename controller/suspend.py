@@ -5,9 +5,8 @@ from __future__ import annotations
 from controller import conditions
 from controller.budget import exempt_unless_restarting
 from controller.causes import Trigger
-from controller.draft import Draft, ResumeJob, SuspendJob
+from controller.draft import CreateJob, Draft, ResumeJob, SuspendJob
 from controller.finish import end_waiting
-from controller.jobs import build_job
 from controller.kinds import Job
 
 
@@ -34,9 +33,8 @@ def _resume(draft: Draft, job: Job) -> None:
     name, index = draft.jobset.places[job.metadata.name]
     if name not in draft.order.due or not is_at_rest(job):
         return
-    replicated_job = next(entry for entry in draft.jobset.replicated_jobs if entry.name == name)
-    manifest = build_job(draft.jobset, replicated_job, index)
-    draft.add(ResumeJob(job.metadata.name, job.metadata.uid, manifest["spec"]["template"]))
+    place = CreateJob(draft.jobset, draft.jobset.replicated_job(name), index)
+    draft.add(ResumeJob(job.metadata.name, job.metadata.uid, place))
     if name in draft.order.expected:
         exempt_unless_restarting(draft, name, Trigger.RESUME)  # its Pods are new and announce the next epoch
 

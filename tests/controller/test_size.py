@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import islice
 from typing import Any
 
@@ -15,8 +16,11 @@ from common.epoch.slot import Shape, Slot
 from common.kube.client import KubeObject
 from common.kube.resources import JOBSETS
 from controller.barrier import NAMES_MAX
+from controller.draft import CreateJob
+from controller.execute import ACTIONS_MAX
 from controller.jobset_spec import ReplicatedJob
 from controller.places import Places
+from controller.plan import plan
 from controller.size import JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import INT32_MAX, jobset, replicated_job
@@ -49,7 +53,7 @@ def many(count: int, **size: int) -> list[KubeObject]:
         (many(100, replicas=1_000, pods=1), "Recreate", "saw 100,000"),
         (many(1, replicas=INT32_MAX, pods=INT32_MAX), "Recreate", "saw 2,147,483,647"),
         (many(101, replicas=1), None, "at most 100 of them, saw 101"),
-        (many(20_000, replicas=0), wire.IN_PLACE_RESTART, "saw 20000"),
+        (many(5_000, replicas=0), wire.IN_PLACE_RESTART, "saw 5000"),
     ],
 )
 def test_a_jobset_that_is_too_large_gets_a_sentence_and_nothing_else(
@@ -166,6 +170,39 @@ def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
             assert "2/2 at epoch 2; waiting for 1 pods that are in no slot (ghost)" in event["note"]
             after = passes("controller_runtime_reconcile_total", named) or 0
             assert 0 < after - before <= PASSES_A_MINUTE_MAX
+
+    run(scenario())
+
+
+def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
+    """Jobs are built one by one when their turn comes: 1,000 of a 32 kB template are no 200 MB of manifests."""
+    env = [{"name": f"E{number}", "value": "x" * 100} for number in range(250)]
+    template = {"spec": {"containers": [{"name": "worker", "image": "worker:1", "env": env}]}}
+    world = PlannerWorld(jobset(jobs=[replicated_job(replicas=1_000, pods=1, template=template)]))
+    observed = world.observed()
+    tracemalloc.start()
+    planned = plan(observed)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len([action for action in planned.actions if isinstance(action, CreateJob)]) == 1_000
+    assert peak_bytes < 2_000_000
+
+
+def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
+    """After 500 Jobs the JobSet is looked at again: whoever suspends it does not wait for the other thousands."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
+        async with rig.running():
+            crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
+            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+            await rig.settle(20.0)
+            jobs = await crew.jobs()
+            assert len(jobs) == ACTIONS_MAX + 100
+            born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
+            assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
+            assert all(job["spec"]["suspend"] for job in jobs.values())
 
     run(scenario())
 
