@@ -16,7 +16,7 @@ SEARCHES := soak-seeds soak-plans soak-properties
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node docs dashboards-test docs-images
-.PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image sbom check clean rewrite
+.PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image audit sbom check clean rewrite
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYT
 
 image: $(STAMP)  ## build both images with buildah and print their sizes; BASE=IMAGE (and BUILD_BASE, with pip) choose the base
 	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) -- $(BUILDAH_FLAGS)
+
+audit: $(STAMP)  ## ask PyPI for advisories about every locked version; one fails, silence is said aloud
+	$(BIN)/python -m images.audit
 
 sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
 	@mkdir -p dist

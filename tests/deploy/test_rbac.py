@@ -48,3 +48,26 @@ def test_the_preflight_may_read_what_it_looks_for() -> None:
         if rule["verbs"] == ["get"]
     }
     assert named == {"jobsets.jobset.x-k8s.io", *POLICIES}
+
+
+WRITES = {"create", "update", "patch", "delete", "deletecollection", "*"}
+
+
+def test_nobody_but_the_controller_writes_a_status() -> None:
+    """Neither `view` nor `edit` nor `admin` gets more of jobsets/status than to read it."""
+    documents = yaml.safe_load_all((RBAC / "users.yaml").read_text())
+    verbs = [granted(document)["jobset.x-k8s.io/jobsets/status"] for document in documents]
+    assert verbs
+    assert not set().union(*verbs) & WRITES
+
+
+def test_the_controllers_token_reads_no_secret_and_changes_no_right() -> None:
+    """No Secret, no ConfigMap, no role, no Pod created, no command run in one, no token asked for; no wildcard."""
+    rules = role("ClusterRole", "inplace-controller")["rules"] + role("Role", "inplace-controller")["rules"]
+    for rule in rules:
+        assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert "rbac.authorization.k8s.io" not in rule["apiGroups"]
+        assert not {"secrets", "configmaps", "serviceaccounts", "serviceaccounts/token"} & set(rule["resources"])
+        assert not {"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers"} & set(rule["resources"])
+        assert not ("pods" in rule["resources"] and {"create", "delete"} & set(rule["verbs"]))
+        assert not {"impersonate", "escalate", "bind"} & set(rule["verbs"])

@@ -1,0 +1,62 @@
+"""SECURITY.md: each of its claims has a test that exists, and docs/security.md says nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from controller.main import METRICS_PORT, PROBE_PORT
+from controller.pages import SEATS, SEATS_PER_SOURCE
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = (ROOT / "SECURITY.md").read_text()
+ATTACKERS: Final = (
+    "Who may create JobSets",
+    "Who may reach Pod ports",
+    "Who holds an agent's token",
+    "Who holds the controller's token",
+)
+_TEST: Final = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def section(title: str) -> str:
+    """Return the text below a heading."""
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(_TEST.findall(PAGE))))
+def test_every_named_test_exists(file: str, name: str) -> None:
+    """A test that is renamed is renamed here too."""
+    tree = ast.parse((ROOT / file).read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert name in functions
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+def test_each_claim_of_the_threat_model_has_a_test(attacker: str) -> None:
+    """Every row begins with can, cannot or is, and ends with a test; there is one of what he can and of what not."""
+    rows = [line for line in section(attacker).splitlines() if line.startswith("| ") and line != "| what | test |"]
+    assert {row.split()[1] for row in rows} >= {"can", "cannot"}
+    assert [row for row in rows if row.split()[1] not in ("can", "cannot", "is")] == []
+    assert [row for row in rows if len(_TEST.findall(row)) != 1] == []
+
+
+def test_it_says_how_to_report_and_what_is_supported() -> None:
+    """What a stranger looks for first stands first."""
+    assert [line for line in PAGE.splitlines() if line.startswith("## ")][:2] == [
+        "## Report a vulnerability",
+        "## Supported versions",
+    ]
+
+
+def test_both_pages_have_the_same_ports_and_bounds() -> None:
+    """docs/security.md names the ports and the seats of the code, and leads here."""
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert f"| {PROBE_PORT} | `/healthz`, `/readyz`" in page
+    assert f"| {METRICS_PORT} | `/metrics`" in page
+    assert re.search(rf"at most {SEATS}\s+connections of it and {SEATS_PER_SOURCE} from one address", page)
+    assert "(../SECURITY.md)" in page
