@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from common import wire
 from common.epoch.errors import InvariantError
 from common.epoch.int32 import INT32_MAX
 from common.epoch.ledger import Decision
 from controller import conditions
+from controller.causes import Cause, Trigger
 from controller.draft import COUNTERS, COUNTERS_HOLD_RESTART_S, DeleteJob, Draft
 from controller.finish import fail
 from controller.kinds import Job
@@ -70,11 +73,28 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
     deprecated = decision.deprecated
     if scope.name in draft.deprecating:
         deprecated = max(deprecated, scope.synced)
-    if (decision.synced, deprecated) != (scope.synced, scope.deprecated):
+    if decision.synced > scope.synced and decision.synced == deprecated:
+        _skip(draft, scope, decision.synced)
+    elif (decision.synced, deprecated) != (scope.synced, scope.deprecated):
         write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
         _note_restart(draft, scope, is_over=decision.synced > scope.synced)
     if decision.synced <= decision.deprecated or decision.synced == 0:
         draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
+
+
+def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
+    """Sync and deprecate an epoch at once: a Pod that had announced it is gone, and may still wait at its barrier.
+
+    No worker starts in it. The restart goes on to the epoch after, which is not counted again.
+    """
+    now = draft.observed.now_micro or draft.observed.now
+    scope = draft.jobset.scopes_in(draft.status)[scope.name]  # with what this pass has exempted
+    after = min(epoch + 1, INT32_MAX)
+    skipped = replace(scope, synced=epoch, deprecated=epoch, exempt=scope.exempt + 1, last_exempt=after)
+    exemption = {wire.EXEMPT_EPOCHS: skipped.exempt, wire.LAST_EXEMPT_EPOCH: skipped.last_exempt}
+    write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
+    cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
+    draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)
 
 
 def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:

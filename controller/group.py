@@ -94,7 +94,9 @@ class Group:
         for name, scope in self.jobset.scopes.items():
             if (counted := self.ledgers.get(name)) is not None:
                 if scope.synced > counted.ledger.synced:
-                    counted.cause = counted.waits_since_s = counted.deadline_from_s = None
+                    counted.waits_since_s = counted.deadline_from_s = None
+                    if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
+                        counted.cause = None
                 counted.ledger.learn(scope.synced, scope.deprecated)
 
     def reshape(self) -> None:

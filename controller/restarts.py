@@ -47,13 +47,16 @@ class RestartTimer:
             now_s: when the server accepted it.
         """
         timings = self._timings.setdefault(group.jobset.uid, {})
-        if after.deprecated > before.deprecated:
+        is_skipped = after.deprecated == after.synced > before.synced
+        if is_skipped and after.name in timings:  # the restart that is under way goes on
+            self._tell_start(group, after, cause)
+        elif after.deprecated > before.deprecated:
             timing = timings[after.name] = _Timing(_beginning(cause, due_since_s), now_s)
             self._observe("deprecate", now_s - timing.began_s)
             if cause.detected_after_s is not None:
                 self._observe("detect", cause.detected_after_s)
             self._tell_start(group, after, cause)
-        if after.synced > before.synced > 0:
+        if after.synced > before.synced > 0 and not is_skipped:
             known = timings.pop(after.name, None)
             if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
                 known = _Timing(_beginning(cause, due_since_s), due_since_s)

@@ -67,7 +67,7 @@ class Decision:
 
     Args:
         synced: S, never below the ledger's.
-        deprecated: D, never below the ledger's.
+        deprecated: D, never below the ledger's; with an S that grows, an epoch that is skipped.
         restarts: counted group restarts so far, this decision's included.
         exceeded: more restarts than allowed were announced; the JobSet must fail, and S and D stay.
         recreate: (replicatedJob, job index) whose Pods completed and so cannot restart in place.
@@ -131,6 +131,7 @@ class Ledger:
     _intruders: set[str] = field(default_factory=set)  # live Pods that announced S or less after the census
     _broken: set[str] = field(default_factory=set)  # Pods whose worker of epoch S died; kept until S grows
     _census: bool = False  # every slot was seen at S: who announces S later was not counted in it
+    _vanished: int = 0  # the newest epoch that a Pod had announced which is gone and was not seen to end
 
     def observe(self, pod: PodView) -> bool:
         """Take in one Pod event; O(1). Repeats are fine. Say whether `decide` may answer otherwise than before."""
@@ -164,6 +165,16 @@ class Ledger:
         self._withdraw(record)
         self._ahead.discard(uid)
         self._intruders.discard(uid)
+
+    def vanish(self, uid: str) -> None:
+        """Drop a Pod whose object is gone; O(1).
+
+        Where nobody saw it end (it was deleted by force), it may still wait at the barrier that its replacement fills.
+        """
+        record = self._records.get(uid)
+        if record is not None and record.pod.life in _OCCUPYING:
+            self._vanished = max(self._vanished, record.epoch or 0)
+        self.forget(uid)
 
     def reshape(self, shape: Shape) -> None:
         """Expect other slots; O(Pods), once per resize."""
@@ -215,7 +226,9 @@ class Ledger:
         if is_over or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
         synced, deprecated = self.synced, self.deprecated
-        if self._is_complete(top):
+        if self._vanished > self.synced:  # skip it: deprecated in the write that syncs it, its barrier never lifts
+            synced = deprecated = self._vanished
+        elif self._is_complete(top):
             synced = top
         elif top > self.synced:
             deprecated = max(deprecated, top - 1)

@@ -55,7 +55,7 @@ class History:
 
     Attributes:
         announced: slot -> the greatest epoch that an agent ever wrote on a Pod of it.
-        started: (slot, epoch) of every worker.
+        started: (slot, epoch) of every worker, with the Pod's uid.
         at_work: epoch -> workers that run in it.
         causes: what may end an epoch: deaths, and what users do. Counted by who did it.
         free: epochs that users' doings and recreations may take without using up maxRestarts.
@@ -65,7 +65,7 @@ class History:
     synced: int = 0
     deprecated: int = 0
     announced: dict[Slot, int] = field(default_factory=dict)
-    started: set[tuple[Slot, int]] = field(default_factory=set)
+    started: dict[tuple[Slot, int], str] = field(default_factory=dict)
     at_work: dict[int, int] = field(default_factory=dict)
     causes: int = 0
     free: int = 0
@@ -100,6 +100,8 @@ class Judge(WorkerWatcher):
         self._jobs: dict[str, KubeObject] = {}  # by uid
         self._pods: dict[str, KubeObject] = {}
         self._ended: set[str] = set()  # uids of Pods that ended, or were told to
+        self._vanished: set[str] = set()  # uids of Pods that are gone and were not seen to end
+        self._unknown: set[str] = set()  # of those, the ones that were gone when a controller listed all Pods
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
         """Judge a start."""
@@ -111,11 +113,11 @@ class Judge(WorkerWatcher):
         if history.at_work.keys() - {epoch}:
             other = next(r for r in self.running.values() if r.jobset == jobset and r.epoch != epoch)
             self.breaks(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
-        if (slot, epoch) in history.started:
+        if not {uid, history.started.get((slot, epoch), uid)} & self._unknown and (slot, epoch) in history.started:
             self.breaks(S2, f"{name} starts again in epoch {epoch}")
         if epoch > history.synced or epoch == 0:
             self.breaks(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
-        history.started.add((slot, epoch))
+        history.started[slot, epoch] = uid
         history.at_work[epoch] = history.at_work.get(epoch, 0) + 1
         self.running[uid] = Running(jobset, slot, name, epoch)
 
@@ -137,6 +139,10 @@ class Judge(WorkerWatcher):
         for history in self.histories.values():
             history.causes += count
             history.free += count if free else 0
+
+    def note_pods_listed(self) -> None:
+        """Take note that a controller knows Pods from a list: of those that vanished before, it knows nothing."""
+        self._unknown |= self._vanished
 
     def observe(self, plural: str, event: Event) -> None:
         """Judge a write; this runs inside it."""
@@ -169,7 +175,9 @@ class Judge(WorkerWatcher):
         if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
             was = f"S={history.synced} D={history.deprecated}"
             self.breaks(S4, f"{was} became S={synced} D={deprecated}")
-        if synced > history.synced:
+        if synced > history.synced and synced == deprecated:
+            history.free += 1  # skipped: no worker starts in it, and the restart goes on
+        elif synced > history.synced:
             self._judge_sync(obj, history, synced)
         history.synced, history.deprecated = max(synced, history.synced), max(deprecated, history.deprecated)
 
@@ -222,6 +230,8 @@ class Judge(WorkerWatcher):
             self.histories[_jobset_of(obj)].causes += 1
         if event.type == "DELETED":
             self._pods.pop(uid, None)
+            if _phase(obj) not in ("Succeeded", "Failed"):
+                self._vanished.add(uid)
         else:
             self._pods[uid] = obj
         if by.startswith("agent/"):

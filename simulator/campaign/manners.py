@@ -49,6 +49,8 @@ class Manners:
         now_s = self._clock.monotonic_s()
         if who.startswith("controller-") and is_write(request):
             self._judge_leader(who, f"{method} {path}")
+        if who.startswith("controller-") and method == "GET" and path.endswith("/pods"):
+            self._judge.note_pods_listed()
         before_s = self._sent_s[what]
         if len(before_s) == SAME_MAX and now_s - before_s[0] < WINDOW_S:
             self._judge.breaks(L5, f"{who}: {method} {path}, {SAME_MAX + 1} times within {now_s - before_s[0]:.3f} s")

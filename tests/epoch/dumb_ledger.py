@@ -35,6 +35,7 @@ class DumbLedger:
     pods: dict[str, DumbPod] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)  # whose worker of epoch S died
     census: bool = False  # every slot was seen at S
+    vanished: set[int] = field(default_factory=set)  # epochs of Pods that are gone and were not seen to end
 
     def observe(self, view: PodView) -> None:
         """Take in one Pod event."""
@@ -58,6 +59,13 @@ class DumbLedger:
     def forget(self, uid: str) -> None:
         """Drop a Pod."""
         self.pods.pop(uid, None)
+
+    def vanish(self, uid: str) -> None:
+        """Drop a Pod whose object is gone."""
+        pod = self.pods.get(uid)
+        if pod is not None and pod.view.life in (Life.LIVE, Life.LEAVING) and pod.epoch > self.synced:
+            self.vanished.add(pod.epoch)
+        self.forget(uid)
 
     def reshape(self, shape: Shape) -> None:
         """Expect other slots."""
@@ -90,6 +98,8 @@ class DumbLedger:
         if beyond or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
         recreate = frozenset() if running or not self.synced else self._completed_jobs()
+        if self.synced + 1 in self.vanished:
+            return Decision(self.synced + 1, self.synced + 1, restarts, recreate=recreate)
         if top > self.synced and self._all_at(top):
             return Decision(top, self.deprecated, restarts, recreate=recreate)
         deprecated = top - 1 if top > self.synced else self.synced if disturbed else 0

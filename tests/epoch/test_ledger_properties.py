@@ -30,6 +30,7 @@ events = st.one_of(
     st.tuples(st.just("observe"), pod_views()),
     st.tuples(st.just("observe"), pod_views()),  # twice as often
     st.tuples(st.just("forget"), st.integers(0, PODS - 1).map("uid-{}".format)),
+    st.tuples(st.just("vanish"), st.integers(0, PODS - 1).map("uid-{}".format)),
     st.tuples(st.just("learn"), statuses),
     st.tuples(st.just("obey"), st.none()),
     st.tuples(st.just("reshape"), st.sampled_from(SHAPES)),
@@ -98,16 +99,21 @@ def test_who_is_absent_is_who_is_not_at_the_barrier(shape: Shape, history: list[
 
 @given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
 def test_status_never_goes_back(shape: Shape, history: list[tuple[str, object]]) -> None:
-    """S and D only grow, D never passes S, and no decision reaches beyond the highest announcement."""
-    ledger = Ledger(shape)
+    """S and D only grow, D never passes S, and no decision reaches beyond the highest announcement.
+
+    What a Pod had announced that vanished counts: its epoch is skipped.
+    """
+    ledger, vanished = Ledger(shape), 0
     for name, value in history:
+        if name == "vanish" and max(ledger.histogram(), default=0) > ledger.synced:
+            vanished = max(vanished, ledger.next_epoch)
         before = (ledger.synced, ledger.deprecated)
         play(ledger, name, value)
         decision = ledger.decide(restarts_max=INT32_MAX)
 
         assert before <= (ledger.synced, ledger.deprecated)
         assert (ledger.synced, ledger.deprecated) <= (decision.synced, decision.deprecated)
-        assert decision.deprecated <= decision.synced <= max(ledger.synced, *ledger.histogram(), 0)
+        assert decision.deprecated <= decision.synced <= max(ledger.synced, *ledger.histogram(), vanished, 0)
 
 
 @given(

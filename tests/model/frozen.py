@@ -7,7 +7,7 @@ from typing import Any
 
 FIELDS = (
     *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at"),
-    *("_ghosts", "_succeeded", "_ahead", "_intruders", "_broken", "_census"),
+    *("_ghosts", "_succeeded", "_ahead", "_intruders", "_broken", "_census", "_vanished"),
 )
 RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran")
 
@@ -42,6 +42,7 @@ def freeze(ledger: Any) -> Frozen:
         tuple(sorted(ledger._intruders)),
         tuple(sorted(ledger._broken)),
         ledger._census,
+        ledger._vanished,
     )
 
 
@@ -60,6 +61,7 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
         intruders,
         broken,
         census,
+        vanished,
     ) = frozen
     ledger = module.Ledger(shape, synced, deprecated)
     ledger._records.update({uid: module._Record(*rest) for uid, *rest in records})
@@ -68,7 +70,7 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
     ledger._pods_at.update(dict(pods_at))
     ledger._slots_at.update(dict(slots_at))
     ledger._succeeded.update(dict(succeeded))
-    ledger._ghosts, ledger._census = ghosts, census
+    ledger._ghosts, ledger._census, ledger._vanished = ghosts, census, vanished
     ledger._ahead.update(ahead)
     ledger._intruders.update(intruders)
     ledger._broken.update(broken)

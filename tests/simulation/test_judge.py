@@ -115,6 +115,46 @@ async def twice(bench: Bench) -> None:
     await bench.start(0)
 
 
+async def replaced_by_force(bench: Bench) -> None:
+    """Delete a Pod by force while it waits: it and its replacement start, and the controller saw it go."""
+    bench.judge.note_pods_listed()
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    bench.sync(1, 0)
+    await bench.start(0)
+    replacement = pod(0, 1)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.judge.worker_started(replacement, 1)
+
+
+async def replaced_by_force_unseen(bench: Bench) -> None:
+    """Do the same, and then let a new leader list the Pods: it cannot know of the one that went before."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    await asyncio.sleep(0.001)
+    bench.judge.note_pods_listed()
+    bench.sync(1, 0)
+    await bench.start(0)
+    replacement = pod(0, 1)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.judge.worker_started(replacement, 1)
+
+
+async def skipped(bench: Bench) -> None:
+    """Sync and deprecate an epoch in one write, before everybody announced it; the next one is not counted."""
+    policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
+    bench.sync(0, 0, failurePolicy=policy)
+    bench.announce(1, 0)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    bench.sync(1, 1, failurePolicy=policy)
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1, failurePolicy=policy)
+    await bench.start(0)
+    await bench.start(1)
+
+
 async def early(bench: Bench) -> None:
     """Let a worker start before S."""
     bench.announce(1, 0, 1)
@@ -188,6 +228,7 @@ def judged(story: Callable[[Bench], Any]) -> ViolationError | None:
     [
         (two_epochs, rules.S1),
         (twice, rules.S2),
+        (replaced_by_force, rules.S2),
         (early, rules.S3),
         (synced_alone, rules.S3),
         (back, rules.S4),
@@ -203,7 +244,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
     assert violation.rule == rule
 
 
-@pytest.mark.parametrize("story", [good, recreated_after_success])
+@pytest.mark.parametrize("story", [good, recreated_after_success, replaced_by_force_unseen, skipped])
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
     """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
     assert judged(story) is None

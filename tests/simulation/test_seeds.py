@@ -11,6 +11,7 @@ from simulator.campaign.sieve import FAULT, SITUATIONS, Pattern, plans, run_plan
 pytestmark = pytest.mark.slow
 
 SEEDS = 500
+FOUND = ((1000257, (2, 3, 5, 6)), (7006544, (0, 5)))  # by `make soak`, shrunk; each failed before it was mended
 PER_TEST = 20  # so that they spread over the cores
 PLANS_PER_SITUATION = 12  # `make soak` carries out all of them
 
@@ -21,6 +22,13 @@ def test_no_seed_breaks_a_property(first: int) -> None:
     for seed in range(first, first + PER_TEST):
         outcome = run_seed(seed)
         assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay_command(outcome)}"
+
+
+@pytest.mark.parametrize(("seed", "strikes"), FOUND)
+def test_what_a_soak_found_is_mended(seed: int, strikes: tuple[int, ...]) -> None:
+    """A failure that a fresh seed showed once does not come back."""
+    outcome = run_seed(seed, only=strikes)
+    assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay_command(outcome, strikes)}"
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
