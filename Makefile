@@ -34,7 +34,6 @@ $(STAMP): requirements.lock pyproject.toml
 setup: $(STAMP)  ## make .venv with the locked dependencies
 
 lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
-	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-find-links --no-emit-index-url --no-header -q --upgrade -o requirements.lock
 
@@ -116,8 +115,8 @@ demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the gro
 agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYTHONS="python3.12 ..." adds their byte code
 	$(BIN)/python -m cli.agent_pyz $(addprefix --also ,$(PYTHONS))
 
-image: $(STAMP)  ## build both images with buildah and print their sizes; BASE=IMAGE (and BUILD_BASE, with pip) choose the base
-	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) -- $(BUILDAH_FLAGS)
+image: $(STAMP)  ## build both images with buildah and print their sizes; BASE=IMAGE (and BUILD_BASE, with pip) choose the base; PINNED=1 wants its digest
+	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) $(if $(PINNED),--pinned) -- $(BUILDAH_FLAGS)
 
 audit: $(STAMP)  ## ask PyPI for advisories about every locked version; one fails, silence is said aloud
 	$(BIN)/python -m images.audit

@@ -4,7 +4,9 @@ Who belongs to whom, by UID: Pods to Jobs, Jobs to JobSets, and each Pod to the 
 Every event is O(1): a Pod event touches one ledger (controller/group.py) and asks it one question, whether the status
 should change; only then is the JobSet queued. A Pod counts when the Job that controls it is a current Job of the
 JobSet, whatever its labels say. Jobs and Pods may become known in any order: Pods are indexed by the UID of
-their Job and read again when the Job appears, changes sides or goes.
+their Job and read again when the Job appears, changes sides or goes. A UID in an owner reference or a label is only a
+claim: it counts where both objects are in one namespace, as Kubernetes has it for owners. Who may write in another
+namespace can neither add to a group nor hold it up.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from controller.pods import NOWHERE, Reading, read_pod
 from controller.signs import seconds_since, sign_of
 from controller.users import Users
 
+_Owner = tuple[str, str]  # namespace and UID
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
 
 
@@ -49,7 +52,7 @@ class Groups:
     _uids: dict[Key, str] = field(default_factory=dict)
     _users: Users = field(default_factory=Users)
     _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
-    _jobs_of: dict[str, dict[str, Job]] = field(default_factory=dict)  # by JobSet UID, then by name
+    _jobs_of: dict[_Owner, dict[str, Job]] = field(default_factory=dict)  # by JobSet, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
     _home_of: dict[str, ScopeLedger] = field(default_factory=dict)  # by Pod UID: who counts it
 
@@ -61,9 +64,9 @@ class Groups:
         uid = self._uids.get(key)
         return self._groups.get(uid) if uid is not None else None
 
-    def jobs_of(self, jobset_uid: str) -> Mapping[str, Job]:
+    def jobs_of(self, jobset: JobSet) -> Mapping[str, Job]:
         """Return the Jobs that a JobSet owns, by name."""
-        return self._jobs_of.get(jobset_uid, {})
+        return self._jobs_of.get((jobset.namespace, jobset.uid), {})
 
     def counts(self) -> Iterator[GroupCount]:
         """Yield how each group stands; for metrics."""
@@ -112,9 +115,9 @@ class Groups:
         """Take in a Job event."""
         job = new if new is not None else old
         assert job is not None
-        uid, owner = job.metadata.uid, job.owner_uid
-        if old is not None and old.owner_uid is not None and (new is None or old.owner_uid != owner):
-            self._jobs_of.get(old.owner_uid, {}).pop(job.metadata.name, None)
+        uid, owner, former = job.metadata.uid, _owner_of(job), _owner_of(old)
+        if former is not None and (new is None or former != owner):
+            self._jobs_of.get(former, {}).pop(job.metadata.name, None)
         if new is None:
             self._jobs.pop(uid, None)
             if owner is not None and not self._jobs_of.get(owner):
@@ -125,9 +128,9 @@ class Groups:
                 self._jobs_of.setdefault(owner, {})[job.metadata.name] = new
         if old is None or new is None or _side(old) != _side(new):
             self._read_pods_of(uid)
-        if old is not None and old.owner_uid != owner and (group := self._groups.get(old.owner_uid or "")) is not None:
+        if former != owner and (group := self._owned_by(former)) is not None:
             self.wake(group.key, 0.0)  # its Job was taken away
-        if owner is not None and (group := self._groups.get(owner)) is not None:
+        if (group := self._owned_by(owner)) is not None:
             only_counters = old is not None and new is not None and _side(old) == _side(new)
             self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
 
@@ -164,7 +167,8 @@ class Groups:
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
         """Return the Pods that a Job controls."""
-        return tuple(self._pods_of.get(job.metadata.uid, {}).values())
+        pods = self._pods_of.get(job.metadata.uid, {}).values()
+        return tuple(pod for pod in pods if pod.metadata.namespace == job.metadata.namespace)
 
     def home_of(self, pod_uid: str) -> ScopeLedger | None:
         """Return who counts a Pod."""
@@ -184,8 +188,7 @@ class Groups:
         got_node = new.spec.node_name is not None and (old is None or old.spec.node_name is None)
         if not (new.is_gated or (got_node and new.completion_index == "0")):
             return
-        job = self._jobs.get(new.job_uid or "")
-        group = self._groups.get((job.owner_uid if job is not None else None) or "")
+        group = self._owned_by(_owner_of(self._job_of(new, new.job_uid or "")))
         if group is not None and group.jobset.is_placed_exclusively:
             self.wake(group.key, PLACEMENT_HOLD_S)
 
@@ -208,7 +211,7 @@ class Groups:
         self._note_due(group, *group.ledgers.values())
 
     def _read_all_pods(self, group: Group) -> None:
-        for job in tuple(self.jobs_of(group.jobset.uid).values()):
+        for job in tuple(self.jobs_of(group.jobset).values()):
             self._read_pods_of(job.metadata.uid)
 
     def _read_pods_of(self, job_uid: str) -> None:
@@ -250,10 +253,10 @@ class Groups:
 
         A Job may be gone before its Pods; their containers may still run, and that must hold the barrier up.
         """
-        job = self._jobs.get(job_uid)
+        job = self._job_of(pod, job_uid)
         if job is None:
             return self._assign_by_label(pod)
-        group = self._groups.get(job.owner_uid or "")
+        group = self._owned_by(_owner_of(job))
         if group is None:
             return None, None, Reading(None)
         place = group.jobset.places.get(job.metadata.name, NOWHERE)
@@ -265,12 +268,22 @@ class Groups:
         """Find them for a Pod whose Job is unknown; it is in no slot."""
         home, labels = self._home_of.get(pod.metadata.uid), pod.metadata.labels
         uid = home.jobset_uid if home is not None else (labels.jobset_uid if labels is not None else None)
-        group = self._groups.get(uid or "")
+        group = self._owned_by((pod.metadata.namespace, uid or ""))
         if group is None:
             return None, None, Reading(None)
         replicated_job = labels.replicated_job if labels is not None else None
         counted = group.ledgers.get(home.name) if home is not None else group.ledger_of(replicated_job)
         return group, counted, read_pod(pod, NOWHERE, current=False)
+
+    def _job_of(self, pod: Pod, job_uid: str) -> Job | None:
+        """Return the Job that controls a Pod; None when it is unknown, or somebody else's in another namespace."""
+        job = self._jobs.get(job_uid)
+        return job if job is not None and job.metadata.namespace == pod.metadata.namespace else None
+
+    def _owned_by(self, owner: _Owner | None) -> Group | None:
+        """Return the group of a JobSet that something claims for its owner."""
+        group = self._groups.get(owner[1]) if owner is not None else None
+        return group if group is not None and owner is not None and group.jobset.namespace == owner[0] else None
 
     def _drop(self, pod: Pod, job_uid: str, *, vanished: bool) -> None:
         """Forget a Pod that is gone, or that its Job no longer controls."""
@@ -314,6 +327,12 @@ class Groups:
         for counted in ledgers:
             due |= group.note_due(counted, now_s)
         return due
+
+
+def _owner_of(job: Job | None) -> _Owner | None:
+    """Return the JobSet that a Job claims for its controller."""
+    uid = job.owner_uid if job is not None else None
+    return None if job is None or uid is None else (job.metadata.namespace, uid)
 
 
 def _division(jobset: JobSet) -> tuple[object, ...]:

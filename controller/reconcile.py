@@ -111,7 +111,7 @@ class Reconciler:
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
-            jobs=self.groups.jobs_of(jobset.uid),
+            jobs=self.groups.jobs_of(jobset),
             has_service=self.services.get(jobset.namespace, jobset.subdomain) is not None,
             claims={
                 name: claim
@@ -131,7 +131,7 @@ class Reconciler:
         jobset = group.jobset
         if not jobset.is_placed_exclusively:
             return {}
-        jobs = self.groups.jobs_of(jobset.uid)
+        jobs = self.groups.jobs_of(jobset)
         return {name: self.groups.pods_of(job) for name, job in jobs.items() if name in jobset.places}
 
     async def _write_status(self, group: Group, planned: Plan) -> float | None:

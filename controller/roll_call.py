@@ -51,14 +51,14 @@ def _barrier(groups: Groups, group: Group, counted: ScopeLedger, now_s: float) -
 def _late(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[str]:
     """Yield the names of the Jobs that exist and of which somebody is not at the barrier."""
     places = group.jobset.places
-    for name in groups.jobs_of(group.jobset.uid):
+    for name in groups.jobs_of(group.jobset):
         place = places.get(name)
         if place is not None and arrived.get(place, 0) < counted.ledger.shape.size_of(*place):
             yield name
 
 
 def _missing(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[Missing]:
-    jobs = groups.jobs_of(group.jobset.uid)
+    jobs = groups.jobs_of(group.jobset)
     for slot, uids in counted.ledger.absent(arrived):
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := groups.pod_of(job, uid)) is not None]

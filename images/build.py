@@ -1,13 +1,15 @@
 """Build our images with buildah: no daemon, no registry where there is none.
 
-BASE and BUILD_BASE name images, as in the Containerfile. Where neither is given and the default cannot be pulled, both
-come from a Debian mirror (`images.debian`), and it is said aloud.
+BASE and BUILD_BASE name images, as in the Containerfile. Where neither is given, images/base.lock names them; where
+that cannot be pulled, both come from a Debian mirror (`images.debian`), and it is said aloud. So is a base whose digest
+nobody pinned. Each image carries its base's name and digest as labels.
 
-Usage: python -m images.build [--base IMAGE] [--build-base IMAGE] [--debian] [-- BUILDAH-GLOBAL-FLAG ...]
+Usage: python -m images.build [--base IMAGE] [--build-base IMAGE] [--debian] [--pinned] [-- BUILDAH-GLOBAL-FLAG ...]
 """
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,13 +17,16 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from images import debian
 from images.build_once import BuildFailed, MissingComponent, run_nicely
 
 REPOSITORY = Path(__file__).parents[1]
 TARGETS = ("agent", "controller")
-DEFAULT_BASE = "python:3.11-slim"
+BASE_LOCK = REPOSITORY / "images" / "base.lock"
+BASE_LABEL = "org.opencontainers.image.base"
+HOW_TO_PIN = "skopeo inspect --format '{{.Digest}}' docker://IMAGE says it, and images/base.lock is its place"
 DEBIAN_BASE = "localhost/inplace-base"
 CERTIFICATES = Path("/etc/ssl/certs")
 """Mounted into the build: behind a proxy with a CA of its own, pip has to know it."""
@@ -44,7 +49,14 @@ class Buildah:
     private_mounts: bool = False
 
     def build(
-        self, tag: str, *, context: Path, containerfile: Path, target: str = "", arguments: Sequence[str] = ()
+        self,
+        tag: str,
+        *,
+        context: Path,
+        containerfile: Path,
+        target: str = "",
+        arguments: Sequence[str] = (),
+        labels: Sequence[str] = (),
     ) -> None:
         """
         Build one image.
@@ -66,6 +78,7 @@ class Buildah:
             ),
             *((f"--target={target}",) if target else ()),
             *(f"--build-arg={argument}" for argument in arguments),
+            *(f"--label={label}" for label in labels),
             str(context),
         )
         run_nicely(self._words(*command), directory=context)
@@ -86,7 +99,16 @@ class Buildah:
 
     def has(self, tag: str) -> bool:
         """Say whether the image is here or can be pulled."""
-        return self._run("pull", "--quiet", "--policy=missing", tag, check=False) == 0
+        return self._run("pull", "--quiet", "--policy=missing", tag, check=False).returncode == 0
+
+    def digest(self, tag: str) -> str:
+        """Return the digest of the image that is here under a name.
+
+        Raises:
+            BuildFailed: it is not here, and cannot be pulled.
+        """
+        self._run("pull", "--quiet", "--policy=missing", tag)
+        return self._run("inspect", "--type=image", "--format={{.FromImageDigest}}", tag).stdout.strip()
 
     def _words(self, *command: str) -> tuple[str, ...]:
         if shutil.which("buildah") is None:
@@ -94,43 +116,87 @@ class Buildah:
         private = ("unshare", "--mount", "--") if self.private_mounts else ()
         return (*private, "buildah", *self.flags, *command)
 
-    def _run(self, *command: str, check: bool = True) -> int:
+    def _run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self._words(*command), capture_output=True, text=True, timeout=PULL_TIMEOUT_S, check=False
         )
         if check and done.returncode:
             raise BuildFailed(f"expected buildah {command[0]} to succeed, saw {done.stderr.strip()}")
-        return done.returncode
+        return done
 
 
-def build_debian_bases(buildah: Buildah) -> list[str]:
-    """Make the two local bases and return the build arguments that name them."""
+class Bases(NamedTuple):
+    """What the images are based on, and the same Python with pip."""
+
+    run: str
+    build: str
+
+    def arguments(self) -> list[str]:
+        """Return the build arguments that name them."""
+        return [f"BASE={self.run}", f"BUILD_BASE={self.build}"]
+
+    def unpinned(self) -> list[str]:
+        """Return those that name no digest, so that another image may stand behind the name tomorrow."""
+        return sorted({name for name in self if not re.search(r"@sha256:[0-9a-f]{64}$", name)})
+
+
+def locked_base(text: str) -> str:
+    """Return the one image that images/base.lock names.
+
+    Raises:
+        BuildFailed: there is none, or more than one.
+    """
+    names = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if len(names) != 1:
+        raise BuildFailed(f"expected the name of one image in {BASE_LOCK.name}, saw {names}")
+    return names[0]
+
+
+def build_debian_bases(buildah: Buildah) -> Bases:
+    """Make the two local bases and return their names."""
     with tempfile.NamedTemporaryFile("w", suffix=".Containerfile") as file:
         file.write("FROM scratch\nCOPY . /\n")
         file.flush()
         for root, tag in zip(debian.roots(), (f"{DEBIAN_BASE}-build", DEBIAN_BASE), strict=True):
             buildah.build(tag, context=root, containerfile=Path(file.name))
-    return [f"BASE={DEBIAN_BASE}", f"BUILD_BASE={DEBIAN_BASE}-build"]
+    return Bases(DEBIAN_BASE, f"{DEBIAN_BASE}-build")
 
 
-def build_image(buildah: Buildah, target: str, arguments: Sequence[str]) -> str:
+def build_image(buildah: Buildah, target: str, bases: Bases) -> str:
     """Build one of our two images and return its tag."""
     tag = f"localhost/inplace-{target}"
     buildah.build(
-        tag, context=REPOSITORY, containerfile=REPOSITORY / "Containerfile", target=target, arguments=arguments
+        tag,
+        context=REPOSITORY,
+        containerfile=REPOSITORY / "Containerfile",
+        target=target,
+        arguments=bases.arguments(),
+        labels=[f"{BASE_LABEL}.name={bases.run}", f"{BASE_LABEL}.digest={buildah.digest(bases.run)}"],
     )
     return tag
 
 
-def _bases(buildah: Buildah, base: str, build_base: str, *, from_debian: bool) -> list[str]:
-    """Return the build arguments for the bases that were asked for, or for those that can be had."""
-    if base or build_base:
-        return [f"BASE={base or build_base}", f"BUILD_BASE={build_base or base}"]
-    if not from_debian and buildah.has(DEFAULT_BASE):
-        return []
-    if not from_debian:
-        print(f"images: {DEFAULT_BASE} cannot be pulled; making a Debian base instead", file=sys.stderr, flush=True)
-    return build_debian_bases(buildah)
+def _bases(buildah: Buildah, base: str, build_base: str, *, from_debian: bool, pinned: bool) -> Bases:
+    """Return the bases that were asked for, or those that can be had.
+
+    Raises:
+        BuildFailed: a digest was demanded, and a base has none.
+    """
+    locked = locked_base(BASE_LOCK.read_text())
+    bases = Bases(base or build_base or locked, build_base or base or locked)
+    if pinned and (from_debian or bases.unpinned()):
+        names = "a base made from Debian" if from_debian else ", ".join(bases.unpinned())
+        raise BuildFailed(f"expected IMAGE@sha256:DIGEST for every base, saw {names}; {HOW_TO_PIN}")
+    is_asked_for = bool(base or build_base)
+    if not is_asked_for and (from_debian or not buildah.has(bases.run)):
+        if pinned:
+            raise BuildFailed(f"expected to pull {bases.run}, could not; a base made from Debian has no digest to pin")
+        if not from_debian:
+            print(f"images: {bases.run} cannot be pulled; making a Debian base instead", file=sys.stderr, flush=True)
+        return build_debian_bases(buildah)
+    for name in bases.unpinned():
+        print(f"images: NOT PINNED: {name} has no digest; {HOW_TO_PIN}", file=sys.stderr, flush=True)
+    return bases
 
 
 def main() -> int:
@@ -139,13 +205,14 @@ def main() -> int:
     parser.add_argument("--base", default="", help="what the images are based on: any image with Python")
     parser.add_argument("--build-base", default="", help="the same Python with pip and a shell; --base when not given")
     parser.add_argument("--debian", action="store_true", help="make the base from a Debian mirror")
+    parser.add_argument("--pinned", action="store_true", help="refuse a base without a digest: for a release")
     parser.add_argument("buildah", nargs="*", metavar="-- FLAG", help="buildah's global flags, such as --root=FOLDER")
     options = parser.parse_args()
     buildah = Buildah(tuple(options.buildah))
     try:
-        arguments = _bases(buildah, options.base, options.build_base, from_debian=options.debian)
+        bases = _bases(buildah, options.base, options.build_base, from_debian=options.debian, pinned=options.pinned)
         for target in TARGETS:
-            tag = build_image(buildah, target, arguments)
+            tag = build_image(buildah, target, bases)
             base, *ours = buildah.layers(tag)
             sizes = " + ".join(f"{size / 1e6:.2f}" for size in ours)
             print(f"{tag}, layers as a registry keeps them: base {base / 1e6:.1f} MB, ours {sizes} MB")

@@ -245,6 +245,43 @@ def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
     in_virtual_time(play)
 
 
+@pytest.mark.parametrize("claims_job", [False, True])
+def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
+    """A Pod elsewhere that claims our Job, or by its label our JobSet, is no ghost, no double and no announcement."""
+
+    def play() -> None:
+        world = filled()
+        elsewhere = {"namespace": "elsewhere"}
+        owner = "job" if claims_job else "no-such-job"
+        for index in (0, 1, 7):
+            stranger = make_pod(index, 2, uid=f"stranger-{index}", job=owner, metadata=elsewhere)
+            world.groups.pod_changed(None, stranger)
+        assert world.decided() == (1, 0)
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        world.groups.pod_changed(make_pod(1, 1), make_pod(1, 2))
+        assert world.decided() == (2, 0)
+        assert len(world.groups.pods_of(make_job())) == 2
+
+    in_virtual_time(play)
+
+
+def test_a_job_of_another_namespace_is_nobodys() -> None:
+    """A Job elsewhere that claims our JobSet takes no place, even under the name of ours, and gives none up."""
+
+    def play() -> None:
+        world = filled()
+        group = world.groups.get(("default", "train"))
+        assert group is not None
+        stranger = make_job("stranger", namespace="elsewhere")
+        world.woken.clear()
+        world.groups.job_changed(None, stranger)
+        world.groups.job_changed(stranger, None)
+        assert [job.metadata.uid for job in world.groups.jobs_of(group.jobset).values()] == ["job"]
+        assert world.woken == []
+
+    in_virtual_time(play)
+
+
 def test_a_broken_pod_is_reported_once() -> None:
     """The Warning comes with the broken annotation, not with every later event of the Pod."""
 

@@ -72,3 +72,12 @@ def test_the_bill_of_materials_states_what_is_installed(program: str) -> None:
     references = {each["bom-ref"] for each in document["components"]}
     assert {other for each in document["dependencies"] for other in each["dependsOn"]} <= references
     assert json.dumps(document) == json.dumps(sbom(program, LOCK, project_version()))
+
+
+def test_what_make_runs_is_locked() -> None:
+    """Every `pip install` of the Makefile takes hashes or takes no package; uv, which writes the lock, is in it."""
+    makefile = (REPOSITORY / "Makefile").read_text().replace("\\\n", "")
+    installs = [line for line in makefile.splitlines() if "pip install" in line and not line.startswith(("#", "\t#"))]
+    assert installs
+    assert [line for line in installs if not {"--require-hashes", "--no-deps"} & set(line.split())] == []
+    assert "uv" in packages(LOCK)

@@ -1,0 +1,97 @@
+"""What the images are based on: pinned by digest, or said aloud, and written into the images."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from images.build import BASE_LOCK, REPOSITORY, locked_base, main
+from images.build_once import BuildFailed
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+PINNED = f"registry.example/python@{DIGEST}"
+BUILDAH = """#!/bin/sh
+echo "$*" >> {log}
+case "$*" in
+  *inspect*) echo {digest};;
+  *"push "*oci:*) folder=$(echo "$*" | sed 's/.*oci://'); mkdir -p "$folder/blobs/sha256"
+    echo '{{"manifests": [{{"digest": "sha256:m"}}]}}' > "$folder/index.json"
+    echo '{{"layers": [{{"size": 1}}, {{"size": 2}}]}}' > "$folder/blobs/sha256/m";;
+esac
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a buildah on PATH that has every image and notes what it is asked."""
+    log, program = tmp_path / "log", tmp_path / "bin" / "buildah"
+    program.parent.mkdir()
+    log.touch()
+    program.write_text(BUILDAH.format(log=log, digest=DIGEST))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return log
+
+
+def build(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the program."""
+    monkeypatch.setattr(sys, "argv", ["images.build", *arguments])
+    return main()
+
+
+def test_an_image_says_what_it_is_based_on(
+    asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both images are built on the pinned base and carry its name and digest; nothing needs to be said aloud."""
+    assert build(monkeypatch, "--pinned", "--base", PINNED) == 0
+    builds = [line for line in asked.read_text().splitlines() if line.startswith("build ")]
+    assert len(builds) == 2
+    for line in builds:
+        assert f"--build-arg=BASE={PINNED} --build-arg=BUILD_BASE={PINNED}" in line
+        assert f"--label=org.opencontainers.image.base.name={PINNED}" in line
+        assert f"--label=org.opencontainers.image.base.digest={DIGEST}" in line
+    assert "NOT PINNED" not in capsys.readouterr().err
+
+
+def test_a_base_without_a_digest_is_said_aloud(
+    asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is used, its digest is in the image, and how to pin it is said."""
+    assert build(monkeypatch, "--base", "python:3.11-slim") == 0
+    said = capsys.readouterr().err
+    assert "NOT PINNED: python:3.11-slim has no digest; skopeo inspect" in said
+    assert f"--label=org.opencontainers.image.base.digest={DIGEST}" in asked.read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--base", "python:3.11-slim"),
+        ("--base", PINNED, "--build-base", "python:3.11"),
+        ("--base", f"{PINNED}0"),
+        ("--debian",),
+    ],
+    ids=" ".join,
+)
+def test_a_release_refuses_a_base_without_a_digest(
+    arguments: tuple[str, ...], asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --pinned nothing is pulled or built before every base has a digest."""
+    assert build(monkeypatch, "--pinned", *arguments) == 1
+    assert "expected IMAGE@sha256:DIGEST for every base, saw " in capsys.readouterr().err
+    assert asked.read_text() == ""
+
+
+def test_the_lock_names_the_containerfiles_base() -> None:
+    """Who builds by hand without arguments gets the same image, but for its digest."""
+    name = locked_base(BASE_LOCK.read_text()).partition("@")[0]
+    assert f"ARG BASE={name}\n" in (REPOSITORY / "Containerfile").read_text()
+
+
+@pytest.mark.parametrize("text", ["", "# a comment\n", "one\ntwo\n"])
+def test_a_lock_that_names_not_one_image_is_refused(text: str) -> None:
+    """What was expected and what was seen are both said."""
+    with pytest.raises(BuildFailed, match=r"expected the name of one image in base\.lock, saw \["):
+        locked_base(text)
