@@ -62,6 +62,7 @@ class AgentConfig:
     barrier_port: int = OUR_PORT
     barrier_address: str = ""
     previous_epoch: int | None = None
+    reached_epoch: int = 0
     epoch_file: str = ""
     agent_file: str = ""
     pod_uid: str = ""

@@ -4,6 +4,9 @@ Remember the last announced epoch where a container restart does not reach: a fi
 Why, beside PREVIOUS_EPOCH: kubelet evaluates that variable from its own view of the Pod, which may lag. If the lag
 meets a stale watch cache, a restarted worker could rejoin the running epoch (tests/model: "kubelet passes an old
 annotation"). A local file does not lag. Not fsynced: it has to survive the container, not the node.
+
+Beside it, in EPOCH_FILE.ran, stands the last epoch in which the worker ran: no annotation says that, and without it a
+restarted worker could join its own epoch again when the JobSet's status is lost (docs/adr/0053).
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ class EpochMemory(Protocol):
     def remember(self, epoch: int) -> str | None:
         """Keep `epoch`; return what went wrong, None when it is kept."""
 
+    def remember_run(self, epoch: int) -> str | None:
+        """Keep `epoch` as the one in which the worker runs; return what went wrong, None when it is kept."""
+
 
 class NoMemory:
     """Keeps nothing: PREVIOUS_EPOCH has to do."""
@@ -28,33 +34,53 @@ class NoMemory:
         """Do nothing."""
         return None
 
+    remember_run = remember
+
 
 class EpochFile:
-    """One small file that holds one decimal epoch."""
+    """Two small files, each of which holds one decimal epoch."""
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._path_of_run = f"{path}.ran"
 
     def remember(self, epoch: int) -> str | None:
-        """Replace the file's content in one step, so that a crash leaves the old or the new epoch."""
-        temporary = f"{self._path}.new"
-        try:
-            with open(temporary, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs 3 ms on the start path
-                file.write(str(epoch))
-            os.replace(temporary, self._path)  # noqa: PTH105
-        except OSError as error:
-            return f"EPOCH_FILE: cannot write {self._path}: {error.strerror}"
-        return None
+        """Keep the epoch that is about to be announced."""
+        return _write(self._path, epoch)
+
+    def remember_run(self, epoch: int) -> str | None:
+        """Keep the epoch in which the worker is about to run."""
+        return _write(self._path_of_run, epoch)
 
     def recall(self) -> tuple[int | None, str | None]:
-        """Return (epoch, what is wrong with the file); (None, None) when there is no file yet."""
-        try:
-            with open(self._path, encoding="ascii") as file:  # noqa: PTH123
-                text = file.read(64)
-        except FileNotFoundError:
-            return None, None
-        except (OSError, ValueError) as error:
-            return None, f"EPOCH_FILE: cannot read {self._path}: {error}"
-        if text.isascii() and text.isdigit() and 1 <= int(text) <= INT32_MAX:
-            return int(text), None
-        return None, f"EPOCH_FILE: {self._path}: expected an integer from 1 to {INT32_MAX}, saw {text[:40]!r}"
+        """Return (announced epoch, what is wrong with the file); (None, None) when there is no file yet."""
+        return _read(self._path)
+
+    def recall_run(self) -> tuple[int | None, str | None]:
+        """Return (epoch in which the worker ran, what is wrong with the file); (None, None) when it never ran."""
+        return _read(self._path_of_run)
+
+
+def _write(path: str, epoch: int) -> str | None:
+    """Replace a file's content in one step, so that a crash leaves the old or the new epoch."""
+    temporary = f"{path}.new"
+    try:
+        with open(temporary, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs 3 ms on the start path
+            file.write(str(epoch))
+        os.replace(temporary, path)  # noqa: PTH105
+    except OSError as error:
+        return f"EPOCH_FILE: cannot write {path}: {error.strerror}"
+    return None
+
+
+def _read(path: str) -> tuple[int | None, str | None]:
+    try:
+        with open(path, encoding="ascii") as file:  # noqa: PTH123
+            text = file.read(64)
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValueError) as error:
+        return None, f"EPOCH_FILE: cannot read {path}: {error}"
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= INT32_MAX:
+        return int(text), None
+    return None, f"EPOCH_FILE: {path}: expected an integer from 1 to {INT32_MAX}, saw {text[:40]!r}"

@@ -83,7 +83,7 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
         return None
     if len(views) != 1:
         return None
-    match step(AgentState(previous=config.previous_epoch), views[0])[1]:
+    match step(AgentState(previous=config.previous_epoch, reached=config.reached_epoch), views[0])[1]:
         case (Announce(epoch),):
             return epoch
     return None

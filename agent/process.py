@@ -142,15 +142,22 @@ def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
 
 
 def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
-    """Let the epoch in EPOCH_FILE correct an older PREVIOUS_EPOCH; a garbled file makes it unknown."""
+    """Let the epoch in EPOCH_FILE correct an older PREVIOUS_EPOCH; a garbled file makes it unknown.
+
+    What this Pod announced it chose from the S before, and where its worker ran S was: both are certain.
+    """
     if not config.epoch_file:
         return config
-    kept, problem = EpochFile(config.epoch_file).recall()
+    file = EpochFile(config.epoch_file)
+    ran, problem = file.recall_run()
+    if problem is not None:
+        log.warning("epoch_not_recalled", message=problem, then="the status is believed, also should it be lost")
+    kept, problem = file.recall()
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="a consistent view is taken")
-        return replace(config, previous_epoch=None)
+        return replace(config, previous_epoch=None, reached_epoch=ran or 0)
     known = [epoch for epoch in (config.previous_epoch, kept) if epoch is not None]
-    return replace(config, previous_epoch=max(known, default=None))
+    return replace(config, previous_epoch=max(known, default=None), reached_epoch=max(ran or 0, (kept or 1) - 1))
 
 
 def phases_of(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:

@@ -81,7 +81,7 @@ class Agent:
         self._log = log
         self._metrics = metrics = AgentMetrics() if metrics is None else metrics
         self._phases = phases or RestartPhases(metrics, now_s=clock.monotonic_s, annotate=config.phases_annotation)
-        self._state = AgentState(previous=config.previous_epoch)
+        self._state = AgentState(previous=config.previous_epoch, reached=config.reached_epoch)
         self._problems: dict[str, str] = {}
         self._started_s = self._since_s = 0.0
         self._tasks: asyncio.TaskGroup  # both exist while `_follow` runs
@@ -175,6 +175,7 @@ class Agent:
                 self._remember(epoch)
                 self._announcing = self._tasks.create_task(self._announce(epoch))
             case LiftBarrier(epoch):
+                self._remember_run(epoch)
                 self._lift(epoch)
             case RestartInPlace(epoch, verdict):
                 code, view = self._config.restart_exit_code, self._state.view
@@ -190,6 +191,13 @@ class Agent:
         problem = self._memory.remember(epoch)
         if problem is not None:
             self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then="PREVIOUS_EPOCH has to do")
+
+    def _remember_run(self, epoch: int | None) -> None:
+        """Keep the epoch BEFORE its worker starts: should the status be lost, nothing else says that it ran."""
+        problem = self._memory.remember_run(epoch) if epoch is not None else None
+        if problem is not None:
+            then = "a lost status could let the worker join this epoch again"
+            self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then=then)
 
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""

@@ -114,6 +114,7 @@ class Supervisor(Agent):
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = {EPOCH: "" if epoch is None else str(epoch), RESTART_COUNT: str((epoch or 1) - 1)}
+        self._remember_run(epoch)
         began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)

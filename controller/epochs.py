@@ -73,7 +73,9 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
     deprecated = decision.deprecated
     if scope.name in draft.deprecating:
         deprecated = max(deprecated, scope.synced)
-    if decision.synced > scope.synced and decision.synced == deprecated:
+    if decision.synced > scope.synced + 1:
+        _restore(draft, scope, decision)
+    elif decision.synced > scope.synced and decision.synced == deprecated:
         _skip(draft, scope, decision.synced)
     elif (decision.synced, deprecated) != (scope.synced, scope.deprecated):
         write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
@@ -95,6 +97,21 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
     write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
     cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
     draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)
+
+
+def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
+    """Write an S that the status had lost; what it proves beyond maxRestarts was not counted. docs/adr/0053."""
+    write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, decision.deprecated))
+    policy = draft.jobset.failure_policy
+    uncounted = max(0, decision.restarts - policy.restarts_max) if policy is not None else 0
+    if uncounted:
+        write_scope(draft.status, scope, {wire.EXEMPT_EPOCHS: scope.exempt + uncounted})
+    then = "its workers run on" if decision.synced > decision.deprecated else "the group meets in the epoch after"
+    draft.warn(
+        "StatusRestored",
+        f"expected syncedEpoch to be {decision.synced}, as the pods announced, saw {scope.synced}: the status was "
+        f"lost, and is written again; {then}",
+    )
 
 
 def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:

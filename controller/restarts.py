@@ -46,6 +46,8 @@ class RestartTimer:
             cause: why it restarts.
             now_s: when the server accepted it.
         """
+        if after.synced > before.synced + 1:
+            return  # a status that was lost is written again: nothing began, and nothing is over
         timings = self._timings.setdefault(group.jobset.uid, {})
         is_skipped = after.deprecated == after.synced > before.synced
         if is_skipped and after.name in timings:  # the restart that is under way goes on

@@ -6,9 +6,9 @@ for this Pod; `judge` states which verdict wins when several hold. `step` is pur
 actions in order and reports each announcement's outcome back as an event; an announcement is not made before its
 outcome says so.
 
-Safety rests on three lines: a Pod never announces from a view that may be older than its own last announcement
-(`is_fresh`), never lifts before the server accepted its announcement (ANNOUNCING has no way to LIFTED but through
-`Accepted`), and DEPRECATED beats SYNCED (right after a failure both hold).
+Safety rests on three lines: a Pod never announces from a view that may be older than its own last announcement, or
+from a status that lost what it had reached (`is_fresh`), never lifts before the server accepted its announcement
+(ANNOUNCING has no way to LIFTED but through `Accepted`), and DEPRECATED beats SYNCED (right after a failure both hold).
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class AgentState:
 
     Args:
         previous: the last epoch this Pod announced, int32 >= 1; None when unknown (a new or replaced Pod).
+        reached: an S that this Pod kept as certain: where its worker ran, or from which it chose; 0 for none.
         epoch: the epoch chosen by this process; 0 before it chose.
         view: the newest of everything seen (S and D never decrease, so a stale view cannot take back a fresh one).
     """
@@ -159,6 +160,7 @@ class AgentState:
     phase: Phase = Phase.STARTING
     epoch: int = 0
     view: View | None = None
+    reached: int = 0
 
 
 def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...]]:
@@ -207,13 +209,17 @@ def judge(epoch: int, view: View) -> Verdict:
     return Verdict.PENDING
 
 
-def is_fresh(view: View, previous: int | None) -> bool:
+def is_fresh(view: View, previous: int | None, reached: int = 0) -> bool:
     """Say whether an epoch may be chosen from `view`.
 
     The group cannot have synced past this Pod, so a view with S >= `previous` shows every sync this Pod took part in.
-    Any other cheap view may be older than the running epoch, which a restarted worker must not join.
+    Any other cheap view may be older than the running epoch, which a restarted worker must not join. A consistent view
+    with S < `reached` shows that the status was lost: the controller finds S again in what Pods announced before,
+    this one too, so this Pod says nothing until then. docs/adr/0053
     """
-    return view.consistent or (previous is not None and view.synced >= previous)
+    if previous is not None and view.synced >= previous:
+        return True
+    return view.consistent and view.synced >= reached
 
 
 def _choose(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
@@ -221,7 +227,7 @@ def _choose(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     view = _seen(state)
     if not view.in_place:
         return replace(state, phase=Phase.BYPASSED), (LiftBarrier(None),)
-    if not is_fresh(view, state.previous):
+    if not is_fresh(view, state.previous, state.reached):
         actions = () if state.phase is Phase.CONFIRMING else (TakeConsistentView(),)
         return replace(state, phase=Phase.CONFIRMING), actions
     if view.synced >= INT32_MAX:

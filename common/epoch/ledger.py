@@ -128,6 +128,9 @@ class Ledger:
     _ghosts: int = 0  # Pods outside every expected slot whose containers may still run
     _succeeded: Counter[tuple[str, int]] = field(default_factory=Counter)  # completed Pods, by Job
     _ahead: set[str] = field(default_factory=set)  # Pods that announce an epoch beyond S + 1
+    _slots_ahead: Counter[int] = field(
+        default_factory=Counter
+    )  # slots whose only occupant is one of them, by its epoch
     _intruders: set[str] = field(default_factory=set)  # live Pods that announced S or less after the census
     _broken: set[str] = field(default_factory=set)  # Pods whose worker of epoch S died; kept until S grows
     _census: bool = False  # every slot was seen at S: who announces S later was not counted in it
@@ -225,6 +228,8 @@ class Ledger:
         is_over = restarts > restarts_max and top > self.synced and not self._awaits_the_dead()
         if is_over or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
+        if (found := self._find_lost()) is not None:
+            return Decision(*found, max(0, found[0] - 1 - uncounted))
         synced, deprecated = self.synced, self.deprecated
         if self._vanished > self.synced:  # skip it: deprecated in the write that syncs it, its barrier never lifts
             synced = deprecated = self._vanished
@@ -309,6 +314,23 @@ class Ledger:
         size = self.shape.size
         return top > self.synced and size > 0 and self._ghosts == 0 and self._slots_at[top] == size
 
+    def _find_lost(self) -> tuple[int, int] | None:
+        """Return S and D as Pods prove them where the status lost them; None elsewhere. O(distinct epochs).
+
+        One Pod alone proves nothing: somebody may have written its annotation. When every slot announces one epoch, it
+        is the group's, and nobody restarts. When two slots got beyond S + 1, but not all to one epoch, nobody can say
+        who ran in which: everything up to what both have reached is over, and the group meets in the epoch after.
+        """
+        if not self._slots_ahead:
+            return None
+        newest = max(self._slots_ahead)
+        if self._slots_ahead[newest] == self.shape.size:
+            return (newest, self.deprecated) if self._ghosts == 0 else None
+        reached = newest
+        if self._slots_ahead[newest] == 1:
+            reached = max((epoch for epoch in self._slots_ahead if epoch < newest), default=0)
+        return (reached, reached) if reached else None
+
     def _awaits_the_dead(self) -> bool:
         """Say whether some slot whose worker of epoch S died has announced nothing since.
 
@@ -331,8 +353,9 @@ class Ledger:
     def _read_announcement(self, record: _Record) -> None:
         """Believe the highest valid epoch; set one beyond S + 1 aside.
 
-        An epoch beyond S + 1 is either tampering or news from beyond our view of the JobSet. Nothing may be decided
-        from it; in the second case the status arrives soon, and `learn` reads it again.
+        An epoch beyond S + 1 is tampering, or news from beyond our view of the JobSet, or all that is left of a status
+        that was lost. In the second case the status arrives soon, and `learn` reads it again; the third is
+        `_find_lost`'s, whose write fails in the second, because its resourceVersion is old.
         """
         uid, epoch = record.pod.uid, record.pod.epoch
         if record.pod.life is not Life.LIVE:
@@ -401,8 +424,12 @@ class Ledger:
 
     def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
         """Count a slot in or out."""
-        if (epoch := _epoch_of(slot)) is not None:
-            _bump(self._slots_at, epoch, sign)
+        if (only := _only_live(slot)) is None:
+            return
+        if only.epoch is not None:
+            _bump(self._slots_at, only.epoch, sign)
+        if only.pod.epoch is not None and only.pod.uid in self._ahead:
+            _bump(self._slots_ahead, only.pod.epoch, sign)
 
 
 _OCCUPYING = (Life.LIVE, Life.LEAVING)
@@ -410,11 +437,17 @@ _Key = TypeVar("_Key")
 
 
 def _epoch_of(slot: dict[str, _Record]) -> int | None:
-    """Return the epoch at which a slot counts: that of its only occupant, while that is live and announced."""
+    """Return the epoch at which a slot counts."""
+    only = _only_live(slot)
+    return only.epoch if only is not None else None
+
+
+def _only_live(slot: dict[str, _Record]) -> _Record | None:
+    """Return the occupant of a slot that counts: the only one, while that is live."""
     if len(slot) != 1:
         return None
     (only,) = slot.values()
-    return only.epoch if only.pod.life is Life.LIVE else None
+    return only if only.pod.life is Life.LIVE else None
 
 
 def _is_occupant(record: _Record) -> bool:

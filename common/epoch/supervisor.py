@@ -213,7 +213,7 @@ def _begin_again(state: SupervisorState) -> Step:
     view = state.agent.view
     if view is None:
         raise InvariantError(f"no view after epoch {state.agent.epoch}")
-    agent = AgentState(previous=state.agent.epoch)
+    agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached)
     # Consistent is relative to the machine's beginning, and this one begins now.
     return _follow(replace(state, agent=agent, life=Life.ABSENT), replace(view, consistent=False))
 

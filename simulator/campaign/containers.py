@@ -50,6 +50,7 @@ class Disk:
     """A Pod's emptyDir: it outlives its containers."""
 
     epoch: int | None = None
+    ran: int = 0
     full: bool = False
 
     def remember(self, epoch: int) -> str | None:
@@ -57,6 +58,13 @@ class Disk:
         if self.full:
             return "no space left on device"
         self.epoch = epoch
+        return None
+
+    def remember_run(self, epoch: int) -> str | None:
+        """Keep the epoch in which the worker runs, or say why not."""
+        if self.full:
+            return "no space left on device"
+        self.ran = epoch
         return None
 
 
@@ -251,8 +259,11 @@ class AgentContainer(_Container):
     def _config(self, run: ContainerRun) -> AgentConfig:
         """Read the environment; what is kept on the disk corrects an older PREVIOUS_EPOCH, as in the program."""
         config = AgentConfig.from_env(run.env)
-        known = [epoch for epoch in (config.previous_epoch, self._machine.disk(self.uid).epoch) if epoch is not None]
-        return replace(config, previous_epoch=max(known, default=None))
+        disk = self._machine.disk(self.uid)
+        known = [epoch for epoch in (config.previous_epoch, disk.epoch) if epoch is not None]
+        return replace(
+            config, previous_epoch=max(known, default=None), reached_epoch=max(disk.ran, (disk.epoch or 1) - 1)
+        )
 
     def _take_end(self, running: asyncio.Task[int]) -> None:
         if running.cancelled():

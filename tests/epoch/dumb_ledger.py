@@ -97,6 +97,8 @@ class DumbLedger:
         beyond = restarts > restarts_max and top > self.synced and not self._awaited()
         if beyond or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
+        if (found := self._lost()) is not None:
+            return Decision(*found, max(0, found[0] - 1 - uncounted))
         recreate = frozenset() if running or not self.synced else self._completed_jobs()
         if self.synced + 1 in self.vanished:
             return Decision(self.synced + 1, self.synced + 1, restarts, recreate=recreate)
@@ -108,6 +110,19 @@ class DumbLedger:
     def _believe(self, pod: DumbPod) -> None:
         if pod.view.epoch is not None and pod.view.epoch <= self.synced + 1:
             pod.epoch = max(pod.epoch, pod.view.epoch)
+
+    def _lost(self) -> tuple[int, int] | None:
+        """Read S and D from the Pods, where at least two slots are beyond S + 1, or all are at one epoch there."""
+        slots = {pod.view.slot for pod in self._counted()}
+        alone = [pods[0].view for slot in slots if len(pods := self._in(slot)) == 1]
+        ahead = sorted(pod.epoch or 0 for pod in alone if pod.life is Life.LIVE and (pod.epoch or 0) > self.synced + 1)
+        if ahead and len(ahead) == self.shape.size and len(set(ahead)) == 1:
+            has_ghosts = any(not self.shape.expects(pod.view.slot) for pod in self._occupying())
+            return None if has_ghosts else (ahead[0], self.deprecated)
+        return (ahead[-2], ahead[-2]) if len(ahead) > 1 else None
+
+    def _in(self, slot: Slot) -> list[DumbPod]:
+        return [pod for pod in self._occupying() if pod.view.slot == slot]
 
     def _counted(self) -> list[DumbPod]:
         pods = self.pods.values()
@@ -134,7 +149,7 @@ class DumbLedger:
         return sum(self._is_at(slot, epoch) for slot in {pod.view.slot for pod in self._counted()})
 
     def _is_at(self, slot: Slot, epoch: int) -> bool:
-        occupants = [pod for pod in self._occupying() if pod.view.slot == slot]
+        occupants = self._in(slot)
         return len(occupants) == 1 and occupants[0].view.life is Life.LIVE and occupants[0].epoch == epoch
 
     def _completed_jobs(self) -> frozenset[tuple[str, int]]:

@@ -34,6 +34,7 @@ class ScriptPod:
     reported: Worker = field(default_factory=Worker)
     lagging: bool = False  # kubelet does not report
     ran: list[int] = field(default_factory=list)  # epochs of its workers; 0 under bypass
+    announced: int = 0  # as it keeps it itself, whatever becomes of the annotation
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class ScriptCluster:
 
     def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
-        pod.agent = AgentState(previous)
+        pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1))
         if pod.supervisor is not None:
             pod.supervisor = SupervisorState(pod.agent, final_codes=pod.supervisor.final_codes)
         self.spent["watches"] += 1
@@ -111,7 +112,7 @@ class ScriptCluster:
                 self.spent["watches"] += 1
             case machine.Announce(epoch):
                 self.spent["patches"] += 1
-                pod.on_the_wire = epoch
+                pod.on_the_wire = pod.announced = epoch
                 if pod.name not in self.held:
                     return self._answer(pod, stored=True, answered=True)
             case machine.LiftBarrier() | supervisor.StartWorker():
@@ -166,11 +167,11 @@ class ScriptCluster:
             return [f"{by}: JobSet failed, no epoch is left in int32"]
         if decision.exceeded:
             return [f"{by}: JobSet failed, {decision.restarts} restarts > maxRestarts {self.restarts_max}"]
-        synced, deprecated = controller.ledger.synced, controller.ledger.deprecated
+        synced, deprecated = epochs_of_status(self.status)
         said = []
-        if decision.synced != synced:
+        if decision.synced > synced:
             said.append(f"synced={decision.synced}")
-        if decision.deprecated != deprecated:
+        if decision.deprecated > deprecated:
             said.append(f"deprecated={decision.deprecated}")
         if said:
             self.spent["status writes"] += 1

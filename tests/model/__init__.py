@@ -28,6 +28,9 @@ decides for every controller. Only the environment is modelled here:
   It may crash: the next one lists everything consistently. At a handover the old leader goes on writing, from
   Pod caches that never change again or (`old_watches`) that lag on their own, with a JobSet it re-reads at every
   conflict.
+* The status. With `lost` somebody takes it away, or writes an older one; with `torn` somebody writes D beyond S, which
+  production's `common.wire` reads. A process that saw the loss sees nothing of before it. After a loss, S2 is asked of
+  each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0053).
 * Workers may die and, with `success`, complete. With `early`, kubelet reports the container's state, with lag.
 
 Every fault costs one of `faults`, which makes the space finite.

@@ -17,6 +17,7 @@ from unittest import mock
 import common.epoch.agent
 import common.epoch.ledger
 import common.epoch.supervisor
+import common.wire
 
 _SERIAL: Final = itertools.count()
 
@@ -28,13 +29,14 @@ class Code:
     agent: Any = common.epoch.agent
     ledger: Any = common.epoch.ledger
     supervisor: Any = common.epoch.supervisor
+    wire: Any = common.wire
 
 
 def planted(module: str, old: str, new: str) -> Code:
     """Return production code in which `old` reads `new`.
 
     Raises:
-        AssertionError: `old` does not occur exactly once in common/epoch/<module>.py.
+        AssertionError: `old` does not occur exactly once in the module.
     """
     original: ModuleType = getattr(Code(), module)
     path = Path(str(original.__file__))

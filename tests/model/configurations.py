@@ -36,6 +36,13 @@ FULL: Final = (
     Config(2, 3, kinds("agent worker"), restarts_max=2),
     Config(2, 2, KINDS, ghosts=1),
     Config(3, 0, KINDS),
+    Config(2, 2, kinds("lost replace controller")),
+    Config(2, 2, kinds("lost worker agent patch")),
+    Config(3, 2, kinds("lost controller")),
+    Config(1, 3, kinds("lost torn worker agent replace controller")),
+    Config(2, 2, kinds("lost worker agent"), supervisor=True),
+    Config(2, 2, kinds("torn worker controller")),
+    Config(2, 1, kinds("torn worker agent"), supervisor=True),
 )
 QUICK: Final = (
     Config(1, 2, KINDS, overlap=True),
@@ -45,5 +52,8 @@ QUICK: Final = (
     Config(2, 2, kinds("worker"), restarts_max=1),
     Config(2, 1, KINDS, ghosts=1),
     Config(2, 1, KINDS, supervisor=True),
+    Config(2, 2, kinds("lost controller")),
+    Config(1, 3, kinds("lost worker controller")),
+    Config(2, 1, kinds("torn")),
     Config(1, 3, kinds("worker patch controller"), admission=True, dropped=frozenset({"late patch"})),
 )

@@ -10,7 +10,7 @@ from common.epoch.slot import Shape, Slot
 from tests.model.code import Code
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
 from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
-from tests.model.rules import Version
+from tests.model.rules import Epochs
 
 JOBS: Final = "workers"
 Observation = tuple[str, int, bool]  # text, next ledger, repeated
@@ -19,9 +19,10 @@ Observation = tuple[str, int, bool]  # text, next ledger, repeated
 class Known(NamedTuple):
     """What one ledger says, computed once."""
 
-    status: Version
+    status: Epochs
     decision: Any  # Decision; None when production code raised
     completed: tuple[tuple[int, str], ...]  # (slot, uid) of completed Pods
+    ahead: tuple[str, ...]  # uids of Pods that are set aside
 
 
 class Controllers:
@@ -35,15 +36,15 @@ class Controllers:
         self._frozen: list[Frozen] = []
         self._numbers: dict[Frozen, int] = {}
         self._known: list[Known] = []
-        self._learned: dict[tuple[int, Version], int] = {}
+        self._learned: dict[tuple[int, Epochs], int] = {}
         self._views: list[dict[str, Any]] = []
-        self._empty: dict[Version, int] = {}
+        self._empty: dict[Epochs, int] = {}
 
     def known(self, number: int) -> Known:
         """Return what ledger `number` says."""
         return self._known[number]
 
-    def learn(self, number: int, status: Version) -> int:
+    def learn(self, number: int, status: Epochs) -> int:
         """Return the ledger after it learnt `status`."""
         key = (number, status)
         if key not in self._learned:
@@ -59,7 +60,7 @@ class Controllers:
         """
         return tuple(self._observe(number, slot))
 
-    def empty(self, status: Version) -> int:
+    def empty(self, status: Epochs) -> int:
         """Return the ledger of a controller that has just started."""
         if status not in self._empty:
             self._empty[status] = self._intern(self.module.Ledger(self.shape, *status))
@@ -137,7 +138,7 @@ class Controllers:
             for uid, record in ledger._records.items()
             if record.pod.life is self.module.Life.SUCCEEDED
         )
-        return Known((ledger.synced, ledger.deprecated), decision, completed)
+        return Known((ledger.synced, ledger.deprecated), decision, completed, tuple(sorted(ledger._ahead)))
 
 
 def _shown(pod: Pod) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 FIELDS = (
     *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at"),
-    *("_ghosts", "_succeeded", "_ahead", "_intruders", "_broken", "_census", "_vanished"),
+    *("_ghosts", "_succeeded", "_ahead", "_slots_ahead", "_intruders", "_broken", "_census", "_vanished"),
 )
 RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran")
 
@@ -39,6 +39,7 @@ def freeze(ledger: Any) -> Frozen:
         ledger._ghosts,
         tuple(sorted(ledger._succeeded.items())),
         tuple(sorted(ledger._ahead)),
+        tuple(sorted(ledger._slots_ahead.items())),
         tuple(sorted(ledger._intruders)),
         tuple(sorted(ledger._broken)),
         ledger._census,
@@ -58,6 +59,7 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
         ghosts,
         succeeded,
         ahead,
+        slots_ahead,
         intruders,
         broken,
         census,
@@ -72,6 +74,7 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
     ledger._succeeded.update(dict(succeeded))
     ledger._ghosts, ledger._census, ledger._vanished = ghosts, census, vanished
     ledger._ahead.update(ahead)
+    ledger._slots_ahead.update(dict(slots_ahead))
     ledger._intruders.update(intruders)
     ledger._broken.update(broken)
     return ledger

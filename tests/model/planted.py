@@ -50,7 +50,7 @@ _JUDGE_SWAPPED: Final = """    if epoch == view.synced:
     if epoch <= view.deprecated:
         return Verdict.DEPRECATED
 """
-_FRESH: Final = "return view.consistent or (previous is not None and view.synced >= previous)"
+_FRESH: Final = "    return view.consistent and view.synced >= reached"
 _ONLY: Final = """    if len(slot) != 1:
         return None
     (only,) = slot.values()
@@ -76,13 +76,13 @@ def _dropped(name: str, assumption: str, config: Config, *, slow: bool = False) 
 
 
 BUGS: Final = (
-    Bug("agent: every view counts as fresh", Config(2, 1, kinds("worker")), "agent", _FRESH, "return True"),
+    Bug("agent: every view counts as fresh", Config(2, 1, kinds("worker")), "agent", _FRESH, "    return True"),
     Bug(
         "agent: an unknown previous counts as fresh",
         Config(2, 1, kinds("replace")),
         "agent",
-        "(previous is not None and view.synced >= previous)",
-        "view.synced >= (previous or 0)",
+        "if previous is not None and view.synced >= previous:",
+        "if view.synced >= (previous or 0):",
     ),
     Bug(
         "agent: announces S, not S + 1",
@@ -128,8 +128,8 @@ BUGS: Final = (
         "ledger: terminating Pods count as live",
         Config(2, 1, kinds("replace")),
         "ledger",
-        "return only.epoch if only.pod.life is Life.LIVE else None",
-        "return only.epoch",
+        "return only if only.pod.life is Life.LIVE else None",
+        "return only",
     ),
     Bug(
         "ledger: terminating Pods do not block their slot",
@@ -277,6 +277,34 @@ BUGS: Final = (
         "agent",
         "epoch = view.synced + 1",
         "epoch = max(1, view.synced)",
+    ),
+    Bug(
+        "ledger: a status that was lost is never found again",
+        Config(1, 3, kinds("lost worker controller")),
+        "ledger",
+        "if (found := self._find_lost()) is not None:",
+        "if (found := self._find_lost()) is not None and False:",
+    ),
+    Bug(
+        "agent: a lost status is believed when it was read consistently",
+        Config(2, 2, kinds("lost worker")),
+        "agent",
+        "view.consistent and view.synced >= reached",
+        "view.consistent",
+    ),
+    Bug(
+        "supervisor: a lost status is believed when it was read consistently",
+        Config(2, 2, kinds("lost agent"), supervisor=True),
+        "agent",
+        "view.consistent and view.synced >= reached",
+        "view.consistent",
+    ),
+    Bug(
+        "wire: D beyond S is read as it stands",
+        Config(2, 1, kinds("torn")),
+        "wire",
+        "return max(synced, deprecated), deprecated",
+        "return synced, deprecated",
     ),
     _dropped(
         "a PATCH of a supervisor lands after its next one",

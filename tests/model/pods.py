@@ -10,6 +10,7 @@ from tests.model.rules import S2, S3, Version
 KINDS: Final = frozenset(
     {"agent", "worker", "replace", "success", "patch", "controller", "handover", "write", "remind"}
 )
+SPOILERS: Final = frozenset({"lost", "torn"})  # by other hands: the status is lost; D is written beyond S
 ASSUMPTIONS: Final = frozenset(
     {
         "conflict",  # a status write with an old resourceVersion fails
@@ -28,7 +29,7 @@ class Config:
     Args:
         slots: N.
         faults: how many faults one run may hold.
-        kinds: the faults allowed, of KINDS.
+        kinds: the faults allowed, of KINDS and SPOILERS.
         stale: how many versions of the status, the current one included, a watch cache may answer with.
         overlap: a replacement Pod may come while the old one is LEAVING.
         early: kubelet reports the worker's state, so that the controller may detect a death early.
@@ -54,7 +55,7 @@ class Config:
     dropped: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        assert self.kinds <= KINDS, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
+        assert self.kinds <= KINDS | SPOILERS, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
         assert self.dropped <= ASSUMPTIONS, f"expected {sorted(ASSUMPTIONS)}, saw {sorted(self.dropped)}"
 
     def __str__(self) -> str:
@@ -90,7 +91,9 @@ class Pod(NamedTuple):
     reported: Worker = NO_WORKER  # as kubelet last reported it
     container: Worker = NO_WORKER  # with a supervisor: which run of the one container this is, and its state
     told: bool = False  # with a supervisor: the worker was told to stop
-    seen: Version = (-1, -1)  # with a supervisor: the newest version that its watch showed
+    seen: Version = (-1, -1, -1)  # with a supervisor: the newest version that its watch showed
+    life_seen: int = 0  # how often the status had been lost in the newest version that this process saw
+    memory: int = 0  # EPOCH_FILE.ran; kept only where a status may be lost, nobody reads it elsewhere
     asked: bool = False  # this process asked for a consistent view
     started: Version | None = None  # the status when this process started; None once it no longer matters
     floor: int = 0  # with overlap: the newest epoch a worker of this slot had run when this process started
@@ -110,10 +113,22 @@ class SlotState(NamedTuple):
 
 def broken_by_start(config: Config, slot: SlotState, pod: Pod, epoch: int, now: Version) -> str:
     """Name the rule that a worker's start breaks, or return ""."""
+    if now[0]:  # the status was lost: nothing told a new Pod what its predecessor ran, or anybody what was synced
+        return S2 if epoch <= pod.memory or pod.worker != NO_WORKER else ""
     last = pod.floor if config.overlap else slot.ran
     if epoch <= last or pod.worker != NO_WORKER:
         return S2
-    return S3 if epoch > now[0] else ""
+    return S3 if epoch > max(now[1:]) else ""
+
+
+def remembering(config: Config, pod: Pod) -> Pod:
+    """Keep the epoch of the worker that starts where a process that comes later reads it."""
+    return pod._replace(memory=pod.worker[0]) if "lost" in config.kinds else pod
+
+
+def reached(config: Config, pod: Pod) -> int:
+    """Return the S that this Pod's files prove."""
+    return max(pod.memory, pod.annotation - 1, 0) if "lost" in config.kinds else 0
 
 
 def without_agent(pod: Pod) -> Pod:

@@ -16,11 +16,13 @@ S8: Final = "S8 the JobSet failed with restarts left"
 INVARIANT: Final = "INV production code raised InvariantError"
 STUCK: Final = "L1 the group cannot come together again without a further fault"
 
-# A status of the JobSet: (S, D). Versions grow in both.
-Version = tuple[int, int]
+# (S, D) as they are read.
+Epochs = tuple[int, int]
+# A stored status of the JobSet: (how often it was lost before, S, D). In this order versions grow.
+Version = tuple[int, int, int]
 
 
-def broken_by_write(old: Version, new: Version, announced: list[int], restarts_max: int, deaths: int) -> str:
+def broken_by_write(old: Epochs, new: Epochs, announced: list[int], restarts_max: int, deaths: int) -> str:
     """Name the rule that a status write breaks, or return "".
 
     Args:
@@ -33,7 +35,7 @@ def broken_by_write(old: Version, new: Version, announced: list[int], restarts_m
     (synced, deprecated), (synced_new, deprecated_new) = old, new
     if synced_new < synced or deprecated_new < deprecated or deprecated_new > synced_new:
         return S4
-    if synced_new > synced and min(announced) < synced_new:
+    if synced_new > synced and synced_new > deprecated_new and min(announced) < synced_new:
         return S3
     if synced_new - 1 > restarts_max:
         return S6

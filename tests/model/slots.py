@@ -20,9 +20,12 @@ from tests.model.pods import (
     Pod,
     SlotState,
     broken_by_start,
+    reached,
+    remembering,
     without_agent,
 )
 from tests.model.rules import INVARIANT, Version
+from tests.model.statuses import Statuses
 from tests.model.supervisors import SupervisorMoves
 
 Move = tuple[str, SlotState, str, str]  # text, next state, the kind of fault or "", the rule broken or ""
@@ -34,6 +37,7 @@ class SlotMoves:
     def __init__(self, config: Config, code: Code) -> None:
         self.config = config
         self.agent = code.agent
+        self._read = Statuses(code).read
         self._supervised = SupervisorMoves(config, code) if config.supervisor else None
 
     def is_lifted(self, pod: Pod) -> bool:
@@ -45,7 +49,7 @@ class SlotMoves:
 
     def first(self, index: int) -> SlotState:
         """Return a slot whose Pod has just started."""
-        return SlotState(index, self._new_pod(index, 0, (0, 0), 0))
+        return SlotState(index, self._new_pod(index, 0, (0, 0, 0), 0))
 
     def at_work(self, index: int) -> SlotState:
         """Return a slot whose worker runs in epoch 1."""
@@ -53,7 +57,7 @@ class SlotMoves:
         state = agent.AgentState(phase=agent.Phase.LIFTED, epoch=1, view=agent.View(1, 0))
         pod = Pod(f"{index}.0", annotation=1, agent=state, worker=(1, RUNNING), floor=floor)
         if self._supervised is not None:
-            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(1, 0))
+            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0))
         return SlotState(index, pod, announced=1, ran=1)
 
     def moves(self, slot: SlotState, versions: tuple[Version, ...]) -> Iterator[Move]:
@@ -117,7 +121,8 @@ class SlotMoves:
     def _restarted(self, slot: SlotState, pod: Pod, now: Version, previous: int) -> Pod:
         dropped = self.config.dropped
         return pod._replace(
-            agent=self.agent.AgentState(previous=previous if previous > 0 else None),
+            agent=self.agent.AgentState(previous=previous if previous > 0 else None, reached=reached(self.config, pod)),
+            life_seen=0,
             request=0,
             reply=0,
             orphan=(pod.request or pod.orphan) if "late patch" in dropped else 0,
@@ -141,10 +146,14 @@ class SlotMoves:
     def _agent_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
         agent, now = self.agent, versions[-1]
         for version in versions:
-            text = f"sees S={version[0]} D={version[1]}"
-            yield self._stepped(slot, pod, agent.View(*version), now, text)
+            if version[0] < pod.life_seen:
+                continue  # a list and its watch go forward; only another process begins anew with a stale cache
+            seen = pod._replace(life_seen=version[0])
+            epochs = self._read(version)
+            text = f"sees S={version[1]} D={version[2]}"
+            yield self._stepped(slot, seen, agent.View(*epochs), now, text)
             if pod.asked and pod.started is not None and version >= pod.started:
-                yield self._stepped(slot, pod, agent.View(*version, consistent=True), now, f"{text} consistently")
+                yield self._stepped(slot, seen, agent.View(*epochs, consistent=True), now, f"{text} consistently")
         if epoch := pod.request:
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
@@ -190,7 +199,7 @@ class SlotMoves:
     def _lifted(self, slot: SlotState, pod: Pod, epoch: int, now: Version) -> Pod:
         """Start the worker at once: kubelet does so after the probe, and the earliest is the hardest."""
         rule = broken_by_start(self.config, slot, pod, epoch, now)
-        return pod._replace(worker=(epoch, RUNNING), rule=rule)
+        return remembering(self.config, pod._replace(worker=(epoch, RUNNING), rule=rule))
 
 
 def _settle(slot: SlotState, name: str, pod: Pod) -> SlotState:

@@ -21,9 +21,12 @@ from tests.model.pods import (
     Pod,
     SlotState,
     broken_by_start,
+    reached,
+    remembering,
     without_agent,
 )
 from tests.model.rules import INVARIANT, Version
+from tests.model.statuses import Statuses
 
 SIGTERM: Final = 15
 PodMove = tuple[str, Pod, str]  # text, next Pod, the kind of fault or ""
@@ -36,10 +39,11 @@ class SupervisorMoves:
         self.config = config
         self.agent = code.agent
         self.machine = code.supervisor
+        self._read = Statuses(code).read
 
-    def first(self, previous: int | None = None) -> Any:
+    def first(self, previous: int | None = None, reached: int = 0) -> Any:
         """Return the machine of a process that has just started."""
-        return self.machine.SupervisorState(self.agent.AgentState(previous=previous))
+        return self.machine.SupervisorState(self.agent.AgentState(previous=previous, reached=reached))
 
     def at_work(self) -> Any:
         """Return the machine of a supervisor whose worker runs in epoch 1."""
@@ -66,13 +70,13 @@ class SupervisorMoves:
     def _views(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
         """Deliver what the open watch has not shown yet: nothing is ever shown twice, unless asked for."""
         for version in versions:
-            text = f"sees S={version[0]} D={version[1]}"
+            text = f"sees S={version[1]} D={version[2]}"
             if version > pod.seen:
                 shown = pod._replace(seen=version)
-                yield self._stepped(slot, shown, self.agent.View(*version), versions[-1], text)
+                yield self._stepped(slot, shown, self.agent.View(*self._read(version)), versions[-1], text)
             if pod.asked and pod.started is not None and version >= pod.started:
                 shown = pod._replace(seen=max(pod.seen, version))
-                view = self.agent.View(*version, consistent=True)
+                view = self.agent.View(*self._read(version), consistent=True)
                 yield self._stepped(slot, shown, view, versions[-1], f"{text} consistently")
 
     def _outcomes(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
@@ -137,7 +141,7 @@ class SupervisorMoves:
                 return pod._replace(request=action.epoch, reply=0, orphan=orphan)
             case "StartWorker":
                 rule = broken_by_start(self.config, slot, pod, action.epoch, now)
-                return pod._replace(worker=(action.epoch, RUNNING), rule=rule)
+                return remembering(self.config, pod._replace(worker=(action.epoch, RUNNING), rule=rule))
             case "StopWorker":
                 return pod._replace(told=True)
             case "Leave" if action.code == 0 and pod.life == LIVE:
@@ -150,14 +154,14 @@ class SupervisorMoves:
         """Start the container again: every process of it was removed before."""
         previous = pod.annotation - ("previous" in self.config.dropped)
         return pod._replace(
-            agent=self.first(previous if previous > 0 else None),
+            agent=self.first(previous if previous > 0 else None, reached(self.config, pod)),
             request=0,
             reply=0,
             orphan=(pod.request or pod.orphan) if "late patch" in self.config.dropped else 0,
             worker=NO_WORKER,
             told=False,
             container=(pod.container[0] + 1, RUNNING),
-            seen=(-1, -1),
+            seen=(-1, -1, -1),
             asked=False,
             started=now,
             floor=slot.ran if self.config.overlap else 0,

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from tests.model.code import Code
 from tests.model.controllers import Controllers, Observation
-from tests.model.pods import COMPLETE, Config, SlotState, running_epochs
-from tests.model.rules import INVARIANT, S1, S3_NOW, S5, S8, Version, broken_by_write
+from tests.model.pods import COMPLETE, LEAVING, LIVE, Config, SlotState, running_epochs
+from tests.model.rules import INVARIANT, S1, S3_NOW, S5, S8, Epochs, Version, broken_by_write
 from tests.model.slots import SlotMoves
+from tests.model.statuses import Statuses, spoiled
 
 # (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, slot, slot, ...)
 State = tuple[int, ...]
@@ -41,6 +42,7 @@ class World:
         self._last_slot = FIRST_SLOT + config.slots - config.ghosts  # ghosts come after the expected slots
         self._slot_moves = SlotMoves(config, code)
         self._controllers = Controllers(config, code)
+        self._read = Statuses(code).read
         self._versions: list[tuple[Version, ...]] = []
         self._version_numbers: dict[tuple[Version, ...], int] = {}
         self._slots: list[SlotState] = []
@@ -52,10 +54,10 @@ class World:
 
     def initial(self) -> State:
         """Return N Pods that have just started (with ghosts: at work), and a controller that listed them."""
-        status = (1, 0) if self.config.ghosts else (0, 0)
+        status = (0, 1, 0) if self.config.ghosts else (0, 0, 0)
         make = self._slot_moves.at_work if self.config.ghosts else self._slot_moves.first
         slots = tuple(self._intern_slot(make(index)) for index in range(self.config.slots))
-        leader = self._listed(slots, status)
+        leader = self._listed(slots, self._read(status))
         return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, *slots)
 
     def broken(self, state: State) -> str:
@@ -70,7 +72,7 @@ class World:
         """Say whether the group has come together: all at work at S or completed, or the JobSet failed."""
         if state[5]:
             return True
-        synced, deprecated = self._versions[state[0]][-1]
+        synced, deprecated = self._read(self._versions[state[0]][-1])
         if synced <= deprecated:
             return False
         for number in state[FIRST_SLOT : self._last_slot]:
@@ -102,17 +104,26 @@ class World:
             if old_leader and self.config.old_watches:
                 for text, ledger, _ in self._observations(old_leader - 1, number):
                     yield Move(f"old leader: {text}", (versions, leader, ledger + 1, *state[3:]), True, "")
+        yield from self._spoiling_moves(state)
         yield from self._leader_moves(state)
         if old_leader:
             yield from self._controller_moves(state, 2, "old leader")
             yield Move("old leader: stops", (versions, leader, 0, *state[3:]), False, "")
+
+    def _spoiling_moves(self, state: State) -> Iterator[Move]:
+        """Let somebody spoil the status; where nothing else costs a restart, this may cost none either."""
+        versions, kinds = self._versions[state[0]], self.config.kinds
+        for text, version, cost in spoiled(versions, kinds) if state[3] else ():
+            spoilt = self._intern_versions((*versions, version)[-self.config.stale :])
+            deaths = state[4] + (cost if kinds & (DEADLY | {"torn"}) else 0)
+            yield Move(text, (spoilt, *state[1:3], state[3] - 1, deaths, *state[5:]), True, "")
 
     def _leader_moves(self, state: State) -> Iterator[Move]:
         yield from self._controller_moves(state, 1, "controller")
         kinds, left = self.config.kinds, state[3]
         if not left or not kinds & {"controller", "handover"}:
             return
-        listed = self._listed(state[FIRST_SLOT:], self._versions[state[0]][-1])
+        listed = self._listed(state[FIRST_SLOT:], self._read(self._versions[state[0]][-1]))
         if "controller" in kinds:
             text = "controller: dies; the next one lists everything"
             yield Move(text, (state[0], listed, state[2], left - 1, *state[4:]), True, "")
@@ -124,13 +135,13 @@ class World:
         number = state[position] - (position - 1)
         known = self._controllers.known(number)
         versions = self._versions[state[0]]
-        now, decision = versions[-1], known.decision
+        now, decision = self._read(versions[-1]), known.decision
         if decision is None:
             yield Move(f"{name}: decides", state, False, INVARIANT)
             return
-        if known.status != now:
-            learned = self._with_ledger(state, position, self._controllers.learn(number, now))
-            yield Move(f"{name}: sees S={now[0]} D={now[1]}", learned, False, "")
+        learned = self._controllers.learn(number, now)
+        if learned != number:
+            yield Move(f"{name}: sees S={now[0]} D={now[1]}", self._with_ledger(state, position, learned), False, "")
             if "conflict" not in self.config.dropped:
                 return
         if decision.exceeded:
@@ -139,19 +150,34 @@ class World:
             yield Move(text, (*state[:5], 1, *state[FIRST_SLOT:]), False, rule)
             return
         want = (decision.synced, decision.deprecated)
-        if want != known.status:
+        is_behind = learned == number and want != versions[-1][1:]  # lost, or not what it reads as
+        if want != known.status or is_behind:
             yield from self._write(state, position, number, want, name)
+        elif len(known.ahead) == 1 < self.config.slots and "lost" in self.config.kinds and learned == number:
+            yield from self._delete(state, known.ahead[0])
         for _, job in decision.recreate:
             yield from self._recreate(state, job, known.completed, name)
 
-    def _write(self, state: State, position: int, number: int, want: Version, name: str) -> Iterator[Move]:
+    def _delete(self, state: State, uid: str) -> Iterator[Move]:
+        """Delete the one Pod that is ahead of all others, as a person or the barrier's deadline does after a while."""
+        for position in range(FIRST_SLOT, self._last_slot):
+            slot = self._slots[state[position]]
+            if slot.live is not None and slot.live.uid == uid and slot.live.life == LIVE and slot.leaving is None:
+                gone = self._intern_slot(slot._replace(live=None, leaving=slot.live._replace(life=LEAVING)))
+                target = (*state[:4], state[4] + 1, state[5], *state[FIRST_SLOT:position], gone, *state[position + 1 :])
+                yield Move(f"somebody deletes pod {uid}, which is alone ahead", target, False, "")
+
+    def _write(self, state: State, position: int, number: int, want: Epochs, name: str) -> Iterator[Move]:
         """Write the status; the writer learns it from the answer, or later when that is lost."""
         versions = self._versions[state[0]]
         announced = [self._slots[slot].announced for slot in state[FIRST_SLOT : self._last_slot]]
-        rule = broken_by_write(versions[-1], want, announced, self.config.restarts_max, state[4])
-        if not rule and want[0] > versions[-1][0] and not self._is_together(state, number, want[0]):
+        life, *epochs = versions[-1]
+        was = (epochs[0], epochs[1])
+        rule = broken_by_write(was, want, announced, self.config.restarts_max, state[4])
+        is_sync = want[0] > max(want[1], was[0], self._controllers.known(number).status[0])
+        if not rule and is_sync and not self._is_together(state, number, want[0]):
             rule = S3_NOW
-        recent = (*versions, want)[-self.config.stale :]
+        recent = (*versions, (life, *want))[-self.config.stale :]
         written = (self._intern_versions(recent), *state[1:])
         text = f"{name}: writes S={want[0]} D={want[1]}"
         yield Move(text, self._with_ledger(written, position, self._controllers.learn(number, want)), False, rule)
@@ -168,8 +194,10 @@ class World:
                 if slot.leaving is not None or (slot.live is not None and slot.live.life != COMPLETE):
                     return False
                 continue
-            if slot.live is None or slot.leaving is not None or slot.live.annotation != epoch:
+            if slot.live is None or slot.leaving is not None or slot.live.annotation < epoch:
                 return False
+            if slot.live.annotation > epoch and not self._versions[state[0]][-1][0]:
+                return False  # only where the status was lost may a Pod be beyond the epoch that is synced
         return True
 
     def _recreate(self, state: State, job: int, completed: tuple[tuple[int, str], ...], name: str) -> Iterator[Move]:
@@ -178,7 +206,7 @@ class World:
         position = FIRST_SLOT + job
         slot = self._slots[state[position]]
         pod = slot.live
-        synced, deprecated = self._versions[state[0]][-1]
+        synced, deprecated = self._read(self._versions[state[0]][-1])
         if not uids or deprecated < synced or (pod is not None and pod.uid in uids and pod.life != COMPLETE):
             yield Move(f"{name}: recreates Job {job}", state, False, S5)
         elif pod is not None and pod.life != COMPLETE and "uid" in self.config.dropped:
@@ -209,7 +237,7 @@ class World:
             found = self._observed[key] = self._controllers.observations(ledger, self._slots[number])
         return found
 
-    def _listed(self, slots: tuple[int, ...], status: Version) -> int:
+    def _listed(self, slots: tuple[int, ...], status: Epochs) -> int:
         """Return the ledger of a controller that listed everything consistently."""
         ledger = self._controllers.empty(status)
         for number in slots:

@@ -15,8 +15,9 @@ PROTOCOL = (
         (
             Edit(
                 _AGENT,
-                "return view.consistent or (previous is not None and view.synced >= previous)",
-                "return True",
+                "    if previous is not None and view.synced >= previous:\n        return True\n"
+                "    return view.consistent and view.synced >= reached",
+                "    return True",
             ),
         ),
         "Sieve (OSDI'22): stale states, 19 of its 46 reproduction plans",

@@ -1,0 +1,38 @@
+"""A JobSet's status as the server stores it, and as production's `common.wire` reads it."""
+
+from __future__ import annotations
+
+from tests.model.code import Code
+from tests.model.rules import Epochs, Version
+
+
+class Statuses:
+    """Reads stored versions; each once."""
+
+    def __init__(self, code: Code) -> None:
+        self._wire = code.wire
+        self._read: dict[Version, Epochs] = {}
+
+    def read(self, version: Version) -> Epochs:
+        """Return (S, D) as agents and controllers read a version."""
+        found = self._read.get(version)
+        if found is None:
+            _, synced, deprecated = version
+            status = {self._wire.SYNCED_EPOCH: synced, self._wire.DEPRECATED_EPOCH: deprecated}
+            found = self._read[version] = self._wire.epochs_of_status(status)
+        return found
+
+
+def spoiled(versions: tuple[Version, ...], kinds: frozenset[str]) -> list[tuple[str, Version, int]]:
+    """Return what may become of a status by other hands: the text, the version, and the restarts that it may cost.
+
+    It may be lost, whole or back to an older version, which begins another life of it; or D may be beyond S.
+    """
+    life, synced, deprecated = versions[-1]
+    found: list[tuple[str, Version, int]] = []
+    if "lost" in kinds and (synced, deprecated) > (0, 0):
+        older = {(0, 0), *(version[1:] for version in versions if version[1:] < (synced, deprecated))}
+        found += [(f"the status is lost: S={back[0]} D={back[1]}", (life + 1, *back), 1) for back in sorted(older)]
+    if "torn" in kinds and deprecated <= synced:
+        found.append((f"somebody writes D={synced + 1} beyond S={synced}", (life, synced, synced + 1), 2))
+    return found
