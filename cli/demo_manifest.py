@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 import examples
+from cli.manifests import StreamError, read_stream
 from common import wire
 from common.kube.client import KubeObject
-from simulator.cluster.manifests import read_manifests, with_pods
+from simulator.cluster.manifests import with_pods
 
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
 EXAMPLE_SUPERVISOR = EXAMPLE.with_name("train-supervisor.yaml")
 PODS_DEFAULT = 8
+PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
 
 
 class ManifestError(Exception):
@@ -73,15 +73,11 @@ def read_demo_manifest(file: Path | None, pods: int | None, failures: int, mode:
 
 def _read(file: Path) -> list[KubeObject]:
     try:
-        documents = read_manifests(file)
-    except OSError as error:
-        raise ManifestError(f"{file}: expected a readable file, saw {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{file}: expected YAML, saw {error}") from error
-    if not documents:
-        raise ManifestError(f"{file}: expected a manifest with one JobSet, saw an empty file")
+        documents = list(read_stream(str(file)).objects())
+    except StreamError as error:
+        raise ManifestError(str(error)) from error
     for document in documents:
-        if not isinstance(document, dict) or not all(document.get(key) for key in ("apiVersion", "kind", "metadata")):
+        if not isinstance(document.get("metadata"), dict):
             raise ManifestError(f"{file}: expected objects with apiVersion, kind and metadata, saw {document!r:.80}")
     return documents
 
@@ -118,7 +114,7 @@ def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> D
             f"{file}: expected spec.failurePolicy.restartStrategy: {wire.IN_PLACE_RESTART} (this is what the demo "
             f"shows), saw {policy.get('restartStrategy')!r}"
         )
-    if pods < 1:
-        raise ManifestError(f"{file}: expected at least one Pod, saw replicas x parallelism = {pods}")
+    if not 1 <= pods <= PODS_MAX:
+        raise ManifestError(f"{file}: expected 1 to {PODS_MAX:,} Pods, saw replicas x parallelism = {pods:,}")
     mode = "supervisor" if is_supervised else "sidecar"
     return DemoManifest(documents, namespace, name, pods, worker, agent, mode)

@@ -19,6 +19,7 @@ from cli.manifests import Stream, StreamError, objects_of, read_stream
 
 REFUSED = 1
 UNREADABLE = 2
+DIFF_LINES_MAX = 3_000  # some 60 JobSets: a second; the comparison's time grows with the square
 
 
 def run_inject(
@@ -38,10 +39,16 @@ def run_inject(
     edited = with_documents(stream, documents, first)
     if not edited.keeps_comments:
         print(f"inplace inject: {stream.source}: written anew without its comments: its layout", file=sys.stderr)
+    is_shown = (diff or not quiet) and len(edited.text.splitlines()) <= DIFF_LINES_MAX
+    if (diff or not quiet) and not is_shown:
+        note = (
+            f"the difference is not shown, the file has more than {DIFF_LINES_MAX:,} lines; compare it with the output"
+        )
+        print(f"inplace inject: {stream.source}: {note}", file=sys.stderr)
     if diff:
-        sys.stdout.write(difference(stream, edited, color=sys.stdout.isatty()))
-        return 0
-    if not quiet:
+        sys.stdout.write(difference(stream, edited, color=sys.stdout.isatty()) if is_shown else "")
+        return 0 if is_shown else REFUSED
+    if is_shown:
         sys.stderr.write(difference(stream, edited, color=sys.stderr.isatty()))
     sys.stdout.write(_json([*first, *documents]) if output == "json" else edited.text)
     return 0

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import yaml
 
-from cli.manifests import Stream, parse
+from cli.manifests import Stream
+from cli.yaml_loader import parse
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 FLOW_CHARS_MAX: Final = 120  # of a value on one line; one that we make longer goes below its key
@@ -70,11 +71,11 @@ def _edited(stream: Stream, documents: Sequence[Any]) -> str:
     edits: list[tuple[int, int, str]] = []
     for node, old, new in zip(nodes, stream.documents, documents, strict=True):
         edits += _edits(node, old, new, stream.text)
-    text = stream.text
-    # From the back, so that places stay where they are; of edits at one place, the innermost was found first.
-    for start, end, replacement in reversed(sorted(edits, key=lambda edit: edit[0])):  # noqa: C413 - it must be stable
-        text = text[:start] + replacement + text[end:]
-    return text
+    parts, at = list[str](), 0
+    for start, end, replacement in sorted(edits, key=lambda edit: edit[0]):  # stable: at one place, the innermost first
+        parts += [stream.text[at:start], replacement]
+        at = max(at, end)
+    return "".join((*parts, stream.text[at:])) if parts else stream.text
 
 
 def _edits(node: yaml.Node, old: Any, new: Any, text: str) -> Iterator[tuple[int, int, str]]:

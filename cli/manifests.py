@@ -1,8 +1,7 @@
 """
 Read a stream of manifests as users write them: several documents, JSON or YAML, from a file or standard input.
 
-Guarantees: a stream that cannot be used ends in one sentence that says what was expected and what was seen; dates stay
-text, as Kubernetes has them; a key that stands twice is refused instead of silently halved.
+Guarantees: a stream that cannot be used ends in one sentence that says what was expected and what was seen.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from cli.yaml_loader import parse
 from common import wire
 from common.kube.client import KubeObject
 
 STANDARD_INPUT: Final = "-"
-STREAM_BYTES_MAX: Final = 16 * 1024 * 1024  # etcd takes objects of 1.5 MiB; this is many of them
-VALUES_MAX: Final = 1_000_000  # an anchor may name ten others, and so on: some hundred bytes that fill any memory
-_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
-_MERGE: Final = "tag:yaml.org,2002:merge"
+STREAM_BYTES_MAX: Final = 4 * 1024 * 1024  # two of etcd's largest objects; PyYAML reads some 0.5 MB a second
 
 
 class StreamError(Exception):
@@ -64,8 +61,8 @@ def read_stream(file: str) -> Stream:
     text = _read(file, source)
     try:
         documents = parse(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise StreamError(f"{source}: expected YAML or JSON, saw {error or 'too deep a nesting'}") from error
+    except yaml.YAMLError as error:
+        raise StreamError(f"{source}: expected YAML or JSON, saw {error}") from error
     stream = Stream(source, text, documents)
     if not any(document is not None for document in documents):
         raise StreamError(f"{source}: expected a manifest with a JobSet, saw nothing but blanks and comments")
@@ -74,20 +71,10 @@ def read_stream(file: str) -> Stream:
             raise StreamError(f"{source}: expected objects with apiVersion and kind, saw {document!r:.80}")
     if not any(True for _ in stream.jobsets()):
         kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
-        raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds}")
+        raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds:.200}")
     for jobset in stream.jobsets():
         _check_form(jobset, source)
     return stream
-
-
-def parse(text: str) -> tuple[Any, ...]:
-    """Return the documents of a text.
-
-    Raises:
-        yaml.YAMLError: it is neither YAML nor JSON.
-    """
-    budget = [VALUES_MAX]
-    return tuple(_unshared(document, budget) for document in yaml.load_all(text, _Loader))
 
 
 def objects_of(document: Any) -> Iterator[Any]:
@@ -162,20 +149,6 @@ def _check_form(jobset: KubeObject, source: str) -> None:
         _list(pod_spec, "volumes", path, where)
 
 
-def _unshared(value: Any, budget: list[int]) -> Any:
-    """Copy a value so that what an anchor made one is changed alone.
-
-    Raises:
-        yaml.YAMLError: it has more than VALUES_MAX parts.
-    """
-    budget[0] -= 1
-    if budget[0] < 0:
-        raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
-    if isinstance(value, dict):
-        return {key: _unshared(item, budget) for key, item in value.items()}
-    return [_unshared(item, budget) for item in value] if isinstance(value, list) else value
-
-
 def _mapping(parent: KubeObject, key: str, prefix: str, where: str) -> KubeObject:
     value = parent.get(key)
     if value is not None and not isinstance(value, dict):
@@ -188,26 +161,3 @@ def _list(parent: KubeObject, key: str, prefix: str, where: str) -> list[KubeObj
     if value is not None and (not isinstance(value, list) or not all(isinstance(item, dict) for item in value)):
         raise StreamError(f"{where}: {prefix}{key}: expected a list of mappings, saw {value!r:.80}")
     return value or []
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain types only; a date is a text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Read a mapping whose keys all differ."""
-        seen: set[Any] = set()
-        for key, _ in node.value:
-            if key.tag == _MERGE or not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    "while reading a mapping", node.start_mark, f"the key {key.value!r} a second time", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

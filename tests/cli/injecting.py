@@ -8,7 +8,8 @@ from typing import Any
 from cli.inject_jobset import inject
 from cli.inject_pod import InjectOptions
 from cli.manifest_text import with_documents
-from cli.manifests import parse, read_stream
+from cli.manifests import read_stream
+from cli.yaml_loader import parse
 from common.kube.client import KubeObject
 from tests.cli.command import REPOSITORY
 

@@ -132,10 +132,12 @@ def breaking(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "saw an empty file"),
+        ("", "saw nothing but blanks and comments"),
         ("{", "expected YAML"),
-        ("- 1\n", "expected objects with apiVersion, kind and metadata"),
-        ("kind: Pod\napiVersion: v1\nmetadata: {name: x}\n", "expected exactly one JobSet, saw 0 (kinds: Pod)"),
+        (breaking(parallelism=2**31 - 1, completions=2**31 - 1), "expected 1 to 10,000 Pods"),
+        ("- 1\n", "expected objects with apiVersion and kind"),
+        ("kind: Pod\napiVersion: v1\nmetadata: {name: x}\n", "expected a JobSet (jobset.x-k8s.io/v1alpha2), saw Pod"),
+        ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\n", "expected objects with apiVersion, kind and metadata"),
         (yaml.safe_dump_all([*example(), example()[-1]]), "expected exactly one JobSet, saw 2"),
         ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\nmetadata: {name: x}\n", "expected spec.replicatedJobs"),
         (breaking(backoffLimit=3), "backoffLimit"),

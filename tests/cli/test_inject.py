@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.agent_pieces import RESTRICTED, is_restricted, permissions
+from cli.inject import DIFF_LINES_MAX
 from cli.inject_jobset import Refusal
 from cli.manifest_text import FLOW_CHARS_MAX, with_documents
-from cli.manifests import VALUES_MAX, Stream, parse
+from cli.manifests import Stream
+from cli.yaml_loader import VALUES_MAX, parse
 from common.kube.client import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
@@ -387,6 +389,16 @@ def test_as_a_program() -> None:
     assert again.stderr == ""
     refused = inject_text(TWO)
     assert (refused.returncode, refused.stdout) == (1, "")
+
+
+def test_a_long_difference_is_not_shown(tmp_path: Path) -> None:
+    """Comparing takes the square of the lines: the manifest is printed all the same, and the note says why."""
+    file = tmp_path / "many.yaml"
+    file.write_text("---\n".join(PLAIN.replace("name: plain", f"name: plain{number}") for number in range(70)))
+    whole, diff = run("inject", "-f", str(file)), run("inject", "-f", str(file), "--diff")
+    assert (whole.returncode, diff.returncode, diff.stdout) == (0, 1, "")
+    assert len(list(parse(whole.stdout))) == 73
+    assert f"more than {DIFF_LINES_MAX:,} lines" in whole.stderr == diff.stderr
 
 
 trees = st.recursive(

@@ -13,7 +13,8 @@ import yaml
 from cli.lint import lint
 from cli.lint_catalogue import RULES
 from cli.lint_embedded import judge
-from cli.manifests import parse, read_stream
+from cli.manifests import read_stream
+from cli.yaml_loader import parse
 from common.kube.client import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected

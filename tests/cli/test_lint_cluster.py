@@ -17,7 +17,7 @@ from cli.lint_connection import lint_with
 from cli.lint_facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
 from cli.lint_jobset import group_of
 from cli.lint_nodes import FEATURE, check_nodes
-from cli.manifests import parse
+from cli.yaml_loader import parse
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import LoopClock
 from common.kube.http import Request, Response

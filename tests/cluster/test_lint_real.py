@@ -15,7 +15,7 @@ import yaml
 from cli.finding import Finding
 from cli.lint_connection import lint_cluster
 from cli.lint_nodes import FEATURE
-from cli.manifests import parse
+from cli.yaml_loader import parse
 from common.kube.client import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command
 from tests.cli.injecting import example, injected

@@ -1,0 +1,153 @@
+"""
+Read YAML as the API server's clients do: JSON's types and no others, and as much as a manifest can need.
+
+Guarantees: what is no such text ends in a `yaml.YAMLError` that says what was seen and where, whatever it holds. The
+time is bounded by the text's length and by VALUES_MAX, although some hundred bytes of anchors and merge keys can stand
+for any number of values. Dates, `12:30` and `=` stay text, as Kubernetes has them; a key that stands twice is refused
+instead of silently halved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
+from math import isfinite
+from typing import Any, Final
+
+import yaml
+
+VALUES_MAX: Final = 100_000  # 1,000 JobSets, or an object of etcd's limit (1.5 MiB); PyYAML reads 25,000 a second
+DEPTH_MAX: Final = 100  # a Pod template nests 15 deep; what reads the objects after this recurses
+INTEGERS: Final = range(-(2**63), 2**64)  # what JSON's readers in Go take
+_PREFIX: Final = "tag:yaml.org,2002:"
+_TEXT: Final = f"{_PREFIX}str"
+_MERGE: Final = f"{_PREFIX}merge"
+_SCALARS: Final = tuple(f"{_PREFIX}{name}" for name in ("null", "bool", "int", "float", "str"))
+_TYPES: Final = (*_SCALARS, f"{_PREFIX}seq", f"{_PREFIX}map")
+# PyYAML's, without the numbers to the base of 60, which Kubernetes does not read as numbers.
+_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
+_FLOAT: Final = re.compile(
+    r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+
+
+def parse(text: str) -> tuple[Any, ...]:
+    """Return the documents of a text; no two of their parts are one object.
+
+    Raises:
+        yaml.YAMLError: it is neither YAML nor JSON, or more than a manifest can need.
+    """
+    budget = [VALUES_MAX]
+    return tuple(_unshared(document, budget, 0) for document in _documents(text))
+
+
+def _documents(text: str) -> Iterator[Any]:
+    try:
+        yield from yaml.load_all(text, YamlLoader)
+    except RecursionError:
+        raise yaml.YAMLError("merge keys of merge keys, too many for one another") from None
+    except (ValueError, OverflowError) as error:  # PyYAML's own, of characters and versions that there are not
+        raise yaml.YAMLError(str(error)) from error
+
+
+def _unshared(value: Any, budget: list[int], depth: int) -> Any:
+    """Copy a value so that what an anchor made one is changed alone.
+
+    Raises:
+        yaml.YAMLError: it has more than VALUES_MAX parts, or is deeper than DEPTH_MAX.
+    """
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
+    if depth > DEPTH_MAX:
+        raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
+    if isinstance(value, dict):
+        return {key: _unshared(item, budget, depth + 1) for key, item in value.items()}
+    return [_unshared(item, budget, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+class YamlLoader(yaml.SafeLoader):
+    """One text; it has a budget of values, which merge keys pay from too."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._left = VALUES_MAX
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Read a value, one level below its parent."""
+        self._spend(1)
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def compose_scalar_node(self, anchor: dict[Any, yaml.Node]) -> yaml.ScalarNode:
+        """Read a scalar; a tag in front of it must be what it would be without one, or text."""
+        node = super().compose_scalar_node(anchor)
+        if not node.value.isascii():  # JSON writes what is beyond 16 bits as two escapes
+            node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        plain = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+        if node.tag not in (_TEXT, _MERGE) and (node.tag != plain or node.tag not in _SCALARS):
+            raise _refused(node, f"a text, or a value that is a {node.tag.removeprefix(_PREFIX)}")
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Replace merge keys by what they stand for."""
+        before = len(node.value)
+        super().flatten_mapping(node)
+        self._spend(max(0, len(node.value) - before))
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Read a mapping whose keys all differ."""
+        seen: set[Any] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.tag == _MERGE or not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    "while reading a mapping", node.start_mark, f"the key {key.value!r} a second time", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+    def read_integer(self, node: yaml.ScalarNode) -> int:
+        """Return an integer."""
+        with suppress(ValueError):  # 0x_, or more digits than Python reads
+            if (value := int(self.construct_yaml_int(node))) in INTEGERS:
+                return value
+        raise _refused(node, "an integer of 64 bits")
+
+    def read_number(self, node: yaml.ScalarNode) -> float:
+        """Return a number that JSON can say."""
+        value = float(self.construct_yaml_float(node))
+        if not isfinite(value):
+            raise _refused(node, "a finite number")
+        return value
+
+    def _spend(self, values: int) -> None:
+        self._left -= values
+        if self._left < 0:
+            raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
+
+
+def _refused(node: yaml.Node, expected: str) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(
+        None, None, f"{node.value!r:.80} where {expected} has to be", node.start_mark
+    )
+
+
+_RESOLVED: Final = {f"{_PREFIX}int": (_INT, "-+0123456789"), f"{_PREFIX}float": (_FLOAT, "-+0123456789.")}
+YamlLoader.yaml_constructors = {
+    tag: made for tag, made in yaml.SafeLoader.yaml_constructors.items() if tag is None or tag in _TYPES
+} | {f"{_PREFIX}int": YamlLoader.read_integer, f"{_PREFIX}float": YamlLoader.read_number}
+YamlLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in (*_TYPES, _MERGE) and tag not in _RESOLVED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, (_pattern, _first) in _RESOLVED.items():
+    YamlLoader.add_implicit_resolver(_tag, _pattern, list(_first))
