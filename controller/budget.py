@@ -54,3 +54,12 @@ def restarts_so_far(jobset: JobSet) -> int:
     if not jobset.is_in_place:
         return recreations
     return recreations + sum(scope.restarts_at(scope.synced) for scope in jobset.scopes.values())
+
+
+def restarts_begun(jobset: JobSet) -> int:
+    """Return the same together with those that are under way in place."""
+    scopes = jobset.scopes.values()
+    under_way = sum(
+        scope.restarts_at(scope.synced + 1) - scope.restarts_at(scope.synced) for scope in scopes if scope.is_restarting
+    )
+    return restarts_so_far(jobset) + under_way

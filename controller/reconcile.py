@@ -8,7 +8,7 @@ conflict there means that the actions were decided on old state, so none is take
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from common.kube.client import KubeClient, KubeObject
@@ -188,7 +188,8 @@ class Reconciler:
         status = planned.status
         for note in planned.notes:
             self.recorder.emit(jobset.raw, note)
-        scopes = jobset.scopes_in(written.get("status") or {})
+        told = replace(jobset, status=written.get("status") or {})
+        scopes = told.scopes
         for name, due_s in due_since_s.items():
             before, after = jobset.scopes[name], scopes.get(name)
             if after is None or (before.synced, before.deprecated) == (after.synced, after.deprecated):
@@ -197,7 +198,7 @@ class Reconciler:
             cause = causes.get(name, UNSEEN)
             why = {"cause": str(cause)} if before.synced > 0 else {}
             self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated, **why)
-            self.timer.status_written(group, before, after, due_s, cause, self.clock.monotonic_s())
+            self.timer.status_written(group, told, before, after, due_s, cause, self.clock.monotonic_s())
         match status.get("terminalState"):
             case conditions.COMPLETED:
                 self.metrics.completed.labels(jobset.name, jobset.namespace).inc()

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from common.kube.client import KubeObject
+from controller.budget import restarts_begun
 from controller.causes import Cause, Trigger
 from controller.draft import Note
 from controller.group import Group, ScopeLedger
+from controller.jobset import JobSet
 from controller.metrics import EXCEEDED, FINISHED, Metrics
 from controller.scopes import Scope
 
@@ -34,12 +36,13 @@ class RestartTimer:
     _timings: dict[str, dict[str, _Timing]] = field(default_factory=dict)  # by JobSet UID and scope
 
     def status_written(
-        self, group: Group, before: Scope, after: Scope, due_since_s: float, cause: Cause, now_s: float
+        self, group: Group, written: JobSet, before: Scope, after: Scope, due_since_s: float, cause: Cause, now_s: float
     ) -> None:
         """Take note of accepted epochs.
 
         Args:
-            group: as it was decided on.
+            group: the JobSet's; a watch may have shown it more than was written.
+            written: the JobSet with the status that was accepted.
             before: the scope as it was.
             after: as it is.
             due_since_s: when the ledger first asked for this write.
@@ -51,13 +54,13 @@ class RestartTimer:
         timings = self._timings.setdefault(group.jobset.uid, {})
         is_skipped = after.deprecated == after.synced > before.synced
         if is_skipped and after.name in timings:  # the restart that is under way goes on
-            self._tell_start(group, after, cause)
+            self._tell_start(written, after, cause)
         elif after.deprecated > before.deprecated:
             timing = timings[after.name] = _Timing(_beginning(cause, due_since_s), now_s)
             self._observe("deprecate", now_s - timing.began_s)
             if cause.detected_after_s is not None:
                 self._observe("detect", cause.detected_after_s)
-            self._tell_start(group, after, cause)
+            self._tell_start(written, after, cause)
         if after.synced > before.synced > 0 and not is_skipped:
             known = timings.pop(after.name, None)
             if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
@@ -89,10 +92,9 @@ class RestartTimer:
         jobset = group.jobset
         self.metrics.restarts.labels(jobset.namespace, jobset.name, outcome, trigger.value).inc()
 
-    def _tell_start(self, group: Group, scope: Scope, cause: Cause) -> None:
-        jobset = group.jobset
+    def _tell_start(self, jobset: JobSet, scope: Scope, cause: Cause) -> None:
         restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
-        count = group.decide(scope.name).restarts
+        count = restarts_begun(jobset)
         number = f"restart {count} of {restarts_max}"
         if count > restarts_max:
             number = (

@@ -42,6 +42,11 @@ class Scope:
     last_exempt: int = 0
     is_contradictory: bool = False
 
+    @property
+    def is_restarting(self) -> bool:
+        """Say whether the status says that the epoch which ran is over."""
+        return 0 < self.synced <= self.deprecated
+
     def restarts_at(self, epoch: int) -> int:
         """Return how many restarts in place were counted when `epoch` was reached."""
         return max(0, epoch - 1 - (self.exempt - (self.last_exempt > epoch)))
