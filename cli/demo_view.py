@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from cli.demo_manifest import DemoManifest
+from cli.visible_console import VisibleConsole
 from common import wire
 from common.epoch.errors import RemoteProtocolError
 from simulator.cluster.cluster import Cluster
@@ -48,7 +49,7 @@ class DemoView:
         self._runtime = runtime
         self._seed = seed
         self._json = json
-        self._console = Console(stderr=json, highlight=False)
+        self._console = VisibleConsole(stderr=json, highlight=False)
 
     def say(self, text: str) -> None:
         """Print one line for people, whole, whatever the terminal's width."""

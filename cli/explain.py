@@ -15,6 +15,7 @@ from cli.moments import clock_text
 from cli.pod_facts import POD_CODEC, PodFact
 from cli.screen import Output, print_data, run_command, show
 from cli.straggler import Straggler, Why
+from cli.visible import one_line
 from common.kube.errors import ApiError, NotFound
 from common.kube.http import TransportError
 from common.kube.resources import NODES, PODS
@@ -88,20 +89,20 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
         lines += [("", ""), ("What happened (UTC)", "bold")]
         for moment in explanation.moments:
             at = clock_text(moment.at_s) if moment.at_s is not None else "--:--:--"
-            lines.append((f"  {at}  {moment.text}", ""))
+            lines.append((f"  {at}  {one_line(moment.text)}", ""))
     if explanation.causes:
         lines += [("", ""), ("Why", "bold")]
         for number, cause in enumerate(explanation.causes, 1):
-            lines.append((f"  {number}. {cause.text}", "red"))
+            lines.append((f"  {number}. {one_line(cause.text)}", "red"))
             if cause.pods:
                 rest = len(cause.pods) - PODS_SHOWN
                 names = ", ".join(cause.pods[:PODS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
                 lines.append((f"     {names}", "dim"))
         lines += [("", ""), ("What to do", "bold")]
-        lines += [(f"  {number}. {cause.advice}", "") for number, cause in enumerate(explanation.causes, 1)]
+        lines += [(f"  {number}. {one_line(cause.advice)}", "") for number, cause in enumerate(explanation.causes, 1)]
     elif state.phase is Phase.RUNNING:
         lines += [("", ""), ("Nothing keeps it from training.", "green")]
-    lines += [(f"not read: {problem}", "yellow") for problem in explanation.facts.unread]
+    lines += [(f"not read: {one_line(problem)}", "yellow") for problem in explanation.facts.unread]
     return lines
 
 

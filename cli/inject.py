@@ -16,6 +16,7 @@ from cli.inject_jobset import Refusal, inject
 from cli.inject_pod import InjectOptions
 from cli.manifest_text import Edited, with_documents
 from cli.manifests import Stream, StreamError, objects_of, read_stream
+from cli.visible import raw_of, visible
 
 REFUSED = 1
 UNREADABLE = 2
@@ -46,11 +47,14 @@ def run_inject(
         )
         print(f"inplace inject: {stream.source}: {note}", file=sys.stderr)
     if diff:
-        sys.stdout.write(difference(stream, edited, color=sys.stdout.isatty()) if is_shown else "")
+        raw_of(sys.stdout).write(difference(stream, edited, color=sys.stdout.isatty()) if is_shown else "")
         return 0 if is_shown else REFUSED
     if is_shown:
-        sys.stderr.write(difference(stream, edited, color=sys.stderr.isatty()))
-    sys.stdout.write(_json([*first, *documents]) if output == "json" else edited.text)
+        raw_of(sys.stderr).write(difference(stream, edited, color=sys.stderr.isatty()))
+    if output == "json":
+        sys.stdout.write(_json([*first, *documents]))
+    else:  # kubectl reads a pipe, and the manifest as it is
+        (sys.stdout if sys.stdout.isatty() else raw_of(sys.stdout)).write(edited.text)
     return 0
 
 
@@ -59,7 +63,7 @@ def difference(stream: Stream, edited: Edited, *, color: bool) -> str:
     before, after = (text.splitlines(keepends=True) for text in (stream.text, edited.text))
     lines = difflib.unified_diff(before, after, stream.source, f"{stream.source} (injected)")
     whole = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(_painted(line) if color else line for line in whole)
+    return "".join(_painted(line) if color else line for line in map(visible, whole))
 
 
 def _painted(line: str) -> str:

@@ -21,6 +21,7 @@ from cli.lint_jobset import check_group, check_jobset, group_of, is_in_place
 from cli.lint_pod import check_containers, check_pod
 from cli.manifests import Stream, StreamError, name_of, read_stream
 from cli.pod_roles import members
+from cli.visible import one_line
 from common.kube.client import KubeObject
 
 PROBLEMS = 1
@@ -141,18 +142,18 @@ def _document(reports: Iterable[Report]) -> dict[str, Any]:
 
 def _print(reports: Sequence[Report]) -> None:
     """Print the reports for people; colours are for terminals."""
-    from rich.console import Console
+    from cli.visible_console import VisibleConsole
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = VisibleConsole(highlight=False, markup=False, soft_wrap=True)
     for report in reports:
         if not report.findings:
-            console.print(f"{report.name}: clean")
+            console.print(f"{one_line(report.name)}: clean")
         for finding in report.findings:
             rule = RULES[finding.rule]
             console.print(rule.severity, style="bold red" if rule.severity == "error" else "bold yellow", end=" ")
             console.print(finding.rule, style="bold", end="")
-            console.print(f" in {report.name}")
+            console.print(f" in {one_line(report.name)}")
             fields = (("at", finding.path), ("found", finding.found), ("needed", finding.needed))
             for word, text in (*fields, ("why", rule.why), ("fix", finding.fix)):
                 console.print(f"  {word:<7}", style="dim", end="")
-                console.print(text)
+                console.print(one_line(text))

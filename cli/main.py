@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cli.visible import guard_streams
+
 if TYPE_CHECKING:
     from cli.connection import Target
 
@@ -246,6 +248,7 @@ def version() -> None:
 
 def main() -> None:
     """Run the command line."""
+    guard_streams()
     app()
 
 

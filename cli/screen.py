@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
 from cli.refusal import CliExit, RefusalError
+from cli.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -46,9 +47,9 @@ def show(*parts: RenderableType) -> None:
 
 def console() -> Console:
     """Return where people's output goes."""
-    from rich.console import Console
+    from cli.visible_console import VisibleConsole
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+    return VisibleConsole(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 def print_data(data: Any, output: Output) -> None:
@@ -58,4 +59,7 @@ def print_data(data: Any, output: Output) -> None:
         return
     import yaml
 
-    print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    if visible(text) != text:  # YAML has escapes between double quotes alone
+        text = yaml.safe_dump(data, sort_keys=False)
+    print(text, end="")

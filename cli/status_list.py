@@ -11,6 +11,7 @@ from rich.text import Text
 from cli.group_state import GroupState, Phase, ScopeState, group_state
 from cli.moments import duration_text, parse_time
 from cli.status_view import STYLES
+from cli.visible import one_line
 from common.kube.client import KubeObject
 
 GATHERING = (Phase.RESTARTING, Phase.STARTING)
@@ -31,7 +32,7 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
             f"{row['jobsReady']}/{row['jobs']}",
             "-" if row["restarts"]["used"] is None else f"{row['restarts']['used']}/{row['restarts']['max']}",
             "-" if age_s is None else duration_text(now_s - age_s),
-            row["waitsFor"] or "",
+            one_line(row["waitsFor"] or ""),
         )
     return table
 

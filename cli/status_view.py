@@ -14,6 +14,7 @@ from cli.group_state import ENDED, GroupState, Phase, ScopeState
 from cli.moments import count_text, duration_text, parse_time
 from cli.status_data import TRIGGERS, failure_text
 from cli.straggler import Why
+from cli.visible import one_line
 
 BAR_COLUMNS_MAX = 40
 NARROW = 60  # columns: a name and its reason no longer fit on one line
@@ -41,12 +42,12 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     """
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))
-    parts: list[RenderableType] = [title, *(Text(line) for line in _notes(state))]
+    parts: list[RenderableType] = [title, *(Text(one_line(line)) for line in _notes(state))]
     for scope in state.scopes if state.phase not in (*ENDED, Phase.SUSPENDED) else ():
         parts += _scope(scope, columns, left_s)
     if state.stuck:
-        parts.append(Text(f"barrier stuck: {state.stuck}", "red"))
-    parts += [Text(line) for line in _history(state, now_s)]
+        parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))
+    parts += [Text(one_line(line)) for line in _history(state, now_s)]
     if state.late and state.phase in (
         Phase.STARTING,
         Phase.RESTARTING,

@@ -32,6 +32,7 @@ from cli.refusal import CliExit, RefusalError
 from cli.screen import Output, console
 from cli.status_data import status_data
 from cli.status_view import status_picture
+from cli.visible import one_line
 from common.kube.client import KubeObject
 from common.kube.clock import LoopClock
 from common.kube.codec import RAW, Meta
@@ -188,7 +189,7 @@ def watch_line(state: GroupState, output: Output) -> str:
     )
     late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]
     waits = f"; waits for {count_text(state.late, 'Pod')}: {', '.join(late)}" if late else ""
-    return f"{state.phase.value} {epochs}{waits}"
+    return one_line(f"{state.phase.value} {epochs}{waits}")
 
 
 async def _next_change(watch: StatusWatch, pause_s: float) -> None:

@@ -21,6 +21,7 @@ from cli.restart_timeline import STAGE_WORDS, RestartTimeline, Stage, restart_ti
 from cli.screen import Output, console, print_data, run_command, show
 from cli.status_data import TRIGGERS, failure_text
 from cli.timeline_svg import ROWS_MAX, timeline_svg
+from cli.visible import one_line
 
 TERMINAL_ROWS_MAX: Final = 40
 NAME_COLUMNS: Final = 26
@@ -100,7 +101,7 @@ def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Itera
     names = min(NAME_COLUMNS, max((len(row.name) for row in timeline.rows), default=0))
     width = max(10, min(columns, COLUMNS_MAX) - names - 2)
     step_s = (timeline.until_s - timeline.began_s) / width
-    yield Text(title, "bold")
+    yield Text(one_line(title), "bold")
     for row in timeline.rows:
         name = row.name if len(row.name) <= names else f"…{row.name[1 - names :]}"
         line = Text(f"{name:{names}} ", no_wrap=True, overflow="crop")
