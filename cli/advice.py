@@ -24,5 +24,6 @@ ADVICE: Final[dict[Why, str]] = {
     Why.RESTARTING: "wait; if this stays, see its node's kubelet: kubectl describe pod {pod}",
     Why.CREATING: "wait; if this stays (volumes, network, a slow pull): kubectl describe pod {pod}",
     Why.SILENT: "see what its agent waits for (rights? the API server?): kubectl logs {pod} --all-containers",
+    Why.AHEAD: "somebody wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",
     Why.BEHIND: "see why its agent does not follow: kubectl logs {pod} --all-containers",
 }

@@ -21,6 +21,7 @@ from cli.straggler import Straggler, Why
 
 FAILURES = (None, "unknown", "worker_exit", "pod_lost", "job_failed")  # triggers: something failed, or may have
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
+NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
@@ -164,6 +165,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Cause]:
         yield Cause("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
     elif state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
         yield from _of_controller(facts, now_s)
+        yield from _of_strays(state)
         yield from _of_stragglers(facts)
         yield from _of_counting(state)
 
@@ -190,6 +192,16 @@ def _of_controller(facts: Facts, now_s: float) -> Iterator[Cause]:
     yield Cause("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
 
 
+def _of_strays(state: GroupState) -> Iterator[Cause]:
+    """Yield Pods that no slot counts: their workers may still run, and no barrier lifts beside them."""
+    if not state.strays:
+        return
+    text = f"{count_text(len(state.strays), 'Pod')} in no slot of the group, or beside another Pod in one"
+    shown = " ".join(state.strays[:NAMES_IN_ADVICE])
+    advice = f"they may be left over; if they do not end, delete them: kubectl delete pod {shown}"
+    yield Cause("InNoSlot", text, advice, tuple(state.strays))
+
+
 def _of_stragglers(facts: Facts) -> Iterator[Cause]:
     """Yield one cause for each reason for which Pods are waited for, most Pods first."""
     by_reason: dict[Why, list[Straggler]] = {}
@@ -210,7 +222,7 @@ def _of_stragglers(facts: Facts) -> Iterator[Cause]:
 def _of_counting(state: GroupState) -> Iterator[Cause]:
     """Yield that every Pod is there and only the controller is missing."""
     late = [scope for scope in state.scopes if scope.phase is not Phase.RUNNING]
-    if late and not any(scope.late for scope in late):
+    if late and not state.strays and not any(scope.late for scope in late):
         text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
         advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"
         yield Cause("NotSyncedYet", text, advice)

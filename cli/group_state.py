@@ -106,6 +106,7 @@ class GroupState:
         conditions: those that are True, by type.
         used: restarts that counted; None where nothing restarts in place.
         not_due: replicatedJobs whose turn to start has not come.
+        strays: names of Pods that hold the barriers up although they are in no slot, or beside another Pod in one.
     """
 
     namespace: str
@@ -121,6 +122,7 @@ class GroupState:
     last: Restart | None = None
     managed_by: str | None = None
     not_due: Sequence[str] = ()
+    strays: Sequence[str] = ()
 
     @property
     def expected(self) -> int:
@@ -183,6 +185,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
         last=_last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
         not_due=not_due,
+        strays=_strays(jobset, own) if jobset.is_in_place else (),
     )
 
 
@@ -220,17 +223,34 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], na
     return states
 
 
+def _strays(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
+    """Return the names of Pods that have not ended and that no slot counts; of two in one slot the elder."""
+    others = jobset.opted_out
+    best: dict[Slot, PodFact] = {}
+    strays = []
+    for pod in sorted(pods, key=_rank, reverse=True):
+        slot = pod.slot
+        if pod.status.phase in ("Failed", "Succeeded") or (slot is not None and slot.replicated_job in others):
+            continue
+        if slot is None or not jobset.shape.expects(slot) or slot in best:
+            strays.append(pod.name)
+        else:
+            best[slot] = pod
+    return sorted(strays)
+
+
 def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int) -> ScopeState:
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
-    newest = max((pod.epoch for pod in live.values()), default=0)
+    # An epoch beyond S + 1 is nobody's yet: the controller sets its Pod aside, whoever wrote it.
+    newest = max((pod.epoch for pod in live.values() if pod.epoch <= scope.synced + 1), default=0)
     target = max(newest, scope.synced, scope.deprecated + 1)
     if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting
         live |= {slot: pod for slot, pod in found.items() if pod.is_done}
     behind = sorted(slot for slot in found if slot not in live or live[slot].epoch != target)
     late = len(behind) + shape.size - len(found)
     missing = islice((slot for slot in shape if slot not in found), min(named_max, shape.size - len(found)))
-    stragglers = [straggler_of(str(slot), found.get(slot), scope.deprecated) for slot in (*behind, *missing)]
+    stragglers = [straggler_of(str(slot), found.get(slot), scope.deprecated, target) for slot in (*behind, *missing)]
     return ScopeState(
         scope.name,
         _scope_phase(scope, target, late),

@@ -35,6 +35,7 @@ class Why(Enum):
     CREATING = "containers are being created"
     SILENT = "agent has not announced"
     BEHIND = "agent has not followed"
+    AHEAD = "announced an epoch that the group has not reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,11 @@ class Straggler:
         return f"{self.why.value}: {self.detail}" if self.detail else self.why.value
 
 
-def straggler_of(slot: str, pod: PodFact | None, deprecated: int) -> Straggler:
-    """Return what keeps a slot back; `deprecated` is D of its scope."""
+def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int) -> Straggler:
+    """Return what keeps a slot back; `deprecated` is D of its scope, `target` the epoch where it should be."""
     if pod is None:
         return Straggler(slot, None, None, 0, Why.MISSING)
-    why, detail = _why(pod, deprecated)
+    why, detail = (Why.AHEAD, f"epoch {pod.epoch}") if pod.is_live and pod.epoch > target else _why(pod, deprecated)
     return Straggler(slot, pod.name, pod.spec.node_name, pod.epoch, why, _short(detail))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,7 +40,7 @@ class Barrier:
         waited_s: for how long it has waited.
         told_s: how long ago the conditions were written; None while nobody wrote them.
         missing: the first slots that it waits for; none while nobody needs to know.
-        in_the_way: Pods that hold it up although they are in no slot, by reason.
+        in_the_way: names of Pods that hold it up beside those that are missing, by reason.
         deadline_in_s: how long until its deadline is over; None when it has none.
         late: names of the Jobs that exist and have missing slots, when the deadline is over; else empty.
     """
@@ -51,7 +51,7 @@ class Barrier:
     waited_s: float
     told_s: float | None = None
     missing: tuple[Missing, ...] = ()
-    in_the_way: Mapping[str, int] = field(default_factory=dict)
+    in_the_way: Mapping[str, Sequence[str]] = field(default_factory=dict)
     deadline_in_s: float | None = None
     late: frozenset[str] = frozenset()
 

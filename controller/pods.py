@@ -46,7 +46,7 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
     except RemoteProtocolError as error:
         problems.append(str(error))
         epoch = None
-    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod))
+    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod), pod.metadata.name)
     return Reading(view, "; ".join(problems))
 
 

@@ -42,7 +42,7 @@ def _barrier(groups: Groups, group: Group, counted: ScopeLedger, now_s: float) -
         waited_s=waited_s,
         told_s=None if group.told_s is None else now_s - group.told_s,
         missing=tuple(islice(_missing(groups, group, counted, arrived), NAMES_MAX)) if is_told else (),
-        in_the_way=ledger.problems() if is_told else {},
+        in_the_way=ledger.names_in_the_way() if is_told else {},
         deadline_in_s=left_s,
         late=frozenset(_late(groups, group, counted, arrived)) if is_late else frozenset(),
     )

@@ -9,13 +9,18 @@ and with RecreateJobs the Jobs of those that are missing are made anew, again af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from controller import conditions
 from controller.barrier import NAMES_MAX, PATIENCE_S, Barrier
 from controller.draft import DeleteJob, Draft
 
+WAYS: Final = {
+    "ghost": "in no slot of the group, may still run a worker; if it does not end, delete it",
+    "ahead": "announced an epoch that the group has not reached; if this stays, delete it",
+    "intruder": "announced an epoch that had begun without it; the group restarts",
+}
 REPEAT_S: Final = 30.0  # at 5,000 agents of 300 bytes each: 50 kB/s at most
 
 
@@ -65,8 +70,15 @@ def _words(barriers: Mapping[str, Barrier]) -> Iterator[str]:
         names_left -= len(shown)
         more = barrier.expected - barrier.arrived - len(shown)
         shown += [f"{more:,} more"] if more > 0 else []
-        shown += [f"{count} pods that are in no slot ({why})" for why, count in barrier.in_the_way.items()]
+        shown += [_in_the_way(names, WAYS[why]) for why, names in barrier.in_the_way.items() if names]
         yield f"{head}; waiting for {', '.join(shown)}" if shown else head
+
+
+def _in_the_way(names: Sequence[str], why: str) -> str:
+    """Name the Pods that hold a barrier up beside those that are missing, and say what to do; ten names."""
+    more = f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+    pods = "pod" if len(names) == 1 else "pods"
+    return f"{pods} {' '.join(names[:NAMES_MAX])}{more} ({why})"
 
 
 def _end_patience(draft: Draft, scope: str, barrier: Barrier) -> None:

@@ -52,6 +52,7 @@ class PodView:
         uid: of the Pod.
         slot: where it belongs.
         epoch: announced, int32 >= 1; None when it announced nothing readable.
+        name: for messages.
     """
 
     uid: str
@@ -59,6 +60,7 @@ class PodView:
     epoch: int | None = None
     life: Life = Life.LIVE
     worker: Worker = Worker()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +302,18 @@ class Ledger:
         """Return how many Pods stand in the way, by reason; for messages."""
         counts = {"ahead": len(self._ahead), "intruder": len(self._intruders), "ghost": self._ghosts}
         return {reason: count for reason, count in counts.items() if count}
+
+    def names_in_the_way(self) -> Mapping[str, list[str]]:
+        """Return the names of those Pods, sorted; O(Pods), so for a barrier that waits and not for an event."""
+        names = {reason: [] for reason in self.problems()}  # type: dict[str, list[str]]
+        for uid, record in self._records.items():
+            if not record.expected and record.pod.life in _OCCUPYING:
+                names["ghost"].append(record.pod.name)
+            elif uid in self._ahead:
+                names["ahead"].append(record.pod.name)
+            elif uid in self._intruders:
+                names["intruder"].append(record.pod.name)
+        return {reason: sorted(found) for reason, found in names.items()}
 
     def _is_running(self) -> bool:
         """Say whether epoch S is the running one: synced, and not deprecated."""

@@ -159,7 +159,7 @@ def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
             manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
             crew = await rig.started(manifest)
             (job,) = (await crew.jobs()).values()
-            await crew.make_pod(job, 7)
+            ghost = await crew.make_pod(job, 7)
             await crew.announce_all(2)
             await rig.settle(1.0)
             passes = rig.controllers[0].metrics.registry.get_sample_value
@@ -167,7 +167,8 @@ def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
             before = passes("controller_runtime_reconcile_total", named) or 0
             await rig.settle(62.0)
             (event,) = await rig.events("BarrierDeadlineExceeded")
-            assert "2/2 at epoch 2; waiting for 1 pods that are in no slot (ghost)" in event["note"]
+            assert f"2/2 at epoch 2; waiting for pod {ghost} (in no slot of the group" in event["note"]
+            assert "if it does not end, delete it" in event["note"]
             after = passes("controller_runtime_reconcile_total", named) or 0
             assert 0 < after - before <= PASSES_A_MINUTE_MAX
 
