@@ -25,9 +25,12 @@ LOOK_AGAIN_S_MIN = 0.01
 COUNTERS_HOLD_RESTART_S = 5.0  # every status write reaches N agents, which are busy with restarting
 
 
-@dataclass(frozen=True, slots=True, match_args=False)
+@dataclass(frozen=True, slots=True, match_args=False, eq=False)
 class CreateJob:
-    """Create the Job of one place; it is built when its turn comes, so that a plan for 10,000 stays small."""
+    """Create the Job of one place; it is built when its turn comes, so that a plan for 10,000 stays small.
+
+    Two are equal when they create the same: the JobSets may be two versions, or spelled in two ways.
+    """
 
     __match_args__: ClassVar = ("manifest",)
 
@@ -44,6 +47,12 @@ class CreateJob:
     def manifest(self) -> KubeObject:
         """Build the Job."""
         return build_job(self.jobset, self.job, self.index)
+
+    def __eq__(self, other: object) -> bool:
+        return self.manifest == other.manifest if isinstance(other, CreateJob) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(frozen=True, slots=True)

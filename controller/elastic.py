@@ -35,5 +35,5 @@ def resize_jobs(draft: Draft) -> bool:
 
 def wanted_size(job: ReplicatedJob) -> int | None:
     """Return how many Pods one Job of an elastic replicatedJob should have; None for one that is not elastic."""
-    indexed = job.job_spec.get("completionMode") in (None, "Indexed")
+    indexed = job.form.completion_mode in (None, "Indexed")
     return job.parallelism if indexed and job.parallelism == job.completions >= 1 else None

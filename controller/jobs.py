@@ -7,7 +7,6 @@ Source of names, labels and annotations: jobset api/jobset/v1alpha2/jobset_types
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -26,8 +25,8 @@ LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a lo
 def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     """Return the Job of one place."""
     keys = job_keys(jobset, job, index)
-    metadata = job.template.get("metadata") or {}
-    spec = copy.deepcopy(dict(job.job_spec))
+    template = job.template()
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     _fill_defaults(spec)
     spec["suspend"] = jobset.suspended
     pod_template = spec["template"] = spec.get("template") or {}
@@ -78,7 +77,8 @@ def build_service(jobset: JobSet) -> KubeObject:
 
 def build_claim(jobset: JobSet, claim: Claim) -> KubeObject:
     """Return a PersistentVolumeClaim; one that is retained has no owner, so nothing deletes it with the JobSet."""
-    metadata = claim.template.get("metadata") or {}
+    template = claim.template()
+    metadata = template.get("metadata") or {}
     built: KubeObject = {
         "apiVersion": PERSISTENT_VOLUME_CLAIMS.api_version,
         "kind": PERSISTENT_VOLUME_CLAIMS.kind,
@@ -88,7 +88,7 @@ def build_claim(jobset: JobSet, claim: Claim) -> KubeObject:
             "labels": (metadata.get("labels") or {}) | {wire.JOBSET_NAME: jobset.name},
             "annotations": dict(metadata.get("annotations") or {}),
         },
-        "spec": copy.deepcopy(dict(claim.template.get("spec") or {})),
+        "spec": template.get("spec") or {},
     }
     if not claim.retained:
         built["metadata"]["ownerReferences"] = [owner_reference(jobset)]

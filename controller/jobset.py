@@ -37,6 +37,7 @@ from controller.places import Numbers, Places
 from controller.requests import BarrierDeadline, read_deadline, read_request
 from controller.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from controller.size import oversize
+from controller.stored import as_value
 
 COMPLETED = "Completed"
 FAILED = "Failed"
@@ -49,7 +50,7 @@ class JobSet:
     """One version of a JobSet.
 
     Args:
-        raw: the object as stored, without managedFields.
+        raw: the object as `controller.stored` keeps it.
     """
 
     raw: KubeObject
@@ -120,8 +121,8 @@ class JobSet:
     @cached_property
     def is_placed_exclusively(self) -> bool:
         """Say whether the Pods of some replicatedJob get a topology domain of their own."""
-        templates = [job.template.get("metadata") or {} for job in self.replicated_jobs]
-        return any(wire.EXCLUSIVE_TOPOLOGY in (part.get("annotations") or {}) for part in (self.metadata, *templates))
+        parts = (self.annotations, *(job.form.annotations for job in self.replicated_jobs))
+        return any(wire.EXCLUSIVE_TOPOLOGY in annotations for annotations in parts)
 
     @property
     def has_order(self) -> bool:
@@ -263,6 +264,11 @@ class JobSet:
         """Return what `controller.observed.bucket_of` remembers of this version: by UID, a Job and its bucket."""
         return {}
 
+    @cached_property
+    def known_problems(self) -> list[tuple[str, ...]]:
+        """Return what `controller.problems.known_problems` remembers of this version: all problems, or nothing yet."""
+        return []
+
     def replicated_job(self, name: str) -> ReplicatedJob:
         """Return one replicatedJob by name.
 
@@ -309,11 +315,11 @@ def parse_jobset(raw: KubeObject) -> JobSet:
         RemoteProtocolError: the object does not have a JobSet's form.
     """
     try:
-        check_form(raw)
+        forms = check_form(raw)
         spec = raw.get("spec") or {}
         return JobSet(
             raw=raw,
-            replicated_jobs=tuple(read_replicated_job(entry) for entry in spec.get("replicatedJobs") or ()),
+            replicated_jobs=tuple(map(read_replicated_job, spec.get("replicatedJobs") or (), forms)),
             failure_policy=read_failure_policy(spec.get("failurePolicy")),
             success_policy=read_success_policy(spec.get("successPolicy") or {}),
             network=read_network(spec.get("network") or {}),
@@ -322,7 +328,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             managed_by=spec.get("managedBy"),
             coordinator=read_coordinator(spec.get("coordinator")),
             ttl_s=None if spec.get("ttlSecondsAfterFinished") is None else int(spec["ttlSecondsAfterFinished"]),
-            claims=tuple(read_claims(spec.get("volumeClaimPolicies") or ())),
+            claims=tuple(read_claims(as_value(spec.get("volumeClaimPolicies")) or ())),
             status=raw.get("status") or {},
         )
     except msgspec.ValidationError as error:

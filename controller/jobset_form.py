@@ -8,9 +8,15 @@ here reads are not looked at.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 import msgspec
+
+from controller.stored import annotations_read, as_raw
+
+T = TypeVar("T")
 
 _Text = str | None
 _Count = int | None
@@ -69,6 +75,24 @@ class _JobTemplate(msgspec.Struct):
     spec: _JobSpec | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TemplateForm:
+    """What of a Job's template decides something.
+
+    Args:
+        annotations: those of template.metadata that are read.
+        annotation_bytes: of all annotations of the template's Job, or of its Pods where they have more.
+    """
+
+    parallelism: int | None = None
+    completions: int | None = None
+    backoff_limit: int | None = None
+    completion_mode: str | None = None
+    pod_replacement_policy: str | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotation_bytes: int = 0
+
+
 class _Dependency(msgspec.Struct):
     name: str
     status: _Text = None
@@ -78,7 +102,7 @@ class _ReplicatedJob(msgspec.Struct, rename="camel"):
     name: str
     replicas: _Count = None
     group_name: _Text = None
-    template: _JobTemplate | None = None
+    template: Any = None
     depends_on: list[_Dependency] | None = None
 
 
@@ -146,7 +170,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     coordinator: _Coordinator | None = None
     managed_by: _Text = None
     ttl_seconds_after_finished: _Count = None
-    volume_claim_policies: list[_ClaimPolicy] | None = None
+    volume_claim_policies: Any = None
 
 
 class _Counters(msgspec.Struct, rename="camel"):
@@ -185,10 +209,47 @@ class _JobSet(msgspec.Struct):
     status: _Status | None = None
 
 
-def check_form(raw: dict[str, Any]) -> None:
-    """Check that every field which is read has the type that its reader expects.
+def check_form(raw: dict[str, Any]) -> list[TemplateForm]:
+    """Check that every field which is read has the type that its reader expects; return the forms of the templates.
 
     Raises:
         msgspec.ValidationError: one has not; the message names the path.
     """
-    msgspec.convert(raw, _JobSet)
+    spec = msgspec.convert(raw, _JobSet).spec or _Spec()
+    _decode_at("$.spec.volumeClaimPolicies", _POLICIES, spec.volume_claim_policies)
+    return [
+        _form_of(_decode_at(f"$.spec.replicatedJobs[{index}].template", _TEMPLATE, job.template) or _JobTemplate())
+        for index, job in enumerate(spec.replicated_jobs or ())
+    ]
+
+
+_POLICIES: Final = msgspec.json.Decoder(list[_ClaimPolicy] | None)
+_TEMPLATE: Final = msgspec.json.Decoder(_JobTemplate | None)
+
+
+def _decode_at(path: str, decoder: msgspec.json.Decoder[T], value: object) -> T:
+    """Decode a part that is kept as bytes; an error names its place in the whole."""
+    try:
+        return decoder.decode(as_raw(value))
+    except msgspec.MsgspecError as error:
+        what, _, rest = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{what} - at `{path}{rest or '`'}") from error
+
+
+def _form_of(template: _JobTemplate) -> TemplateForm:
+    spec = template.spec or _JobSpec()
+    metadata, pods = template.metadata or _Metadata(), (spec.template or _PodTemplate()).metadata or _Metadata()
+    return TemplateForm(
+        parallelism=spec.parallelism,
+        completions=spec.completions,
+        backoff_limit=spec.backoff_limit,
+        completion_mode=spec.completion_mode,
+        pod_replacement_policy=spec.pod_replacement_policy,
+        annotations=annotations_read(metadata.annotations or {}),
+        annotation_bytes=max(_size(metadata.annotations or {}), _size(pods.annotations or {})),
+    )
+
+
+def _size(words: Mapping[str, str]) -> int:
+    """Return the size of annotations as the API counts it. Source: apimachinery, ValidateAnnotationsSize."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in words.items())

@@ -1,17 +1,21 @@
 """
 The parts of a JobSet's spec as the planner reads them, with the defaults that upstream's webhook fills in.
 
-Templates stay raw dictionaries, so that a field this code has never heard of survives. The form was checked BEFORE
-(controller/jobset_form.py).
+Templates stay the bytes that they came as: a field this code has never heard of survives, and a large one costs its
+size once. What decides something is read from them once, when their form is checked (controller/jobset_form.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from common import wire
+from controller.jobset_form import TemplateForm
+from controller.stored import as_raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,39 +23,37 @@ class ReplicatedJob:
     """One entry of spec.replicatedJobs.
 
     Args:
-        template: the JobTemplateSpec, raw.
+        form: what of the template decides something.
+        template_json: the JobTemplateSpec, as JSON.
         depends_on: entries of dependsOn, raw.
     """
 
     name: str
     replicas: int
     group_name: str
-    template: Mapping[str, Any]
+    form: TemplateForm = field(default_factory=TemplateForm)
+    template_json: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"), repr=False)
     depends_on: tuple[Mapping[str, Any], ...] = ()
 
-    @property
-    def job_spec(self) -> Mapping[str, Any]:
-        """Return template.spec, raw."""
-        spec: Mapping[str, Any] = self.template.get("spec") or {}
-        return spec
+    def template(self) -> dict[str, Any]:
+        """Decode the JobTemplateSpec: the caller's own copy; as dictionaries it is ten times its JSON."""
+        template: dict[str, Any] = msgspec.json.decode(self.template_json) or {}
+        return template
 
     @property
     def parallelism(self) -> int:
         """Return how many Pods of one Job run at once; 1 when unset, as the Job API has it."""
-        value = self.job_spec.get("parallelism")
-        return 1 if value is None else int(value)
+        return 1 if self.form.parallelism is None else self.form.parallelism
 
     @property
     def has_opted_out(self) -> bool:
         """Say whether its Pods are no part of the group: no barrier waits for them and no restart reaches them."""
-        metadata = self.template.get("metadata") or {}
-        return wire.DISABLE in (metadata.get("annotations") or {})
+        return wire.DISABLE in self.form.annotations
 
     @property
     def completions(self) -> int:
         """Return how many Pods of one Job must succeed; parallelism when unset, as our Jobs have it."""
-        value = self.job_spec.get("completions")
-        return self.parallelism if value is None else int(value)
+        return self.parallelism if self.form.completions is None else self.form.completions
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +96,30 @@ class Claim:
     """One template of spec.volumeClaimPolicies.
 
     Args:
-        template: the PersistentVolumeClaim, raw.
+        template_json: the PersistentVolumeClaim, as JSON.
         retained: it outlives the JobSet.
     """
 
     name: str
-    template: Mapping[str, Any]
+    template_json: msgspec.Raw = field(repr=False)
     retained: bool = False
 
+    def template(self) -> dict[str, Any]:
+        """Decode the PersistentVolumeClaim."""
+        template: dict[str, Any] = msgspec.json.decode(self.template_json)
+        return template
 
-def read_replicated_job(entry: Mapping[str, Any]) -> ReplicatedJob:
-    """Read one entry of spec.replicatedJobs."""
+
+def read_replicated_job(entry: Mapping[str, Any], form: TemplateForm) -> ReplicatedJob:
+    """Read one entry of spec.replicatedJobs; `form` is of its template."""
     replicas = entry.get("replicas")
     group = entry.get("groupName")
     return ReplicatedJob(
         name=str(entry["name"]),
         replicas=1 if replicas is None else int(replicas),
         group_name="default" if group is None else str(group),
-        template=entry.get("template") or {},
+        form=form,
+        template_json=as_raw(entry.get("template")),
         depends_on=tuple(entry.get("dependsOn") or ()),
     )
 
@@ -136,7 +144,7 @@ def read_claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
             name = str(template["metadata"]["name"])
             if name not in names:
                 names.add(name)
-                yield Claim(name, template, retained)
+                yield Claim(name, as_raw(template), retained)
 
 
 def read_failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:

@@ -8,7 +8,7 @@ says where it is, what is expected, what was seen, what happens meanwhile and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from controller import conditions
@@ -27,7 +27,7 @@ from controller.problems_scope import bad_scope
 
 def report_problems(draft: Draft) -> bool:
     """Set SpecProblem to what is wrong now."""
-    problems = list(problems_of(draft.jobset, draft.observed.claims))
+    problems = [*known_problems(draft.jobset), *other_claims(draft.jobset, draft.observed.claims)]
     draft.set(conditions.spec_problem("; ".join(problems)) if problems else conditions.NO_SPEC_PROBLEM)
     return False
 
@@ -42,10 +42,16 @@ def refuse_oversize(draft: Draft) -> bool:
 
 def problems_of(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim] | None = None) -> Iterator[str]:
     """Yield each problem; `claims` are those that exist, by name."""
-    yield from jobset.oversize
-    for problems in PROBLEMS:
-        yield from problems(jobset)
+    yield from known_problems(jobset)
     yield from other_claims(jobset, claims or {})
+
+
+def known_problems(jobset: JobSet) -> Sequence[str]:
+    """Return the problems of the spec alone, found once for each version: some read the templates."""
+    if not jobset.known_problems:
+        problems = (*jobset.oversize, *(one for check in PROBLEMS for one in check(jobset)))
+        jobset.known_problems.append(problems)
+    return jobset.known_problems[0]
 
 
 def bad_order(jobset: JobSet) -> Iterator[str]:
@@ -87,7 +93,7 @@ def bad_coordinator(jobset: JobSet) -> Iterator[str]:
         )
     if not 0 <= coordinator.job_index < job.replicas:
         yield f"{where}: expected a jobIndex from 0 to {job.replicas - 1}, saw {coordinator.job_index}"
-    if job.job_spec.get("completionMode") == "NonIndexed":
+    if job.form.completion_mode == "NonIndexed":
         yield f"{where}: expected replicatedJob {job.name} to be Indexed: pods of another kind have no host names"
     elif not 0 <= coordinator.pod_index < job.completions:
         yield f"{where}: expected a podIndex from 0 to {job.completions - 1}, saw {coordinator.pod_index}"

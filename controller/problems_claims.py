@@ -15,17 +15,21 @@ from typing import Any, Final
 
 from controller.jobs import mounted_volumes
 from controller.jobset import JobSet
+from controller.jobset_spec import ReplicatedJob
 from controller.kinds import PersistentVolumeClaim
 from controller.quantity import parse_quantity
+from controller.stored import as_value
 
 _VOLUME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123 label; the name of a Pod's volume
 
 
 def bad_claims(jobset: JobSet) -> Iterator[str]:
     """Yield what is wrong with the templates themselves."""
-    policies = (jobset.raw.get("spec") or {}).get("volumeClaimPolicies") or ()
+    if not jobset.claims:
+        return
+    policies = as_value((jobset.raw.get("spec") or {}).get("volumeClaimPolicies")) or ()
     names = Counter(template["metadata"]["name"] for policy in policies for template in policy.get("templates") or ())
-    pods = [(job.name, (job.job_spec.get("template") or {}).get("spec") or {}) for job in jobset.replicated_jobs]
+    volumes = [(job.name, *_volumes_of(job)) for job in jobset.replicated_jobs]
     for name, count in names.items():
         where = f"volumeClaimPolicies template {name}"
         if count > 1:
@@ -38,14 +42,20 @@ def bad_claims(jobset: JobSet) -> Iterator[str]:
                 f"{where}: expected at most 63 lower-case letters, digits and '-', as in a volume's name; the API "
                 "refuses the jobs that mount it; rename it in a new jobset"
             )
-        if not any(name in mounted_volumes(pod) for _, pod in pods):
+        if not any(name in mounted for _, mounted, _ in volumes):
             yield f"{where}: expected a volumeMount of that name in some container, saw none; the claim is made in vain"
-        for job, pod in pods:
-            if any(volume.get("name") == name for volume in pod.get("volumes") or ()):
+        for job, _, own in volumes:
+            if name in own:
                 yield (
                     f"{where}: volume name conflicts with a volume of replicatedJob {job}, which wins; "
                     "rename one of them in a new jobset"
                 )
+
+
+def _volumes_of(job: ReplicatedJob) -> tuple[set[str], set[str]]:
+    """Return the names of the volumes that some container of a replicatedJob mounts, and of those in its template."""
+    pod = ((job.template().get("spec") or {}).get("template") or {}).get("spec") or {}
+    return mounted_volumes(pod), {str(volume.get("name")) for volume in pod.get("volumes") or ()}
 
 
 def other_claims(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim]) -> Iterator[str]:
@@ -62,7 +72,7 @@ def other_claims(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim]) ->
                 "Delete; it is used, and nobody deletes it; create the jobset anew with whenDeleted Retain, or delete "
                 "the claim first"
             )
-        for path, wanted, seen in _differences(claim.template.get("spec") or {}, present.spec, "spec"):
+        for path, wanted, seen in _differences(claim.template().get("spec") or {}, present.spec, "spec"):
             yield (
                 f"{where}: spec does not match existing PVC: expected {path} {wanted!r}, saw {seen!r}; it is used as "
                 "it is; correct the template in a new jobset, or delete the claim"

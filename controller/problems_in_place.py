@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from common import wire
 from common.epoch.int32 import INT32_MAX
 from controller.jobset import JobSet
+from controller.jobset_form import TemplateForm
 from controller.jobset_spec import ReplicatedJob
 
-# Field, the value needed, and what happens without it.
-NEEDED: Final[tuple[tuple[str, object, str], ...]] = (
+# Field, how it is read, the value needed, and what happens without it.
+NEEDED: Final[tuple[tuple[str, Callable[[TemplateForm], object], object, str], ...]] = (
     (
         "backoffLimit",
+        lambda form: form.backoff_limit,
         INT32_MAX,
         "one failed pod too many fails its whole job, which is then recreated instead of restarted in place",
     ),
     (
         "podReplacementPolicy",
+        lambda form: form.pod_replacement_policy,
         "Failed",
         "a replacement can start beside the pod that it replaces, and the barrier waits until that one is gone",
     ),
@@ -40,13 +43,13 @@ def bad_manifests(jobset: JobSet) -> Iterator[str]:
 
 def _bad_manifest(job: ReplicatedJob) -> Iterator[str]:
     where = f'spec.replicatedJobs[name="{job.name}"].template.spec'
-    for name, needed, meanwhile in NEEDED:
-        if (found := job.job_spec.get(name)) != needed:
+    for name, read, needed, meanwhile in NEEDED:
+        if (found := read(job.form)) != needed:
             yield (
                 f"{where}.{name}: found {_shown(found)}, must be set to {needed} when in-place restart is enabled; "
                 f"{meanwhile}; set {name} to {needed} {CURE}"
             )
-    completions, parallelism = job.job_spec.get("completions"), job.job_spec.get("parallelism")
+    completions, parallelism = job.form.completions, job.form.parallelism
     if completions is None or completions != parallelism:
         yield (
             f"{where}: found completions {_shown(completions)} and parallelism {_shown(parallelism)}, must be set and "

@@ -41,7 +41,7 @@ def _bad_names_of(jobset: JobSet, job: ReplicatedJob) -> Iterator[str]:
     if job.replicas == 0:
         return
     name = jobset.job_name(job.name, job.replicas - 1)
-    indexed = job.job_spec.get("completionMode") != "NonIndexed"
+    indexed = job.form.completion_mode != "NonIndexed"
     pod_name = f"{name}-{job.completions - 1}{POD_SUFFIX}" if indexed and job.completions > 0 else name
     for kind, longest in (("job", name), ("pod", pod_name)):
         if len(longest) > NAME_CHARACTERS_MAX:

@@ -16,7 +16,7 @@ from common import wire
 from common.epoch.errors import InvariantError
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import Clock
-from common.kube.codec import RAW, Codec
+from common.kube.codec import Codec
 from common.kube.errors import ApiError, Conflict
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log, T
@@ -42,6 +42,7 @@ from controller.phases import PhaseReader
 from controller.reconcile import Reconciler
 from controller.refusals import Refusals, least_wait_s
 from controller.restarts import RestartTimer
+from controller.stored import JOBSET_CODEC
 
 URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
 
@@ -76,7 +77,7 @@ class Term:
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
         self.groups = Groups(self._wake, self.recorder.emit, clock, log)
         self.jobsets: Informer[KubeObject] = self._informer(
-            JOBSETS, RAW, resync_s=resync_s, keep=given_to_us if is_beside else None
+            JOBSETS, JOBSET_CODEC, resync_s=resync_s, keep=given_to_us if is_beside else None
         )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)

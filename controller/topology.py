@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any, Final
 
 from common import wire
@@ -16,10 +15,9 @@ _JOB_LEVEL: Final = (wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY)
 
 def exclusive_annotations(jobset: JobSet, job: ReplicatedJob) -> dict[str, str]:
     """Return the annotations that ask for exclusive placement; the template's win over the JobSet's."""
-    for metadata in (job.template.get("metadata") or {}, jobset.metadata):
-        annotations: Mapping[str, str] = metadata.get("annotations") or {}
-        if annotations.get(wire.EXCLUSIVE_TOPOLOGY):
-            return {name: annotations[name] for name in _JOB_LEVEL if name in annotations}
+    for given in (job.form.annotations, jobset.annotations):
+        if given.get(wire.EXCLUSIVE_TOPOLOGY):
+            return {name: given[name] for name in _JOB_LEVEL if name in given}
     return {}
 
 

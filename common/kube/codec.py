@@ -56,7 +56,8 @@ class Codec(Generic[T]):
     meta: Callable[[T], Meta]
 
 
-def _raw_meta(obj: KubeObject) -> Meta:
+def raw_meta(obj: KubeObject) -> Meta:
+    """Return the identity of a whole object."""
     metadata = obj["metadata"]
     return Meta(metadata.get("namespace", ""), metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
@@ -79,7 +80,7 @@ RAW: Final[Codec[KubeObject]] = Codec(
     decode=lambda data: _without_managed_fields(msgspec.json.decode(data)),
     decode_change=_decode_raw_change,
     convert=lambda obj: _without_managed_fields(obj | {"metadata": dict(obj["metadata"])}),
-    meta=_raw_meta,
+    meta=raw_meta,
 )
 """Keeps whole objects, without managedFields."""
 

@@ -21,9 +21,9 @@ from controller.execute import ACTIONS_MAX
 from controller.jobset_spec import ReplicatedJob
 from controller.places import Places
 from controller.plan import plan
-from controller.size import JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
+from controller.size import ANNOTATION_BYTES_MAX, JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
 from simulator.cluster.virtual_time import run
-from tests.controller.manifests import INT32_MAX, jobset, replicated_job
+from tests.controller.manifests import INT32_MAX, changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
 
@@ -84,6 +84,25 @@ def test_the_largest_jobset_is_no_problem(jobs: list[KubeObject]) -> None:
     """At each bound the JobSet is taken like any other."""
     world = PlannerWorld(jobset(jobs=jobs))
     assert "conditions" not in world.plan().status
+
+
+@pytest.mark.parametrize("where", ["template.metadata", "template.spec.template.metadata"])
+def test_annotations_beside_which_ours_do_not_fit_are_a_problem(where: str) -> None:
+    """The API takes 256 KiB of annotations, and would refuse every Job for ever: said at once."""
+    for excess in (0, 1):
+        value = "x" * (ANNOTATION_BYTES_MAX - len("key") + excess)
+        job = changed(replicated_job(), where, {"annotations": {"key": value}})
+        planned = PlannerWorld(jobset(jobs=[job])).plan()
+        told = [condition["message"] for condition in planned.status.get("conditions", ())]
+        if not excess:
+            (created,) = (action.manifest for action in planned.actions if isinstance(action, CreateJob))
+            for metadata in (created["metadata"], created["spec"]["template"]["metadata"]):
+                assert sum(len(key) + len(text) for key, text in metadata["annotations"].items()) <= 256 * 1024
+            assert told == []
+            continue
+        assert planned.actions == ()
+        assert "expected annotations of at most 258,048 bytes" in told[0]
+        assert "saw 258,049" in told[0]
 
 
 def test_only_groups_that_restart_in_place_have_slots() -> None:
@@ -214,7 +233,7 @@ names = st.sampled_from(["a", "a-1", "1", "a-01", "b-2147483648"])
 @given(st.dictionaries(names, st.integers(-1, 12), max_size=4), st.text("a-01b23", max_size=12))
 def test_a_job_name_is_read_back_as_a_list_of_all_names_would(sizes: dict[str, int], rest: str) -> None:
     """Names that hold hyphens and digits, indexes beyond the last, leading zeros: found when one of ours, else not."""
-    jobs = [ReplicatedJob(name, replicas, "default", {}) for name, replicas in sizes.items()]
+    jobs = [ReplicatedJob(name, replicas, "default") for name, replicas in sizes.items()]
     dumb = {f"js-{job.name}-{index}": (job.name, index) for job in jobs for index in range(job.replicas)}
     places = Places("js", jobs)
     assert (dict(places), len(places)) == (dumb, len(dumb))
@@ -233,6 +252,6 @@ def test_the_first_that_are_missing_are_found_among_any_number() -> None:
 
 def test_an_index_of_any_length_is_no_place() -> None:
     """A Job that somebody else made may have 5,000 digits for a name."""
-    places = Places("js", [ReplicatedJob("a", 1, "default", {})])
+    places = Places("js", [ReplicatedJob("a", 1, "default")])
     assert places.get("js-a-" + "1" * 5_000) is None
     assert places.get("js-a-0") == ("a", 0)
