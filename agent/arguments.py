@@ -41,8 +41,8 @@ wait: asks this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (1
   --timeout SECONDS            give up after so long, with exit code 1; without it, wait for ever
                                (WAIT_TIMEOUT_S)
 
-Everything else comes from the environment. With WORKER_COMMAND set and no arguments, $SHELL runs it, as upstream's
-agent does.
+Everything else comes from the environment. With WORKER_COMMAND set and no arguments, $SHELL runs it once, as upstream's
+agent does: its exit code is the container's, and a group restart ends the container with IN_PLACE_RESTART_EXIT_CODE.
 """
 
 
@@ -61,6 +61,7 @@ class RunOptions:
         final_codes: exit codes of the worker that end the Pod.
         standby: start the next worker's process while the group waits, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
+        once: end with the worker, whatever its code, and with the configured code when the group restarts.
     """
 
     command: tuple[str, ...]
@@ -69,6 +70,7 @@ class RunOptions:
     final_codes: frozenset[int] = frozenset()
     standby: bool = False
     listens: bool = True
+    once: bool = False
 
 
 @record
@@ -223,7 +225,7 @@ def _texts(
 
 
 def _upstream(env: Mapping[str, str]) -> RunOptions:
-    """Return what upstream's contract asks for: $SHELL, or bash, runs WORKER_COMMAND; no port is opened.
+    """Return what upstream's contract asks for: $SHELL, or bash, runs WORKER_COMMAND once; no port is opened.
 
     Source: kubernetes-sigs/jobset, cmd/in-place-restart-agent.
     """
@@ -232,7 +234,7 @@ def _upstream(env: Mapping[str, str]) -> RunOptions:
         raise ArgumentsError(f"expected WORKER_COMMAND or {' and '.join(probe)} (which is for a sidecar), saw both")
     known = {field: read(name, text) for field, name, read, text in _texts(_RUN, {}, env) if text}
     command = (_shell(env), "-c", env["WORKER_COMMAND"])
-    return RunOptions(command=command, listens=bool(env.get("BARRIER_PORT")), **known)  # type: ignore[arg-type]
+    return RunOptions(command=command, listens=bool(env.get("BARRIER_PORT")), once=True, **known)  # type: ignore[arg-type]
 
 
 def _shell(env: Mapping[str, str]) -> str:

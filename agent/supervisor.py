@@ -48,7 +48,11 @@ class Supervisor(Agent):
         super().__init__(config, **parts)
         self._worker = worker
         self._options = options
-        self._machine = SupervisorState(self._state, final_codes=options.final_codes)
+        self._machine = SupervisorState(
+            self._state,
+            final_codes=options.final_codes,
+            restart_code=config.restart_exit_code if options.once else None,
+        )
         self._stop_signal = signal.SIGTERM
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._watch_over: asyncio.Task[None] | None = None  # of the newest worker

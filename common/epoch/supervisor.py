@@ -116,12 +116,15 @@ class SupervisorState:
         life: what there is of the worker.
         code: the exit code to leave with once nothing of the worker is left; None is to go on with the next epoch.
         final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
+        restart_code: the process runs one worker: every end of it ends the process with the worker's code, and a group
+            restart with this one; None begins again in this process.
     """
 
     agent: AgentState = field(default_factory=AgentState)
     life: Life = Life.ABSENT
     code: int | None = None
     final_codes: frozenset[int] = frozenset()
+    restart_code: int | None = None
 
 
 def step(state: SupervisorState, event: Event) -> Step:
@@ -159,7 +162,9 @@ def _follow(state: SupervisorState, event: AgentEvent) -> Step:
         case (LiftBarrier(epoch),):
             return replace(state, life=Life.RUNNING), (StartWorker(epoch),)
         case (RestartInPlace(verdict=verdict),) if state.life is Life.RUNNING:
-            return replace(state, life=Life.STOPPING), (StopWorker(verdict),)
+            return replace(state, life=Life.STOPPING, code=state.restart_code), (StopWorker(verdict),)
+        case (RestartInPlace(),) if state.restart_code is not None:
+            return replace(state, life=Life.LEFT), (Leave(state.restart_code),)
         case (RestartInPlace(),):
             return _begin_again(state)
         case (GiveUp() as give_up,):
@@ -179,6 +184,8 @@ def _exited(state: SupervisorState, code: int) -> SupervisorState:
     """
     if state.life not in (Life.RUNNING, Life.STOPPING):
         raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
+    if state.restart_code is not None:
+        return replace(state, life=Life.LEFTOVERS, code=code if state.life is Life.RUNNING else state.code)
     is_final = code in state.final_codes
     if state.life is Life.STOPPING:
         leaves_with = code if is_final and state.code is not None else state.code

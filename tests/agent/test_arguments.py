@@ -48,7 +48,9 @@ def test_help_is_no_error(arguments: list[str]) -> None:
 def test_worker_command_is_upstream_s_contract() -> None:
     """A shell runs it; no port is opened unless one is named."""
     env = {"WORKER_COMMAND": "train && done", "SHELL": "/bin/zsh", "WORKER_FAIL_ON": "3"}
-    assert parse([], env) == RunOptions(("/bin/zsh", "-c", "train && done"), final_codes=frozenset({3}), listens=False)
+    assert parse([], env) == RunOptions(
+        ("/bin/zsh", "-c", "train && done"), final_codes=frozenset({3}), listens=False, once=True
+    )
     found = parse([], env | {"BARRIER_PORT": "8080"})
     assert isinstance(found, RunOptions)
     assert found.listens

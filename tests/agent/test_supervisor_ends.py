@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.process import environment, finished, free_port, process
-from tests.agent.scripted_server import ScriptedServer, jobset
+from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import (
     IDLE,
     RUN,
@@ -260,6 +260,38 @@ async def test_worker_command_runs_in_a_shell_and_opens_no_port(tmp_path: Path) 
                 pass
             child.terminate()
             assert (await finished(child))[0] == 143
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("kill -SEGV $$", 139), ("true", 0)])
+async def test_a_worker_command_s_exit_code_is_the_container_s(tmp_path: Path, command: str, code: int) -> None:
+    """What restartPolicyRules and podFailurePolicy match on is there; nothing more is announced."""
+    async with ScriptedServer(lists=[jobset(0)], watches=[(until_patched(), jobset(1, 0), silence)]) as server:
+        async with process(environment(tmp_path, server, WORKER_COMMAND=command, SHELL="/bin/sh")) as child:
+            ended, _ = await finished(child)
+        assert ended == code
+        assert len(server.requests("PATCH")) == 1
+
+
+@pytest.mark.parametrize("code", [1, 42])
+async def test_a_deprecation_ends_a_worker_command_s_container(tmp_path: Path, code: int) -> None:
+    """IN_PLACE_RESTART_EXIT_CODE, whatever the worker says of its end; the next container announces the next epoch."""
+    ran = tmp_path / "ran"
+    script = f"trap 'exit 7' TERM; echo > {ran}; while :; do sleep 0.01; done"
+
+    async def once_it_runs(exchange: Exchange) -> None:
+        await until(ran.exists, "the worker")
+        await jobset(1, 1, rv=30)(exchange)
+
+    watch = (until_patched(), jobset(1, 0), once_it_runs, silence)
+    async with ScriptedServer(lists=[jobset(0)], watches=[watch]) as server:
+        env = environment(
+            tmp_path, server, WORKER_COMMAND=script, SHELL="/bin/sh", IN_PLACE_RESTART_EXIT_CODE=str(code)
+        )
+        async with process(env) as child:
+            ended, lines = await finished(child)
+        assert ended == code
+        assert len(server.requests("PATCH")) == 1
+    assert [line["exit_code"] for line in lines if line["event"] == "worker_exited"] == [7]
 
 
 async def test_worker_command_and_a_startup_probe_contradict_each_other(tmp_path: Path) -> None:

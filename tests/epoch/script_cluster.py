@@ -87,7 +87,11 @@ class ScriptCluster:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
         pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1))
         if pod.supervisor is not None:
-            pod.supervisor = SupervisorState(pod.agent, final_codes=pod.supervisor.final_codes)
+            pod.supervisor = SupervisorState(
+                pod.agent,
+                final_codes=pod.supervisor.final_codes,
+                restart_code=pod.supervisor.restart_code,
+            )
         self.spent["watches"] += 1
         return self._step(pod, self._view(pod, consistent=previous is None))
 

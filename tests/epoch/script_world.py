@@ -70,14 +70,14 @@ class ScriptWorld(ScriptCluster):
             lines += self._boot(self.pods[name], previous=None)
         return lines
 
-    def do_supervise(self, *names: str, final: str = "") -> list[str]:
-        """`supervise 0 1 2 final=3,4`: new Pods whose agent is the worker's parent, with these final exit codes."""
+    def do_supervise(self, *names: str, final: str = "", once: str = "") -> list[str]:
+        """`supervise 0 1 2 final=3,4 once=88`: Pods whose agent is the worker's parent, with the machine's codes."""
         codes = frozenset(int(code) for code in final.split(",") if code)
         lines = []
         for name in names:
             self.serial += 1
             pod = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
-            pod.supervisor = SupervisorState(final_codes=codes)
+            pod.supervisor = SupervisorState(final_codes=codes, restart_code=int(once) if once else None)
             self.pods[name] = pod
             lines += self._boot(pod, previous=None)
         return lines

@@ -124,6 +124,21 @@ def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | st
             assert moved_on or world.state.life is Life.LEFT
 
 
+@given(items)
+def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str]) -> None:
+    """With a code for the group's restart, one epoch is announced and one worker starts; its exit code is passed on."""
+    world = World(SupervisorState(AgentState(), final_codes=FINAL, restart_code=88))
+    for item in happened:
+        life = world.state.life
+        world.feed(item)
+        if life is Life.RUNNING and world.state.life is Life.LEFTOVERS and isinstance(item, str):
+            assert f"exit {world.state.code}" == item
+    assert len(world.started) <= 1
+    assert len(set(world.announced)) <= 1
+    if world.code is not None:
+        assert world.code in (0, 1, 3, 88, 127, 143)
+
+
 @pytest.mark.parametrize("event", [WorkerExited(1), WorkerGone()])
 def test_what_cannot_be_is_a_bug(event: Event) -> None:
     """An exit without a worker, and anything after the end, is the shell's fault and never passed over."""
