@@ -15,7 +15,8 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-_PR_SET_CHILD_SUBREAPER: Final = 36
+from agent.prctl import PR_SET_CHILD_SUBREAPER, prctl
+
 _RESCANS_MAX: Final = 20  # in one go; a tree that grows faster is looked at again after a pause
 
 
@@ -32,13 +33,11 @@ def become_reaper() -> None:
     if os.getpid() == 1:
         return  # process 1 of a PID namespace adopts anyway
     try:
-        import ctypes  # 4 ms, which a container's process 1 never pays
-
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-    except (ImportError, OSError, AttributeError) as error:
-        raise ReaperError(f"expected to be process 1 of the container, or a Python with ctypes, saw {error}") from error
-    if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise ReaperError(f"PR_SET_CHILD_SUBREAPER: {os.strerror(ctypes.get_errno())}")
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    except OSError as error:
+        raise ReaperError(
+            f"expected to be process 1 of the container, or to adopt orphans (PR_SET_CHILD_SUBREAPER), saw {error}"
+        ) from error
 
 
 def kill_descendants() -> int:

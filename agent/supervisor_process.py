@@ -21,6 +21,7 @@ from agent.barrier import Barrier, HttpBarrier, Report
 from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile
 from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
+from agent.leftovers import SUPERVISOR, LeftoversError, end_leftovers, supervisor_mark
 from agent.log import LazyLog
 from agent.metrics import AgentMetrics, render
 from agent.process import phases_of, read_settings, with_kept_epoch
@@ -68,6 +69,7 @@ def run_supervisor(options: RunOptions, env: Mapping[str, str]) -> int:
             log.warning("setting_ignored", message=warning)
         check_command(options.command[0], env)
         become_reaper()
+        end_what_was_left(config, log)
         config = with_kept_epoch(config, log)
         started = {"version": VERSION, "pod": config.pod_name, "previous": config.previous_epoch}
         log.info("agent_started", **started, worker=options.command[0])
@@ -79,6 +81,10 @@ def run_supervisor(options: RunOptions, env: Mapping[str, str]) -> int:
     except ReaperError as error:
         log.error("reaper_refused", message=str(error), then=f"exit {ExitCode.CONFIG.value}; nothing was sent")
         return ExitCode.CONFIG
+    except LeftoversError as error:
+        then = f"exit {ExitCode.WORKER_STUCK.value}; nothing was sent"
+        log.error("worker_stuck", message=str(error), then=then)
+        return ExitCode.WORKER_STUCK
     except WorkerStartError as error:
         log.error("worker_not_started", message=str(error), then=f"exit {error.code}; nothing was sent")
         return error.code
@@ -103,6 +109,16 @@ def check_command(program: str, env: Mapping[str, str]) -> None:
         raise WorkerStartError(f"the worker's command: expected {where}, saw {program!r}", NOT_FOUND)
     if not os.access(path, os.X_OK):
         raise WorkerStartError(f"the worker's command: expected an executable file, saw {path!r}", NOT_EXECUTABLE)
+
+
+def end_what_was_left(config: AgentConfig, log: LazyLog) -> None:
+    """End the worker of an earlier supervisor BEFORE this one says that none is left; process 1 had no other before.
+
+    Raises:
+        LeftoversError: it does not end.
+    """
+    if os.getpid() != 1 and (count := end_leftovers(config.namespace, config.pod_name)):
+        log.warning("leftovers_killed", message=f"{count} processes of a supervisor that was killed ran on")
 
 
 async def _run(
@@ -131,7 +147,11 @@ async def _run(
         )
     agent = Supervisor(
         config,
-        worker=WorkerProcess(options.command, env, clock=clock),
+        worker=WorkerProcess(
+            options.command,
+            {**env, SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)},
+            clock=clock,
+        ),
         options=options,
         transport=transport,
         clock=clock,

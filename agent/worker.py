@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
 from agent.process_tree import kill_descendants
+from agent.spawn import spawn
 from common.kube.clock import Clock
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
@@ -28,8 +29,6 @@ STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a dr
 _FINAL_SWEEPS_MAX: Final = 50
 EPOCH: Final = "INPLACE_EPOCH"  # the worker's environment: the epoch it runs in; "" when in-place restart is off
 STANDBY_FD: Final = "INPLACE_STANDBY_FD"  # the pipe's read end, for a process that is started early
-# CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
-_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class WorkerStartError(Exception):
@@ -144,14 +143,7 @@ class WorkerProcess:
     def _spawn(self, env: Mapping[str, str]) -> int:
         """Execute the command; return its process id."""
         try:
-            return os.posix_spawnp(
-                self._command[0],
-                self._command,
-                self._env | dict(env),
-                setsid=True,
-                setsigmask=(),
-                setsigdef=_IGNORED_BY_PYTHON,
-            )
+            return spawn(self._command, self._env | dict(env))
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             raise WorkerStartError(f"cannot execute {self._command[0]!r}: {error.strerror}", code) from error

@@ -1,0 +1,76 @@
+"""
+Execute a command as a child that cannot outlive this process.
+
+Process 1 of a container takes everything with it. Whoever is not process 1 (a shell in front, a shared PID namespace)
+can be killed alone, and its worker would run on beside its successor's announcement. So the kernel is asked to kill the
+child when its parent dies: PR_SET_PDEATHSIG. The child asks for itself BEFORE it executes the command, which takes a
+fork; process 1 keeps posix_spawn, which is quicker.
+
+What this does not do: the command's own children do not die with it (`agent.leftovers` finds them before the next
+announcement), and the kernel forgets the wish when the command changes its user, or its file is set-user-id.
+
+Source: PR_SET_PDEATHSIG(2const), fork(2), credentials(7).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+from agent.prctl import PR_SET_PDEATHSIG, libc, prctl
+
+# CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def spawn(command: list[str], env: Mapping[str, str]) -> int:
+    """Execute a command, looked for in PATH, in a session of its own, with no signal blocked; return its process id.
+
+    Raises:
+        OSError: it cannot be executed.
+    """
+    if os.getpid() == 1:
+        return os.posix_spawnp(command[0], command, env, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON)
+    # The kernel means the thread that forks, not the process.
+    assert threading.current_thread() is threading.main_thread(), "expected the thread that lives as long as the agent"
+    libc()  # BEFORE the fork: another thread may hold the loader's lock
+    parent = os.getpid()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        become(command, env, parent, write_end)
+    os.close(write_end)
+    with open(read_end, "rb") as report:  # noqa: PTH123 - ends with the exec, or with the child
+        failure = report.read()
+    if failure:
+        os.waitpid(child, 0)
+        raise OSError(int(failure), os.strerror(int(failure)))
+    return child
+
+
+def become(command: list[str], env: Mapping[str, str], parent: int, report: int) -> NoReturn:
+    """Execute the command in this child, or report the error's number and exit.
+
+    Args:
+        command: argv; the program is looked for in PATH.
+        env: its whole environment.
+        parent: who forked; when it is not the parent any more, nothing is executed.
+        report: a pipe's write end, closed by the execution.
+    """
+    try:
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the kernel knew whose death to wait for
+            os._exit(128 + signal.SIGKILL)
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execvpe(command[0], command, env)  # noqa: S606 - the command comes from the manifest
+    except OSError as error:
+        os.write(report, b"%d" % (error.errno or errno.EIO))
+    finally:
+        os._exit(1)

@@ -1,0 +1,97 @@
+"""A supervisor that is killed, alone: its worker does not run on, and nothing of it is left for the next one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from agent.leftovers import SUPERVISOR, leftovers, supervisor_mark
+from agent.spawn import become, spawn
+from tests.agent.scripted_server import ScriptedServer, jobset
+from tests.agent.supervisor_rig import DEAF, RUN, main_of, marked, running, supervised, until
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("worker", [RUN, DEAF], ids=["any worker", "a worker that takes no signal"])
+async def test_a_killed_supervisor_takes_its_worker_with_it(tmp_path: Path, worker: str) -> None:
+    """SIGKILL to a supervisor that is not process 1: the kernel kills the worker, whatever it handles."""
+    async with supervised(tmp_path, worker) as group:
+        await running(group)
+        main = main_of(group)
+        group.child.kill()
+        await until(lambda: main not in marked(str(tmp_path)), "the worker's end")
+
+
+@pytest.mark.asyncio
+async def test_a_killed_supervisor_takes_the_standby_with_it(tmp_path: Path) -> None:
+    """A process that waits for its epoch ends too, also when it does not look at its pipe."""
+    worker = "note('staged') if 'INPLACE_EPOCH' not in os.environ else None\n" + RUN
+    async with supervised(tmp_path, worker, "--standby") as group:
+        assert await group.announced() == 1
+        await group.noted("staged")
+        group.child.kill()
+        await until(lambda: not group.tree(), "the standby's end")
+
+
+@pytest.mark.asyncio
+async def test_the_next_supervisor_ends_what_the_worker_left_before_it_announces(tmp_path: Path) -> None:
+    """Children of the worker outlive it in another session: the next supervisor kills them before its first request."""
+    async with supervised(tmp_path, "daemon(linger)\n" + RUN) as group:
+        await running(group)
+        [left] = map(int, await group.noted("lingering"))
+        group.child.kill()
+        await until(lambda: group.child.returncode is not None, "the supervisor's end")
+        assert left in marked(str(tmp_path))
+        async with supervised(tmp_path, RUN, server=ScriptedServer(lists=[jobset(1, 0)])) as successor:
+            await successor.server.until(lambda: bool(successor.server.received))
+            assert left not in marked(str(tmp_path))
+            successor.child.terminate()
+            await successor.finished()
+            assert [line["event"] for line in successor.lines][:2] == ["leftovers_killed", "agent_started"]
+
+
+def test_a_child_whose_parent_died_first_does_not_become_the_worker(tmp_path: Path) -> None:
+    """The kernel would wait for the death of the wrong parent: such a child ends before it executes anything."""
+    ran = tmp_path / "ran"
+    somebody_else = os.getppid()
+    child = os.fork()
+    if child == 0:
+        become(["touch", str(ran)], os.environ, parent=somebody_else, report=2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 137
+    assert not ran.exists()
+
+
+def test_a_spawned_command_starts_like_a_shells(tmp_path: Path) -> None:
+    """It leads a session, blocks and ignores nothing, and an error is this process's to handle."""
+    written = tmp_path / "status"
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        pid = spawn(["sh", "-c", f"exec cat /proc/self/stat /proc/self/status > {written}"], os.environ)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    os.waitpid(pid, 0)
+    text = written.read_text()
+    assert text.split()[5] == str(pid)  # the session
+    for field in ("SigBlk", "SigIgn"):
+        assert f"{field}:\t{0:016x}" in text
+    with pytest.raises(FileNotFoundError):
+        spawn(["no-such-program"], os.environ)
+    with pytest.raises(PermissionError):
+        spawn(["/proc/version"], os.environ)
+
+
+def test_only_a_dead_supervisors_processes_are_leftovers() -> None:
+    """Another Pod's and a living supervisor's are left alone; a process id that is used again is another process."""
+    own = supervisor_mark("ns", "leftovers-0")
+    alive, dead = own, own.rpartition("/")[0] + "/1"
+    pids = {mark: spawn(["sleep", "60"], {**os.environ, SUPERVISOR: mark}) for mark in (alive, dead)}
+    try:
+        assert list(leftovers("ns", "leftovers-0")) == [pids[dead]]
+        assert list(leftovers("ns", "leftovers")) == []
+    finally:
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
