@@ -127,7 +127,11 @@ async def supervised(
             finally:  # BEFORE the end of the output is waited for, which the worker holds open, too
                 with suppress(ProcessLookupError):
                     child.kill()
-                await until(lambda: not _killed(str(folder), child.pid), "the end of the worker's processes")
+                # Twice: a process that was born during the first look has lost its parent by the second.
+                await until(
+                    lambda: not _killed(str(folder), child.pid) and not _killed(str(folder), child.pid),
+                    "the end of the worker's processes",
+                )
 
 
 def _killed(mark: str, agent: int) -> list[int]:
