@@ -12,7 +12,7 @@ NODE_TESTS ?= tests/cluster/node
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
-SEARCHES := soak-seeds soak-plans soak-properties
+SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node docs dashboards-test docs-images
@@ -95,6 +95,9 @@ soak-plans: $(STAMP)
 
 soak-properties: $(STAMP)
 	$(PYTEST) tests --ignore=tests/cluster -m hypothesis --hypothesis-profile=search
+
+soak-http: $(STAMP)
+	$(BIN)/python -m tests.kube.fuzz_http1 --cases 450000
 
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
 	$(BIN)/python -m tests.mutants

@@ -22,6 +22,7 @@ from common.typed import Final
 HEAD_BYTES_MAX: Final = 64 * 1024  # of one answer's head; the API server's are some 500 bytes
 CHUNK_LINE_BYTES_MAX: Final = 256  # a chunk's size and extensions; the API server sends no extensions
 _LENGTH_DIGITS_MAX: Final = 15
+_BODILESS: Final = (204, 304)  # whatever their headers say of the body that another answer would have
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 _TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _BAD_IN_VALUE: Final = frozenset((*range(9), *range(10, 32), 127))  # control characters but the tab
@@ -140,6 +141,7 @@ class Http1Wire:
                     self._left -= len(line)
                     if not line:
                         return self._end()
+                    _headers_of([line])  # a trailer that is none is a sign that the two ends count differently
         return None
 
     def _read_head(self) -> Head | None:
@@ -167,10 +169,10 @@ class Http1Wire:
             if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
                 raise _unexpected(f"content-length {length!r}")
             self._reading, self._left = _Reading.LENGTH, int(length)
-        elif status in (204, 304):
-            self._reading, self._left = _Reading.LENGTH, 0
-        else:
+        elif status not in _BODILESS:
             self._reading, self._closes = _Reading.TO_CLOSE, True
+        if status in _BODILESS:
+            self._reading, self._left = _Reading.LENGTH, 0
 
     def _read_body(self) -> bytes | Poll | None:
         """Return what came of the body, or go on to what follows it."""
