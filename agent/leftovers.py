@@ -3,7 +3,7 @@ End what the worker of a dead supervisor left in this Pod, BEFORE the next super
 
 A supervisor that was killed took its worker's main process with it (`agent.spawn`), but not that one's children: they
 were adopted by somebody else, and only their environment says whose they are. Each worker carries INPLACE_SUPERVISOR:
-Pod, process id and start of its supervisor. Whoever carries this Pod's name and a supervisor that is gone is a leftover.
+Pod, process id and start of its supervisor. Whoever carries this Pod's name and a supervisor that is gone is one.
 
 Process 1 of a container needs none of this: nothing in a container outlives it.
 Source: proc_pid_environ(5), proc_pid_stat(5).
