@@ -110,8 +110,7 @@ class Judge(WorkerWatcher):
         epoch = self._epochs.get(uid, 0) if epoch is None else epoch
         history = self.histories[jobset]
         self.trace.add("worker", f"{name} starts in epoch {epoch}")
-        if history.at_work.keys() - {epoch}:
-            other = next(r for r in self.running.values() if r.jobset == jobset and r.epoch != epoch)
+        if history.at_work.keys() - {epoch} and (other := self._runs_elsewhere(jobset, epoch)) is not None:
             self.breaks(S1, f"{name} starts in epoch {epoch} while {other.pod} runs in {other.epoch}")
         if not {uid, history.started.get((slot, epoch), uid)} & self._unknown and (slot, epoch) in history.started:
             self.breaks(S2, f"{name} starts again in epoch {epoch}")
@@ -120,6 +119,11 @@ class Judge(WorkerWatcher):
         history.started[slot, epoch] = uid
         history.at_work[epoch] = history.at_work.get(epoch, 0) + 1
         self.running[uid] = Running(jobset, slot, name, epoch)
+
+    def _runs_elsewhere(self, jobset: str, epoch: int) -> Running | None:
+        """Return a worker of another epoch; not one that runs on after its Pod was deleted by force (ADR 54)."""
+        running = ((uid, r) for uid, r in self.running.items() if r.jobset == jobset and r.epoch != epoch)
+        return next((r for uid, r in running if uid not in self._vanished), None)
 
     def worker_stopped(self, pod: KubeObject) -> None:
         """Take note of an end."""

@@ -118,14 +118,29 @@ CONTROLLER = (
         faults=("pod-force-deleted",),
     ),
     Mutant(
+        "a Pod that vanished while it waits is forgotten",
+        Area.CONTROLLER,
+        (
+            Edit(
+                _GROUPS,
+                "            home.ledger.vanish(pod_uid)",
+                "            home.ledger.forget(pod_uid)",
+            ),
+        ),
+        faults=(
+            "pod-force-deleted",
+            "pod-slow-to-die",
+            "connection-refused",
+        ),
+    ),
+    Mutant(
         "a Job that is gone wakes nobody",
         Area.CONTROLLER,
         (
             Edit(
                 _GROUPS,
-                "if owner is not None and (group := self._groups.get(owner)) is not None:\n            only_counters",
-                "if new is not None and owner is not None and (group := self._groups.get(owner)) is not None:\n"
-                "            only_counters",
+                "if (group := self._owned_by(owner)) is not None:\n            only_counters",
+                "if new is not None and (group := self._owned_by(owner)) is not None:\n            only_counters",
             ),
         ),
         "Volcano #5385: a targeted restart deletes what it needs and hangs in Restarting",
@@ -140,7 +155,7 @@ CONTROLLER = (
         (
             Edit(
                 _GROUPS,
-                '        group = self._groups.get(job.owner_uid or "")\n        if group is None:\n',
+                "        group = self._owned_by(_owner_of(job))\n        if group is None:\n",
                 "        group = next(iter(self._groups.values()), None)\n        if group is None:\n",
             ),
         ),

@@ -142,6 +142,19 @@ async def replaced_by_force_unseen(bench: Bench) -> None:
     bench.judge.worker_started(replacement, 1)
 
 
+async def outlived_by_its_worker(bench: Bench) -> None:
+    """Delete a Pod by force whose worker runs on: the others restart, and nobody can know when it ends."""
+    await good(bench)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    bench.judge.worker_stopped(pod(1))
+    replacement = pod(0, 2)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.write("pods", replacement, by="agent/pod-0#2")
+    bench.announce(2, 1)
+    bench.sync(2, 1)
+    await bench.start(1)
+
+
 async def skipped(bench: Bench) -> None:
     """Sync and deprecate an epoch in one write, before everybody announced it; the next one is not counted."""
     policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
@@ -244,7 +257,9 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
     assert violation.rule == rule
 
 
-@pytest.mark.parametrize("story", [good, recreated_after_success, replaced_by_force_unseen, skipped])
+@pytest.mark.parametrize(
+    "story", [good, recreated_after_success, replaced_by_force_unseen, outlived_by_its_worker, skipped]
+)
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
     """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
     assert judged(story) is None
