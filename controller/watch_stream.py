@@ -35,8 +35,7 @@ class _GatheredStream(Http1Stream):
         async for chunk in super().chunks():
             read_s = loop.time()
             yield chunk
-            if (left_s := read_s + GATHER_S - loop.time()) > 0:
-                await asyncio.sleep(left_s)
+            await asyncio.sleep(max(0.0, read_s + GATHER_S - loop.time()))  # also in a flood, in which none is left
 
 
 @asynccontextmanager

@@ -41,6 +41,9 @@ from common.kube.watch import (
 T = TypeVar("T")
 
 PAGE_SIZE = 500  # client-go's; a page of Pods is some 5 MB
+TURN_OBJECTS = (
+    10  # taken in before others run: 100,000 small ones would keep the loop for seconds, 10 of 1 MB for 50 ms
+)
 WATCH_LIFE_S = (
     300,
     600,
@@ -237,7 +240,7 @@ class Informer(Generic[T]):
         """List if needed, then watch until the watch ends."""
         try:
             if self._since is None:
-                self._replace_all(*await self._read_all())
+                await self._replace_all(*await self._read_all())
             request = Request("GET", self._path(self._watch_query()), self._client.headers)
             lines = watch_lines(self._client.transport, request, clock=self._clock)
             async with aclosing(lines):
@@ -263,8 +266,9 @@ class Informer(Generic[T]):
                 page = _PAGE.decode(response.body)
             except msgspec.MsgspecError as error:
                 raise GarbledError(f"{request.path}: expected a list, saw {response.body[:80]!r}") from error
-            for raw in page.items or ():
+            for number, raw in enumerate(page.items or (), 1):
                 self._decode_into(items, raw)
+                await _let_others_run(number)
             if not page.metadata.go_on:
                 return items, page.metadata.resource_version
             query = query | {"continue": page.metadata.go_on}
@@ -279,16 +283,22 @@ class Informer(Generic[T]):
         if self._keep is None or self._keep(obj):
             items.append(obj)
 
-    def _replace_all(self, items: list[T], resource_version: str) -> None:
-        """Make the cache show exactly `items`, and tell the differences."""
+    async def _replace_all(self, items: list[T], resource_version: str) -> None:
+        """Make the cache show exactly `items`, and tell the differences.
+
+        The first time others run in between: nobody decides from a cache that is being filled. A cache that was full
+        goes from one moment to another at once; most of it has not changed, and costs next to nothing.
+        """
         self._since = resource_version
         self._page_limit = self._page_size
         metas = [self._codec.meta(item) for item in items]
         new_keys = {meta.key for meta in metas}
         for key in [key for key in self._objects if key not in new_keys]:
             self._remove(key)
-        for item, meta in zip(items, metas, strict=True):
+        for number, (item, meta) in enumerate(zip(items, metas, strict=True), 1):
             self._put(item, meta)
+            if not self.has_synced:
+                await _let_others_run(number)
         self._backoff.reset()
         self._denied.reset()
         if not self._synced.is_set():
@@ -363,8 +373,10 @@ class Informer(Generic[T]):
         """Tell every object again, now and then: a safety net for handlers that missed something."""
         while True:
             await self._clock.sleep(every_s * self._rng.uniform(0.9, 1.1))
-            for obj in self:
-                self._tell(obj, obj)
+            for number, obj in enumerate(self, 1):
+                if self._objects.get(self._codec.meta(obj).key) is obj:  # else it was told meanwhile
+                    self._tell(obj, obj)
+                await _let_others_run(number)
 
     def _watch_query(self) -> dict[str, str]:
         assert self._since is not None, "a watch starts where a list ended"
@@ -378,3 +390,9 @@ class Informer(Generic[T]):
 
     def _path(self, query: dict[str, str]) -> str:
         return self.resource.path(self._namespace, query=query or None)
+
+
+async def _let_others_run(number: int) -> None:
+    """Give the loop a turn after every `TURN_OBJECTS` objects."""
+    if number % TURN_OBJECTS == 0:
+        await asyncio.sleep(0)

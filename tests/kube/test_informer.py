@@ -12,7 +12,7 @@ from common.kube.client import KubeClient
 from common.kube.clock import LoopClock
 from common.kube.codec import SlimMeta, slim
 from common.kube.http import Request, Response
-from common.kube.informer import BACKOFF_CAP_S, Informer
+from common.kube.informer import BACKOFF_CAP_S, TURN_OBJECTS, Informer
 from common.kube.resources import CONFIG_MAPS
 from common.kube.watch import INACTIVITY_S
 from simulator.apiserver import ApiServer, InMemoryTransport
@@ -51,6 +51,37 @@ def test_a_long_list_comes_in_pages_and_is_one_moment() -> None:
             await rig.informer.wait_synced()
             assert len(rig.informer) == 7
         assert rig.lists() == 3
+
+    run(scenario())
+
+
+def test_others_run_while_a_long_list_is_taken_in() -> None:
+    """A cache that is filled, and one that is told again, gives the loop a turn after every ten objects."""
+
+    async def scenario() -> None:
+        rig = Rig(resync_s=60.0)
+        loop, turn, told_in = asyncio.get_running_loop(), 0, list[int]()
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            if turn < 1_000:
+                loop.call_soon(next_turn)
+
+        def note(*_: object) -> None:
+            if turn == 0:
+                loop.call_soon(next_turn)
+            told_in.append(turn)
+
+        rig.informer.add_handler(note)
+        for number in range(10 * TURN_OBJECTS):
+            await rig.create(f"c{number:04}")
+        async with rig.running():
+            for seconds in (1.0, 70.0):
+                turn, told_in[:] = 0, []
+                await rig.settle(seconds)
+                assert len(told_in) == 10 * TURN_OBJECTS
+                assert max(told_in.count(one) for one in told_in) <= TURN_OBJECTS
 
     run(scenario())
 
