@@ -226,7 +226,7 @@ BUGS: Final = (
         "supervisor: announces the next epoch beside a running worker",
         _SUPERVISED,
         "supervisor",
-        "return replace(state, life=Life.STOPPING), (StopWorker(verdict),)",
+        "return replace(state, life=Life.STOPPING, code=state.restart_code), (StopWorker(verdict),)",
         "return _begin_again(state)",
     ),
     Bug(
