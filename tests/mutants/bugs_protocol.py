@@ -139,7 +139,8 @@ PROTOCOL = (
         (
             Edit(
                 _SUPERVISOR,
-                "            return replace(state, life=Life.STOPPING), (StopWorker(verdict),)\n",
+                "            return replace(state, life=Life.STOPPING, code=state.restart_code), "
+                "(StopWorker(verdict),)\n",
                 "            return _begin_again(state)\n",
             ),
         ),
