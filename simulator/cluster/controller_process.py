@@ -15,6 +15,8 @@ from simulator.cluster.processes import LocalProcess
 RESTART_S = 1.0
 _REPOSITORY = Path(__file__).parents[2]
 _GRACE_S = 5.0
+# Any free ones: the Pods here listen on 8080 as well, the usual port of agents and of the controller's metrics.
+_PORTS = ("--probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0")
 
 
 class ControllerProcess:
@@ -50,7 +52,7 @@ class ControllerProcess:
             "KUBECONFIG": str(self._kubeconfig),
         } | self._marker
         return LocalProcess(
-            [sys.executable, "-m", "controller", "--no-leader-elect"],
+            [sys.executable, "-m", "controller", "--no-leader-elect", *_PORTS],
             env,
             self._log.parent,
             marker=f"controller/{uuid4().hex}",
