@@ -135,6 +135,7 @@ rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards an
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m grafana.build
+	$(BIN)/python -m deploy.immutable
 	$(BIN)/python -m deploy.chart
 
 check: lint type test test-sim  ## everything CI checks without a cluster

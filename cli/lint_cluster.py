@@ -15,7 +15,7 @@ from common.kube.client import KubeObject
 
 SIDECAR_SINCE: Final = (1, 35)  # behind feature gates that are off; on by default in 1.36 (KEP-5532)
 SINCE: Final = (1, 30)  # ValidatingAdmissionPolicy, and the rules of deploy/crd
-POLICIES: Final = ("jobsets.jobset.x-k8s.io", "agents.inplace.dev")
+POLICIES: Final = ("jobsets.jobset.x-k8s.io", "immutable.jobset.x-k8s.io", "agents.inplace.dev")
 FLOW_SCHEMA: Final = "inplace-agents"
 _COLUMNS: Final = (
     wire.COLUMN_SYNCED,

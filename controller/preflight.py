@@ -39,6 +39,7 @@ NEEDED: Final = {
 LEASE_VERBS: Final = ("create", "get", "update")
 POLICIES: Final = {
     "jobsets.jobset.x-k8s.io": "JobSets are not checked for what their CRD cannot check",
+    "immutable.jobset.x-k8s.io": "the templates of a JobSet that runs may change, and Jobs created later differ",
     "agents.inplace.dev": "an agent may change any Pod of its namespace",
     "agents-otherwise.inplace.dev": "RBAC alone keeps an agent from doing more to a Pod than patch it",
 }

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from common.kube.quantity import parse_quantity
 from controller.jobs import mounted_volumes
 from controller.jobset import JobSet
 from controller.jobset_spec import ReplicatedJob
 from controller.kinds import PersistentVolumeClaim
-from controller.quantity import parse_quantity
 from controller.stored import as_value
 
 _VOLUME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123 label; the name of a Pod's volume

@@ -129,6 +129,7 @@ TABLE: Final = (
     ),
     Template("rbac/users.yaml"),
     Template("admission/jobsets.yaml"),
+    Template("admission/immutable.yaml"),
     Template("admission/agents.yaml"),
     Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy"),
     Template("apf/flowcontrol.yaml", namespaces=3),

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import cel
 
+from common.kube.quantity import parse_quantity
+
 UNKNOWN_FUNCTION: Final = "Undefined variable or function"
 _PROGRAMS_MAX: Final = 2048
 _ESCAPED: Final = re.compile(r"\.__(\w+?)__(?!\w)")
@@ -30,11 +32,26 @@ def _format(template: str, args: list[Any]) -> str:
     return _VERB.sub(lambda verb: "%" if verb[0] == "%%" else str(next(rest)), template)
 
 
+def _quantity(text: str) -> str:
+    """Return a text that is the same for equal quantities, since a value here has to be one of CEL's own types."""
+    number = parse_quantity(text)
+    if number is None:
+        raise ValueError(f"quantity: expected one such as 500m or 1Gi, saw {text!r}")
+    return str(number.as_integer_ratio())
+
+
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "flatten": lambda lists: [item for each in lists for item in (each if isinstance(each, list) else [each])],
     "format": _format,
+    "isQuantity": lambda text: parse_quantity(text) is not None,
     "join": lambda items, separator="": separator.join(items),
+    "quantity": _quantity,
+    "range": lambda _lists, count: list(range(count)),
+    "slice": lambda items, start, end: items[start:end],
+    "sort": sorted,
     "sum": sum,
 }
+_NAMESPACES: Final = ("lists",)  # of functions: the package takes `lists.range(n)` for a method of a variable
 
 
 @lru_cache(maxsize=_PROGRAMS_MAX)
@@ -57,6 +74,8 @@ def execute(program: cel.Program, variables: Mapping[str, Any]) -> Any:
     context = cel.Context()
     for name, value in variables.items():
         context.add_variable(name, value)
+    for name in _NAMESPACES:
+        context.add_variable(name, None)
     for name, function in _FUNCTIONS.items():
         context.add_function(name, function)
     return program.execute(context)

@@ -35,11 +35,12 @@ def custom_resource_definitions() -> tuple[KubeObject, ...]:
 def admission_policies() -> tuple[KubeObject, ...]:
     """Return what deploy/admission says of JobSets.
 
-    The other two files are left out: agents.yaml asks for the Pod that a token is bound to, and tokens here are bound
+    Two files are left out: agents.yaml asks for the Pod that a token is bound to, and tokens here are bound
     to none; defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it. As with the
     definitions, do not modify them.
     """
-    return tuple(read_manifests(_DEPLOY / "admission" / "jobsets.yaml"))
+    folder = _DEPLOY / "admission"
+    return tuple(doc for name in ("jobsets.yaml", "immutable.yaml") for doc in read_manifests(folder / name))
 
 
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:

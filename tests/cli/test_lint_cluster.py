@@ -56,7 +56,7 @@ async def test_a_cluster_in_order_has_nothing_to_say(documents: list[KubeObject]
     rig.server.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "inplace-system"}}])
     lease = {"metadata": {"name": "inplace-controller"}, "spec": {"holderIdentity": "controller-0"}}
     await rig.admin.create(LEASES, "inplace-system", {"apiVersion": LEASES.api_version, "kind": "Lease"} | lease)
-    rig.server.load([*policies("jobsets.yaml"), *policies("agents.yaml")])
+    rig.server.load([*policies("jobsets.yaml", "immutable.yaml", "agents.yaml")])
     before = rig.server.store.revision
     assert [(finding.rule, finding.found) for finding in await asked(rig.admin, documents)] == []
     assert rig.server.store.revision == before
@@ -72,7 +72,7 @@ async def test_an_empty_cluster(documents: list[KubeObject]) -> None:
 FACTS = ClusterFacts(
     version="v1.36.3",
     crd=crd(),
-    policies=frozenset(("jobsets.jobset.x-k8s.io", "agents.inplace.dev")),
+    policies=frozenset(("jobsets.jobset.x-k8s.io", "immutable.jobset.x-k8s.io", "agents.inplace.dev")),
     flow_schemas=frozenset(("inplace-agents",)),
     nodes=(Node("n", "v1.38.0", frozenset((FEATURE,)), {}, True),),
     has_controller=True,

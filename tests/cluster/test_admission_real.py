@@ -13,7 +13,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.test_crd_real import DEFINITIONS, check, install, jobsets, merged, refusal
 from tests.controller.manifests import changed, jobset
-from tests.deploy.admission import policies
+from tests.deploy.admission import ABOUT_JOBSETS, policies
 from tests.deploy.crd_cases import CREATES, NO_POLICY, UPDATES, Create, Update, crd, crd_without_rules
 from tests.deploy.old_objects import OLD_OBJECTS
 from tests.deploy.policy_cases import POLICY_CREATES, POLICY_UPDATES
@@ -79,7 +79,7 @@ async def guarded(binaries: Binaries) -> AsyncIterator[ApiClient]:
             await client.post(jobsets("default"), old)
         stored = await client.get(f"{DEFINITIONS}/{crd()['metadata']['name']}")
         await client.text("PUT", f"{DEFINITIONS}/{crd()['metadata']['name']}", body=stored | {"spec": crd()["spec"]})
-        await install_policies(client, policies("jobsets.yaml") + policies("defaults.yaml"))
+        await install_policies(client, policies(*ABOUT_JOBSETS))
         await wait_until_active(client)
 
         async def has_the_new_rules() -> bool:

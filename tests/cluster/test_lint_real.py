@@ -24,7 +24,7 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
-from tests.deploy.admission import policies
+from tests.deploy.admission import ABOUT_JOBSETS, policies
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -169,7 +169,7 @@ async def installed(binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """Give a cluster with the CRD, the policies, a controller's Lease, and nodes of three kinds."""
     async with ControlPlane(binaries) as running, running.client() as api:
         await install(api)
-        await install_policies(api, policies("jobsets.yaml"))
+        await install_policies(api, policies(*ABOUT_JOBSETS))
         await api.post("/api/v1/namespaces", {"metadata": {"name": "inplace-system"}})
         lease = {"metadata": {"name": "inplace-controller"}, "spec": {"holderIdentity": "controller-0"}}
         await api.post("/apis/coordination.k8s.io/v1/namespaces/inplace-system/leases", lease)

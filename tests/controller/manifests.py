@@ -61,7 +61,7 @@ def changed(obj: KubeObject, path: str, value: Any) -> KubeObject:
     for part in parents:
         place = place[int(part)] if part.isdigit() else place.setdefault(part, {})
     if value is None:
-        del place[last]
+        place.pop(last, None)
     else:
         place[int(last) if last.isdigit() else last] = value
     return copy

@@ -22,7 +22,7 @@ from tests.deploy.crd_cases import crd
 from tests.kube.answers import refusal
 
 WHOLE = {"event": "installation complete", "log_level": "info"}
-GUARDS = policies("jobsets.yaml") + policies("agents.yaml")
+GUARDS = policies("jobsets.yaml", "immutable.yaml", "agents.yaml")
 
 
 def preflight(rig: Rig, **settings: Any) -> Preflight:

@@ -8,8 +8,8 @@ import pytest
 from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.kube.client import KubeObject
+from common.kube.quantity import parse_quantity
 from controller.jobset import parse_jobset
-from controller.quantity import parse_quantity
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 

@@ -10,6 +10,9 @@ from common.kube.client import KubeObject
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "admission"
 
 
-def policies(name: str) -> list[KubeObject]:
-    """Return the documents of one file."""
-    return [document for document in yaml.safe_load_all((FOLDER / name).read_text()) if document]
+ABOUT_JOBSETS: Final = ("jobsets.yaml", "immutable.yaml", "defaults.yaml")
+
+
+def policies(*names: str) -> list[KubeObject]:
+    """Return the documents of files."""
+    return [document for name in names for document in yaml.safe_load_all((FOLDER / name).read_text()) if document]

@@ -222,14 +222,11 @@ UPDATES: Final = (
     ),
     Update("elastic", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
     Update("elastic_in_place", SPEC, replicated_job(pods=1)["template"]["spec"]),
-    Update("elastic_to_nothing", SPEC, replicated_job(pods=0)["template"]["spec"], ("for Elastic Indexed Jobs",)),
     Update(
-        "elastic_and_another_image",
+        "elastic_to_nothing",
         SPEC,
-        replicated_job(pods=3, template={"spec": {"containers": [{"name": "worker", "image": "worker:2"}]}})[
-            "template"
-        ]["spec"],
-        ("spec.replicatedJobs: field is immutable while the JobSet is not suspended",),
+        replicated_job(pods=0)["template"]["spec"],
+        ("for Elastic Indexed Jobs", "parallelism must be >= 1"),
     ),
     Update(
         "elastic_non_indexed",
@@ -239,8 +236,6 @@ UPDATES: Final = (
         jobset(strategy=None, jobs=[replicated_job(backoffLimit=0, completionMode="NonIndexed")]),
     ),
     Update("added_job", "spec.replicatedJobs", [replicated_job("a"), replicated_job("b")], ("immutable",)),
-    Update("image", f"{POD}.spec.containers", [{"name": "worker", "image": "worker:2"}], ("immutable", "suspend")),
-    Update("pod_labels", f"{POD}.metadata", {"labels": {"a": "b"}}, ("spec.replicatedJobs", "immutable")),
     Update("pod_labels_while_suspended", f"{POD}.metadata", {"labels": {"a": "b"}}, (), SUSPENDED),
     Update("node_selector_while_suspended", f"{POD}.spec.nodeSelector", {"zone": "a"}, (), SUSPENDED),
     Update("replicas_while_suspended", "spec.replicatedJobs.0.replicas", 2, ("immutable",), SUSPENDED),

@@ -19,6 +19,7 @@ MOUNTED: Final = replicated_job(
     },
 )
 SHADOWED: Final = changed(MOUNTED, "template.spec.template.spec.volumes", [{"name": "data", "emptyDir": {}}])
+POD_TEMPLATE: Final = f"{SPEC}.template"
 POD_SPEC: Final = f"{SPEC}.template.spec"
 SCOPE: Final = {"annotations": {"inplace.dev/restart-scope": "Group"}}
 POLICY_CREATES: Final = (
@@ -87,7 +88,7 @@ POLICY_UPDATES: Final = (
         f"{POD_SPEC}.containers.0.image",
         "worker:2",
         (
-            'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers: field is immutable',
+            'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers[0].image: field is immutable',
             "even while suspended",
             "create a new JobSet",
         ),
@@ -118,8 +119,28 @@ POLICY_UPDATES: Final = (
         "job_labels_while_suspended",
         "spec.replicatedJobs.0.template.metadata",
         {"labels": {"a": "b"}},
-        ("spec.replicatedJobs: field is immutable", "metadata of their templates"),
+        ('spec.replicatedJobs[name="workers"].template.metadata.labels: field is immutable', "even while suspended"),
         SUSPENDED,
+    ),
+    Update(
+        "elastic_and_another_image",
+        SPEC,
+        replicated_job(pods=3, template={"spec": {"containers": [{"name": "worker", "image": "worker:2"}]}})[
+            "template"
+        ]["spec"],
+        ("containers[0].image", "restartPolicy: field is immutable while the JobSet is not suspended"),
+    ),
+    Update(
+        "image",
+        f"{POD_TEMPLATE}.spec.containers",
+        [{"name": "worker", "image": "worker:2"}],
+        ("containers[0].image: field is immutable", "suspend"),
+    ),
+    Update(
+        "pod_labels",
+        f"{POD_TEMPLATE}.metadata",
+        {"labels": {"a": "b"}},
+        ("metadata.labels: field is immutable", "set spec.suspend to true first"),
     ),
     Update("resize_alone", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
     Update(

@@ -292,7 +292,7 @@ SPEC_UPDATES: Final = (
         "opting_out_while_suspended",
         "spec.replicatedJobs.0.template.metadata",
         {"annotations": {"jobset.sigs.k8s.io/disable-in-place-restart": ""}},
-        ("spec.replicatedJobs: field is immutable", "metadata"),
+        ("spec.replicatedJobs: field is immutable", "annotations"),
         SUSPENDED,
     ),
     Update("finalizer", "metadata.finalizers", ["example.com/hold"]),

@@ -16,6 +16,7 @@ from tests.deploy.admission import policies
 from tests.deploy.crd_cases import CREATES, UPDATES, Create, Update, crd
 from tests.deploy.policy_cases import POLICY_CREATES, POLICY_UPDATES
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
+from tests.deploy.spelling_cases import CHANGED, SPELLED, Pair
 from tests.deploy.test_crd import words_missing
 
 Case = TypeVar("Case", Create, Update)
@@ -24,7 +25,7 @@ Case = TypeVar("Case", Create, Update)
 def client() -> KubeClient:
     """Return a client of a new server that has the CRD and the policies."""
     server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
-    server.load([crd(), *policies("jobsets.yaml")])
+    server.load([crd(), *policies("jobsets.yaml", "immutable.yaml")])
     return KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
 
 
@@ -63,3 +64,32 @@ def test_update(case: Update) -> None:
         assert words_missing(case.words, error) == []
 
     run(scenario())
+
+
+@pytest.mark.parametrize("pair", SPELLED, ids=lambda pair: pair.claim)
+def test_another_spelling_is_no_change(pair: Pair) -> None:
+    """Either spelling may follow the other, whether the JobSet runs or is suspended."""
+    assert run(refusals(pair)) == [None] * 4
+
+
+@pytest.mark.parametrize("pair", CHANGED, ids=lambda pair: pair.claim)
+def test_a_change_is_refused(pair: Pair) -> None:
+    """A value that really is another is refused with its path and what may change when, suspended or not."""
+    said = run(refusals(pair))
+    assert [words_missing(("field is immutable", "suspended", "create a new JobSet"), each) for each in said] == [
+        []
+    ] * 4
+
+
+async def refusals(pair: Pair) -> list[ApiError | None]:
+    """Return how the API answers each of the pair's updates; None for one that it accepts."""
+    api, said = client(), list[ApiError | None]()
+    for manifest, value in pair.manifests():
+        stored = await api.create(JOBSETS, "default", manifest)
+        try:
+            await api.replace(JOBSETS, "default", stored["metadata"]["name"], changed(stored, pair.path, value))
+        except ApiError as refused:
+            said.append(refused)
+        else:
+            said.append(None)
+    return said

@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 
 from deploy.chart import TABLE, TEMPLATES, Template, templates
+from deploy.immutable import MANIFEST, render
 
 
 def test_the_chart_is_in_step_with_the_manifests() -> None:
     """`python -m deploy.chart` (or `make rewrite`) would change nothing."""
     written = {path.name: path.read_text() for path in TEMPLATES.glob("*.yaml")}
     assert written == templates(), "run: make rewrite"
+
+
+def test_the_policy_is_in_step_with_its_generator() -> None:
+    """`python -m deploy.immutable` (or `make rewrite`) would change nothing."""
+    assert MANIFEST.read_text() == render(), "run: make rewrite"
 
 
 def test_every_manifest_of_the_install_is_in_the_chart() -> None:

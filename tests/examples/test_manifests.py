@@ -48,7 +48,7 @@ def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
 
     async def scenario() -> None:
         rig = Rig()
-        rig.server.load(policies("jobsets.yaml"))
+        rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
         async with rig.running():
             for manifest in documents(name):
                 jobset = parse_jobset(await apply(rig.admin, manifest))
@@ -70,7 +70,7 @@ def test_ten_lines_are_enough(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         rig = Rig()
-        rig.server.load(policies("jobsets.yaml"))
+        rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
         async with rig.running():
             (manifest,) = [one for one in yaml.safe_load_all(text) if one["kind"] == JOBSETS.kind]
             jobset = parse_jobset(await apply(rig.admin, manifest))

@@ -19,7 +19,7 @@ from tests.cluster.features.served import ServedController, serving
 from tests.cluster.features.stage import Stage
 from tests.cluster.test_admission_real import install_policies, wait_until_active
 from tests.cluster.test_crd_real import install
-from tests.deploy.admission import policies
+from tests.deploy.admission import ABOUT_JOBSETS, policies
 
 # Owner references with blockOwnerDeletion need jobsets/finalizers where this plugin is on, as on OpenShift.
 _PLUGINS = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
@@ -44,7 +44,7 @@ async def plane(binaries: Binaries, audit_folder: Path) -> AsyncIterator[Control
     async with ControlPlane(binaries, apiserver_flags=flags) as running:
         async with running.client() as client:
             await install(client)
-            await install_policies(client, policies("jobsets.yaml") + policies("defaults.yaml"))
+            await install_policies(client, policies(*ABOUT_JOBSETS))
             await wait_until_active(client)
         yield running
 

@@ -1,0 +1,91 @@
+"""Clients with Go types on a real kube-apiserver: what they write back is no change; what they change is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from images.build_once import MissingComponent
+from tests.cluster.api_client import ApiClient
+from tests.cluster.binaries import Binaries
+from tests.cluster.conftest import unavailable
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.test_admission_real import install_policies, wait_until_active
+from tests.cluster.test_crd_real import install
+from tests.cluster.typedclient.build import SPELLINGS, typed_client
+from tests.deploy.admission import ABOUT_JOBSETS, policies
+from tests.examples.test_manifests import FOLDER, MANIFESTS
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+RUN_S_MAX: Final = 300.0  # it takes half a minute on a quiet machine
+Row = dict[str, Any]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def table(binaries: Binaries) -> AsyncIterator[list[Row]]:
+    """Give what the client with Go types did and what came of it."""
+    try:
+        program = typed_client()
+    except MissingComponent as error:
+        unavailable(error)
+    async with ControlPlane(binaries) as running, running.client() as client:
+        await ready(client)
+        yield await rows(program, running.kubeconfig)
+
+
+async def ready(client: ApiClient) -> None:
+    """Install the CRD and the policies, and wait for their effect."""
+    await install(client)
+    await install_policies(client, policies(*ABOUT_JOBSETS))
+    await wait_until_active(client)
+
+
+async def rows(program: Path, kubeconfig: Path) -> list[Row]:
+    """Run the program on all manifests."""
+    manifests = [str(SPELLINGS), *(str(FOLDER / name) for name in MANIFESTS)]
+    process = await asyncio.create_subprocess_exec(
+        str(program), str(kubeconfig), "default", *manifests, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(RUN_S_MAX):
+        output, _ = await process.communicate()
+    assert process.returncode == 0
+    found: list[Row] = json.loads(output)
+    return found
+
+
+async def test_what_is_no_change_is_accepted(table: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every manifest, created as YAML or typed: label, suspend, resume, resize in every order, and a queue's writes."""
+    allowed = [row for row in table if not row["forbidden"]]
+    with capsys.disabled():
+        print(f"\n{as_text(table)}")
+    assert [row for row in allowed if row["refusal"]] == []
+
+
+async def test_what_is_a_change_is_refused(table: list[Row]) -> None:
+    """Image, command, args, env value, amount, backoffLimit, name and hostNetwork: refused with words of ours."""
+    forbidden = [row for row in table if row["forbidden"]]
+    assert len(forbidden) > 100
+    assert [row for row in forbidden if "immutable" not in row["refusal"]] == []
+
+
+async def test_a_second_write_is_no_new_generation(table: list[Row]) -> None:
+    """A client that writes back what it wrote before changes nothing that is stored."""
+    assert [row for row in table if row["operation"] == "label again" and row["respelled"]] == []
+
+
+def as_text(table: list[Row]) -> str:
+    """Return the table as people read it: a line for each manifest, with how much was accepted and refused."""
+    lines = [f"{'manifest':36} {'allowed':>8} {'refused':>8} {'forbidden':>10} {'accepted':>9}"]
+    for manifest in dict.fromkeys(row["manifest"] for row in table):
+        found = Counter((row["forbidden"], bool(row["refusal"])) for row in table if row["manifest"] == manifest)
+        allowed, forbidden = found[False, False] + found[False, True], found[True, False] + found[True, True]
+        lines.append(f"{manifest:36} {allowed:8} {found[False, True]:8} {forbidden:10} {found[True, False]:9}")
+    return "\n".join(lines)

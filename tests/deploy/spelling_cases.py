@@ -1,0 +1,121 @@
+"""Two spellings of one template: what a person writes, and what a client with Go types writes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common.kube.client import KubeObject
+from tests.controller.manifests import changed, jobset
+from tests.deploy.crd_cases import SPEC
+
+JOB: Final = "spec.replicatedJobs.0.template"
+PODS: Final = f"{SPEC}.template"
+WORKER: Final = f"{PODS}.spec.containers.0"
+
+SPELLINGS: Final[tuple[tuple[str, str, Any, Any], ...]] = (
+    ("job_metadata", f"{JOB}.metadata", None, {}),
+    ("job_created_never", f"{JOB}.metadata", None, {"creationTimestamp": None}),
+    ("pod_metadata", f"{PODS}.metadata", None, {}),
+    ("pod_created_never", f"{PODS}.metadata", None, {"creationTimestamp": None}),
+    ("labels_empty", f"{PODS}.metadata", {"labels": {}, "annotations": {}}, {}),
+    ("labels_null", f"{PODS}.metadata", {"labels": None}, {}),
+    ("resources", f"{WORKER}.resources", None, {}),
+    ("limits_empty", f"{WORKER}.resources", {"limits": {}, "requests": None}, {}),
+    ("cpu_in_thousandths", f"{WORKER}.resources", {"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1"}}),
+    ("cpu_as_a_number", f"{WORKER}.resources", {"limits": {"cpu": 1}}, {"limits": {"cpu": "1"}}),
+    ("cpu_as_a_fraction", f"{WORKER}.resources", {"limits": {"cpu": 0.5}}, {"limits": {"cpu": "500m"}}),
+    ("memory", f"{WORKER}.resources", {"requests": {"memory": "1024Mi"}}, {"requests": {"memory": "1Gi"}}),
+    ("memory_of_the_pod", f"{PODS}.spec.resources", {"limits": {"memory": "1024Mi"}}, {"limits": {"memory": "1Gi"}}),
+    ("overhead", f"{PODS}.spec.overhead", {"cpu": "1000m"}, {"cpu": "1"}),
+    ("args_empty", f"{WORKER}.args", [], None),
+    ("command_empty", f"{WORKER}.command", None, []),
+    ("env_empty", f"{WORKER}.env", [{"name": "A", "value": ""}], [{"name": "A"}]),
+    ("stdin", f"{WORKER}.stdin", False, None),
+    ("host_network", f"{PODS}.spec.hostNetwork", False, None),
+    ("selector_empty", f"{PODS}.spec.nodeSelector", {}, None),
+    ("tolerations_empty", f"{PODS}.spec.tolerations", [], None),
+    ("claims_of_volumes_empty", f"{PODS}.spec.volumes", [], None),
+    ("init_containers_null", f"{PODS}.spec.initContainers", [], None),
+    ("host_name_empty", f"{PODS}.spec.hostname", "", None),
+    (
+        "divisor",
+        f"{WORKER}.env",
+        [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}],
+        [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "0"}}}],
+    ),
+    (
+        "size_limit",
+        f"{PODS}.spec.volumes",
+        [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1024Mi"}}],
+        [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}],
+    ),
+    (
+        "volume_claim_of_a_pod",
+        f"{PODS}.spec.volumes",
+        [{"name": "a", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": 1024}}}}}}],
+        [
+            {
+                "name": "a",
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "metadata": {"creationTimestamp": None},
+                        "spec": {"resources": {"requests": {"storage": "1Ki"}}},
+                    }
+                },
+            }
+        ],
+    ),
+    ("mount_not_read_only", f"{WORKER}.volumeMounts", [{"name": "a", "readOnly": False}], [{"name": "a"}]),
+)
+
+CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
+    ("image", f"{WORKER}.image", "worker:1", "worker:2"),
+    ("command", f"{WORKER}.command", ["a"], ["b"]),
+    ("command_shorter", f"{WORKER}.command", ["a", ""], ["a"]),
+    ("args", f"{WORKER}.args", ["a", "b"], ["b", "a"]),
+    ("env_value", f"{WORKER}.env", [{"name": "A", "value": "a"}], [{"name": "A", "value": "b"}]),
+    ("env_value_emptied", f"{WORKER}.env", [{"name": "A", "value": "a"}], [{"name": "A"}]),
+    ("amount", f"{WORKER}.resources", {"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1001m"}}),
+    ("amount_nothing", f"{WORKER}.resources", {"limits": {"cpu": 0}}, {"limits": {}}),
+    ("user", f"{WORKER}.securityContext", {"runAsUser": 0}, {}),
+    ("deadline", f"{PODS}.spec.activeDeadlineSeconds", None, 0),
+    (
+        "volume",
+        f"{PODS}.spec.volumes",
+        [{"name": "a", "emptyDir": {}}],
+        [{"name": "a", "emptyDir": {"medium": "Memory"}}],
+    ),
+    (
+        "everybodys_pods_or_nobodys",
+        f"{PODS}.spec.topologySpreadConstraints",
+        [{"maxSkew": 1, "labelSelector": {}}],
+        [{"maxSkew": 1}],
+    ),
+    ("node_selector_with_an_empty_value", f"{PODS}.spec.affinity", {"labels": {"a": ""}}, {"labels": {}}),
+    ("another_type", f"{WORKER}.resources", {"limits": "none"}, {"limits": {}}),
+    ("schedule_group", f"{PODS}.spec.schedulingGroup", {"podGroupName": "a"}, {"podGroupName": "b"}),
+    ("a_field_of_tomorrow", f"{PODS}.spec.somethingNew", {"deep": [{"er": 1}]}, {"deep": [{"er": 2}]}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A field's two values; each is there first once, in a JobSet that runs and in one that is suspended."""
+
+    claim: str
+    path: str
+    one: Any
+    other: Any
+
+    def manifests(self) -> Iterator[tuple[KubeObject, Any]]:
+        """Yield manifests, each with the value that the field gets by an update."""
+        for suspended in (False, True):
+            for way, before, after in (("there", self.one, self.other), ("back", self.other, self.one)):
+                name = f"{way}-{'suspended' if suspended else 'runs'}"
+                yield changed(jobset(name, suspend=suspended), self.path, before), after
+
+
+SPELLED: Final = tuple(Pair(*each) for each in SPELLINGS)
+CHANGED: Final = tuple(Pair(*each) for each in CHANGES)
