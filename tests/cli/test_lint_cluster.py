@@ -66,7 +66,7 @@ async def test_a_cluster_in_order_has_nothing_to_say(documents: list[KubeObject]
 async def test_an_empty_cluster(documents: list[KubeObject]) -> None:
     """It says so for each thing, once."""
     rules = [finding.rule for finding in await asked(Rig().admin, documents)]
-    assert sorted(rules) == ["admission-policy", "admission-policy", "controller", "no-nodes"]
+    assert sorted(rules) == ["admission-policy", "admission-policy", "admission-policy", "controller", "no-nodes"]
 
 
 FACTS = ClusterFacts(
@@ -106,7 +106,11 @@ def nodes(*kubelets: str, features: tuple[str, ...] = (FEATURE,)) -> tuple[Node,
         ({"crd": {"spec": {"versions": [{"name": "v1alpha2", "served": True}]}}}, ["crd-columns"], ["crd-columns"]),
         ({"has_controller": False}, ["controller"], ["controller"]),
         ({"has_controller": None}, [], []),
-        ({"policies": frozenset(("agents.inplace.dev",))}, ["admission-policy"], ["admission-policy"]),
+        (
+            {"policies": frozenset(("agents.inplace.dev", "immutable.jobset.x-k8s.io"))},
+            ["admission-policy"],
+            ["admission-policy"],
+        ),
         ({"policies": None, "flow_schemas": None, "nodes": None}, [], []),
         ({"nodes": ()}, ["no-nodes"], ["no-nodes"]),
         ({"nodes": (replace(FACTS.nodes[0], schedulable=False),)}, ["no-nodes"], ["no-nodes"]),  # type: ignore[index]

@@ -13,7 +13,7 @@ from common import wire
 from common.kube.client import KubeClient
 from common.kube.http import Request, Response
 from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES_CURE, Preflight
+from controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES, POLICIES_CURE, Preflight
 from simulator.apiserver import InMemoryTransport
 from simulator.cluster.virtual_time import run
 from tests.controller.rig import USER, Rig
@@ -159,9 +159,10 @@ def test_missing_policies_are_warnings() -> None:
         rig = Rig()
         async with rig.running():
             lines, ready = await look_once(rig)
-            assert [line["cure"] for line in lines] == [POLICIES_CURE] * 3
+            assert [line["cure"] for line in lines] == [POLICIES_CURE] * len(POLICIES)
             assert "JobSets are not checked" in lines[0]["problem"]
-            assert "an agent may change any Pod" in lines[1]["problem"]
+            assert "templates of a JobSet that runs may change" in lines[1]["problem"]
+            assert "an agent may change any Pod" in lines[2]["problem"]
             assert ready is None
 
     run(scenario())
