@@ -276,7 +276,7 @@ async def test_a_worker_command_s_exit_code_is_the_container_s(tmp_path: Path, c
 async def test_a_deprecation_ends_a_worker_command_s_container(tmp_path: Path, code: int) -> None:
     """IN_PLACE_RESTART_EXIT_CODE, whatever the worker says of its end; the next container announces the next epoch."""
     ran = tmp_path / "ran"
-    script = f"trap 'exit 7' TERM; echo > {ran}; while :; do sleep 0.01; done"
+    script = f"exec 2>/dev/null; trap 'exit 7' TERM; echo > {ran}; while :; do sleep 0.01; done"
 
     async def once_it_runs(exchange: Exchange) -> None:
         await until(ran.exists, "the worker")
