@@ -23,6 +23,7 @@ from common.kube.http1 import Http1Transport
 from common.kube.kubeconfig import read_kubeconfig
 from common.kube.resources import NAMESPACES, Resource
 from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
+from simulator.apiserver.http_front import url_as
 from tests.cluster.crd import install_crd
 
 ACCOUNT = "agents"
@@ -72,7 +73,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
         kubeconfigs = {}
         for user in ("admin", f"system:serviceaccount:{namespace}:{ACCOUNT}"):
             kubeconfigs[user] = Path(folder, user.replace(":", "-"))
-            kubeconfigs[user].write_text(json.dumps(kubeconfig_of(url, f"user:{user}")))
+            kubeconfigs[user].write_text(json.dumps(kubeconfig_of(url_as(url, user), "")))
         admin, agents = kubeconfigs.values()
         client = _client(admin)
 

@@ -28,6 +28,7 @@ from common.kube.errors import AlreadyExists
 from common.kube.resources import NAMESPACES, Resource
 from controller.credentials import load_credentials
 from controller.transport import AiohttpTransport
+from simulator.apiserver.http_front import url_as
 from tests.cluster.binaries import find_binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.crd import install_crd
@@ -125,7 +126,7 @@ async def _simulator() -> AsyncIterator[Lab]:
             files = []
             for user in ("admin", f"system:serviceaccount:{ACCOUNT_NAMESPACE}:{ACCOUNT}"):
                 files.append(Path(folder, user.replace(":", "-")))
-                files[-1].write_text(json.dumps(kubeconfig_of(url, f"user:{user}")))
+                files[-1].write_text(json.dumps(kubeconfig_of(url_as(url, user), "")))
             async with _client(files[0]) as client:
                 await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
                 yield Lab(client, files[1])

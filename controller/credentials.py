@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import yaml
 
 from common.kube.clock import Clock
-from common.kube.credentials import CredentialsError
+from common.kube.credentials import Credentials, CredentialsError
 from controller.plain_credentials import plain_credentials
 
 __all__ = ["REFRESH_S", "CredentialsError", "Identity", "load_credentials"]
@@ -42,8 +42,8 @@ class Identity(Protocol):
         """Return the name that the server's certificate must carry, when it is not the host's."""
 
     @property
-    def client_certificate(self) -> tuple[str, str] | None:
-        """Return what tells our client certificate from another one, if there is one."""
+    def tls_version(self) -> object:
+        """Return what changes when `tls_context` would: another CA, client certificate or key."""
 
     def authorization(self) -> str | None:
         """Return the Authorization header."""
@@ -94,15 +94,14 @@ class LoadedCredentials:
         return name
 
     @property
-    def client_certificate(self) -> tuple[str, str] | None:
-        """Return the files of our certificate and key, if that is who we are."""
-        configuration = self._configuration
-        return (configuration.cert_file, configuration.key_file) if configuration.cert_file else None
+    def tls_version(self) -> object:
+        """Return what changes when `tls_context` would: another CA, client certificate or key."""
+        return self._tls, self._tls.tls_files()
 
     def authorization(self) -> str | None:
-        """Return the Authorization header."""
+        """Return the Authorization header; none without TLS, as kubectl has it."""
         token: str | None = self._configuration.api_key.get("BearerToken")
-        return token.strip() if token else None
+        return token.strip() if token and self._tls.tls else None
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return how the server is trusted; None for plain HTTP.
@@ -110,20 +109,21 @@ class LoadedCredentials:
         Raises:
             CredentialsError: a certificate or key file cannot be used.
         """
-        if not self.host.startswith("https"):
-            return None
+        return self._tls.ssl_context()
+
+    @property
+    def _tls(self) -> Credentials:
+        """Return the TLS settings in the agent's form, so that both trust the same chains."""
         configuration = self._configuration
-        try:
-            context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-            if self.client_certificate is not None:
-                context.load_cert_chain(*self.client_certificate)
-        except (OSError, ssl.SSLError) as error:
-            files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-            raise CredentialsError(f"cannot use the certificates in {files}: {error}") from error
-        if not configuration.verify_ssl:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
+        return Credentials(
+            host="",
+            port=0,
+            tls=self.host.startswith("https"),
+            ca_file=configuration.ssl_ca_cert or "",
+            certificate_file=configuration.cert_file or "",
+            key_file=configuration.key_file or "",
+            insecure=not configuration.verify_ssl,
+        )
 
     async def refresh(self, *, rejected: bool = False) -> None:
         """Read the credentials again when a minute has passed, or at once when the server `rejected` them.
@@ -225,3 +225,7 @@ async def _load(loader: Loader, configuration: Any) -> None:
             await waiting
     except Exception as error:  # exec plugins, YAML, missing files: the loader raises whatever it meets
         raise CredentialsError(f"cannot read the credentials: {error}") from error
+    if configuration.ssl_ca_cert and not configuration.verify_ssl:
+        raise CredentialsError(
+            "expected a certificate-authority or insecure-skip-tls-verify, as kubectl does, saw both: remove one"
+        )

@@ -16,6 +16,7 @@ from pathlib import Path
 from common.kube.clock import Clock
 from common.kube.credentials import Credentials, CredentialsError, in_cluster
 from common.kube.kubeconfig import read_kubeconfig
+from common.record import replace
 
 Read = Callable[[], Credentials]
 
@@ -43,11 +44,9 @@ class PlainCredentials:
         return self._now.server_name or None
 
     @property
-    def client_certificate(self) -> tuple[str, str] | None:
-        """Return what tells our certificate from another one, if that is who we are."""
-        now = self._now
-        certificate = now.certificate_file or now.certificate_pem
-        return (certificate, now.key_file or now.key_pem) if certificate else None
+    def tls_version(self) -> object:
+        """Return what changes when `tls_context` would: another CA, client certificate or key."""
+        return replace(self._now, token=""), self._now.tls_files()
 
     def authorization(self) -> str | None:
         """Return the Authorization header; a token file is read each time, because kubelet rewrites it.

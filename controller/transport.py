@@ -38,7 +38,7 @@ class AiohttpTransport:
     def __init__(self, credentials: Identity) -> None:
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
-        self._certificate: tuple[str, str] | None = None
+        self._tls_version: object = None  # of the session
         self._rejected = False
 
     @property
@@ -119,6 +119,7 @@ class AiohttpTransport:
         except TimeoutError as error:
             raise self._no_answer(request, timeout_s) from error
         except aiohttp.ClientConnectorCertificateError as error:
+            self._tls_version = None  # whatever the files' times say, they are read again before the next request
             raise CertificateError(
                 f"the certificate of {self.host} was not signed by the certificate authority we were given: "
                 f"{error.certificate_error}",
@@ -135,11 +136,11 @@ class AiohttpTransport:
         )
 
     async def _ready_session(self) -> aiohttp.ClientSession:
-        """Return the session, with fresh credentials; a new client certificate needs a new one."""
+        """Return the session, with fresh credentials; a new CA or client certificate needs a new one."""
         try:
             rejected, self._rejected = self._rejected, False
             await self._credentials.refresh(rejected=rejected)
-            if self._session is None or self._certificate != self._credentials.client_certificate:
+            if self._session is None or self._tls_version != self._credentials.tls_version:
                 await self.close()
                 self._open()
         except CredentialsError as error:
@@ -148,7 +149,7 @@ class AiohttpTransport:
         return self._session
 
     def _open(self) -> None:
-        self._certificate = self._credentials.client_certificate
+        self._tls_version = self._credentials.tls_version  # BEFORE the files are read
         context = self._credentials.tls_context()
         connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=True if context is None else context)
         # raise_for_status stays off: an error is an answer. trust_env: proxies as client-go takes them.

@@ -32,7 +32,7 @@ class Credentials:
     Args:
         host: name or IP literal, without brackets.
         path_prefix: what the server's URL has before /api, "" mostly.
-        tls: speak TLS. Without it nothing below but the token is used.
+        tls: speak TLS. Without it nothing below is used, and no token is sent, as kubectl has it.
         ca_file, ca_pem: the CA to trust, as a file or as text; neither trusts the system's.
         certificate_file, key_file: the client's certificate, "" for none.
         certificate_pem, key_pem: the same as text.
@@ -66,11 +66,13 @@ class Credentials:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def bearer_token(self) -> str:
-        """Return the token as it is now, "" for none.
+        """Return the token as it is now, "" for none; without TLS there is none, because everybody could read it.
 
         Raises:
             TransportError: the token file cannot be read now; nothing was sent.
         """
+        if not self.tls:
+            return ""
         if not self.token_file:
             return self.token
         try:
@@ -104,6 +106,10 @@ class Credentials:
         self._load_client_certificate(context)
         return context
 
+    def tls_files(self) -> tuple[object, ...]:
+        """Return what changes when a file that `ssl_context` reads is replaced, as kubelet does with a rotated CA."""
+        return tuple(file_version(path) for path in (self.ca_file, self.certificate_file, self.key_file) if path)
+
     def _load_client_certificate(self, context: ssl.SSLContext) -> None:
         if not (self.certificate_file or self.certificate_pem):
             return
@@ -120,6 +126,15 @@ class Credentials:
         except (OSError, ValueError) as error:
             where = self.certificate_file or "client-certificate-data"
             raise CredentialsError(f"{where}: expected a certificate and its key in PEM, saw {error}") from error
+
+
+def file_version(path: str) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced or written anew, None when there is none."""
+    try:
+        seen = os.stat(path)  # noqa: PTH116 - start path
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
 
 def is_address(host: str) -> bool:

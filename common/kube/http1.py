@@ -16,8 +16,8 @@ from typing import Final
 
 from common.kube.ahead import Ahead
 from common.kube.clock import Clock, LoopClock
-from common.kube.credentials import Credentials
-from common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from common.kube.credentials import Credentials, CredentialsError
+from common.kube.http import CertificateError, Request, Response, Stream, TransportError, TransportTimeoutError
 from common.kube.http1_connection import Connection, connect
 from common.kube.http1_wire import Head
 
@@ -71,6 +71,7 @@ class Http1Transport:
         ahead: Ahead | None = None,
     ) -> None:
         self._credentials = credentials
+        self._tls_files = credentials.tls_files()  # BEFORE they are read: a change meanwhile is seen at the next look
         self._context = context or credentials.ssl_context()
         self._clock = clock or LoopClock()
         self._on_sent = on_sent
@@ -128,7 +129,7 @@ class Http1Transport:
         is_new = connection is None
         if connection is None:
             token = self._credentials.bearer_token()
-            connection = self._reuse() or await connect(self._credentials, self._context)
+            connection = self._reuse() or await self._connect()
         self._busy.add(connection)
         try:
             if is_new:
@@ -139,6 +140,21 @@ class Http1Transport:
             self._release(connection)
             raise
         return connection
+
+    async def _connect(self) -> Connection:
+        """Connect with the CA and the certificate as they are now: a supervisor lives longer than a cluster's CA."""
+        files = self._credentials.tls_files()
+        if files != self._tls_files:
+            try:
+                self._context = self._credentials.ssl_context()
+            except CredentialsError as error:
+                raise TransportError(str(error), sent=False) from error
+            self._tls_files = files
+        try:
+            return await connect(self._credentials, self._context)
+        except CertificateError:
+            self._tls_files = ()  # whatever the files' times say, they are read again before the next try
+            raise
 
     def _adopt(self, ahead: Ahead) -> None:
         """Go on with the connection that was used before there was a loop."""

@@ -87,6 +87,9 @@ class Kubeconfig:
             for name in cannot:
                 if section.get(name):
                     raise self._error(name, "a token or a client certificate, directly", "a field we cannot follow")
+        insecure = cluster.get("insecure-skip-tls-verify") is True
+        if insecure and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
+            raise self._error("insecure-skip-tls-verify", "it or a certificate-authority, as kubectl does", "both")
         scheme, host, port, prefix = self._server(self._text(cluster, "server", "the cluster"))
         return Credentials(
             host=host,
@@ -102,7 +105,7 @@ class Kubeconfig:
             token=str(user.get("token") or ""),
             token_file=self._file(user, "tokenFile"),
             server_name=str(cluster.get("tls-server-name") or ""),
-            insecure=cluster.get("insecure-skip-tls-verify") is True,
+            insecure=insecure,
         )
 
     def _context(self, name: str | None) -> dict[str, Any]:

@@ -20,6 +20,13 @@ ANONYMOUS = "admin"
 
 _BEARER = "bearer "
 _USER_PREFIX = "user:"
+_AS = "/as/"
+"""Clients send no token over plain HTTP (kubectl and our own alike), so their URL says who they are: URL/as/USER."""
+
+
+def url_as(url: str, user: str) -> str:
+    """Return the server's URL for one user."""
+    return f"{url}{_AS}{user}"
 
 
 class HttpFront:
@@ -51,12 +58,17 @@ class HttpFront:
 
     async def _answer(self, incoming: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
+        authorization, path = headers.pop("authorization", ""), incoming.raw_path
         try:
-            user = self._user(headers.pop("authorization", ""))
+            if path.startswith(_AS):
+                user, _, path = path.removeprefix(_AS).partition("/")
+                path = f"/{path}"
+            else:
+                user = self._user(authorization)
         except StatusError as error:
             return _whole(error.response())
         body = await incoming.read() if incoming.body_exists else b""
-        answer = await self._server.handle(Request(incoming.method, incoming.raw_path, headers, body), user=user)
+        answer = await self._server.handle(Request(incoming.method, path, headers, body), user=user)
         if isinstance(answer, Response):
             return _whole(answer)
         return await _stream(incoming, answer)

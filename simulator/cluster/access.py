@@ -7,6 +7,7 @@ import json
 import msgspec
 
 from common.kube.client import KubeClient, KubeObject
+from simulator.apiserver.http_front import url_as
 
 CONTROLLER_NAMESPACE = "inplace-system"
 _COMPONENT_USERS = {
@@ -29,7 +30,7 @@ def pod_user(pod: KubeObject) -> str:
     return f"system:serviceaccount:{pod['metadata']['namespace']}:{account}"
 
 
-def kubeconfig_text(url: str, token: str) -> str:
+def kubeconfig_text(url: str, user: str) -> str:
     """Return a kubeconfig with one context, as JSON: agents read it without loading a YAML parser."""
     named = {"name": "inplace"}
     context = {"cluster": "inplace", "user": "inplace", "namespace": "default"}
@@ -38,8 +39,8 @@ def kubeconfig_text(url: str, token: str) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "inplace",
-            "clusters": [named | {"cluster": {"server": url}}],
-            "users": [named | {"user": {"token": token}}],
+            "clusters": [named | {"cluster": {"server": url_as(url, user)}}],
+            "users": [named | {"user": {}}],
             "contexts": [named | {"context": context}],
         },
         indent=1,

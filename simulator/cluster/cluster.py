@@ -299,7 +299,7 @@ class Cluster:
     def kubeconfig(self, user: str = "admin") -> Path:
         """Write a kubeconfig file for the API server's URL and return its path."""
         path = self.folder / f"kubeconfig-{user}"
-        path.write_text(kubeconfig_text(self.url, f"user:{user_name(user)}"))
+        path.write_text(kubeconfig_text(self.url, user_name(user)))
         return path
 
     # The wiring.
@@ -365,8 +365,8 @@ class Cluster:
         )
 
     def _pod_credentials(self, pod: KubeObject) -> tuple[str, str]:
-        token = f"user:{pod_user(pod)}"
-        return token, kubeconfig_text(self.url, token)
+        user = pod_user(pod)
+        return f"user:{user}", kubeconfig_text(self.url, user)
 
     def _dispatch(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
         """Tell the built-in components of a write; this runs inside the write."""

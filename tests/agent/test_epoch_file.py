@@ -48,37 +48,6 @@ async def test_a_garbled_file_means_unknown(tmp_path: Path) -> None:
     assert "resourceVersion" not in server.listed[0].query
 
 
-async def test_a_status_that_lost_the_workers_epoch_is_not_believed(tmp_path: Path) -> None:
-    """The worker ran in epoch 3 and a consistent view says S = 0: nothing is announced until S is back, then 4."""
-    path = tmp_path / "epoch"
-    path.write_text("3")
-    (tmp_path / "epoch.ran").write_text("3")
-    watch = (jobset(3, 0), until_patched(1), jobset(4, 3), jobset(4, 4))
-    async with ScriptedServer(lists=[jobset(0), jobset(0)], watches=[watch]) as server:
-        env = environment(tmp_path, server, PREVIOUS_EPOCH="3", EPOCH_FILE=str(path))
-        async with process(env) as child:
-            code, _ = await finished(child)
-
-    assert code == 88
-    assert [b'"4"' in patch.body for patch in server.requests("PATCH")] == [True]
-    assert (tmp_path / "epoch.ran").read_text() == "4"
-
-
-async def test_a_group_that_never_synced_is_joined_again(tmp_path: Path) -> None:
-    """The Pod announced epoch 3, and S = 2 is all there ever was: it announces 3 again and disturbs nobody."""
-    path = tmp_path / "epoch"
-    path.write_text("3")
-    (tmp_path / "epoch.ran").write_text("2")
-    watch = (until_patched(1), jobset(3, 2), jobset(3, 3))
-    async with ScriptedServer(lists=[jobset(2, 2), jobset(2, 2)], watches=[watch]) as server:
-        env = environment(tmp_path, server, PREVIOUS_EPOCH="3", EPOCH_FILE=str(path))
-        async with process(env) as child:
-            code, _ = await finished(child)
-
-    assert code == 88
-    assert [b'"3"' in patch.body for patch in server.requests("PATCH")] == [True]
-
-
 async def test_the_epoch_is_kept_before_it_is_announced(tmp_path: Path) -> None:
     """When the PATCH arrives at the server, the file already holds its epoch."""
     path, kept = tmp_path / "epoch", []

@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from common.kube.credentials import Credentials
+from tests.agent.process import server_tls
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import ONE_EPOCH, Exchange, ScriptedServer, refuses
 
@@ -63,8 +64,10 @@ async def test_a_rotated_token_is_read_from_disk(tmp_path: Path) -> None:
         await refuses(401, "Unauthorized")(exchange)
 
     rig = Rig()
-    async with ScriptedServer(watches=[(rotates,), ONE_EPOCH]) as server:
-        await rig.run(server, Credentials("127.0.0.1", server.port, tls=False, token_file=str(token)))
+    authority = trustme.CA()
+    async with ScriptedServer(watches=[(rotates,), ONE_EPOCH], tls=server_tls(authority)) as server:
+        ca = authority.cert_pem.bytes().decode()
+        await rig.run(server, Credentials("127.0.0.1", server.port, ca_pem=ca, token_file=str(token)))
     assert [request.headers["authorization"] for request in server.received] == [
         "Bearer old",  # the list
         "Bearer old",
@@ -77,8 +80,10 @@ async def test_a_token_file_that_vanishes_is_waited_for(tmp_path: Path) -> None:
     """An unreadable token sends nothing; the watch fails by name and is tried again."""
     token = tmp_path / "token"
     rig = Rig()
-    async with ScriptedServer(watches=[ONE_EPOCH]) as server:
-        credentials = Credentials("127.0.0.1", server.port, tls=False, token_file=str(token))
+    authority = trustme.CA()
+    async with ScriptedServer(watches=[ONE_EPOCH], tls=server_tls(authority)) as server:
+        ca = authority.cert_pem.bytes().decode()
+        credentials = Credentials("127.0.0.1", server.port, ca_pem=ca, token_file=str(token))
         running = asyncio.create_task(rig.run(server, credentials))
         while not rig.log.of("watch_failed"):  # noqa: ASYNC110 - the log is in memory
             await asyncio.sleep(0)

@@ -7,12 +7,19 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from common.kube.clock import LoopClock
 from common.kube.http import CertificateError, Request, TransportError, TransportTimeoutError
@@ -34,6 +41,7 @@ class Server:
         self.tokens = {"good"}
         self.port = 0
         self.go_on = asyncio.Event()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -61,19 +69,24 @@ class Server:
             return response
         return web.json_response({"path": request.path_qs, "body": await request.text()})
 
+    def rotate(self, tmp_path: Path) -> None:
+        """Show a certificate of the authority from the next handshake on, and put the authority into its file."""
+        self.authority.issue_cert("127.0.0.1").configure_cert(self.context)
+        self.authority.cert_pem.write_to_path(tmp_path / "ca.new")
+        (tmp_path / "ca.new").replace(tmp_path / "ca.crt")
+
     @asynccontextmanager
-    async def running(self, tmp_path: Path) -> AsyncIterator[None]:
-        """Serve on loopback."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.authority.issue_cert("127.0.0.1").configure_cert(context)
+    async def running(self, tmp_path: Path, *, tls: bool = True) -> AsyncIterator[None]:
+        """Serve on loopback, with a certificate of the authority unless the test brought its own."""
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", self.answer)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self.context if tls else None)
         await site.start()
         self.port = runner.addresses[0][1]
-        self.authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+        if not (tmp_path / "ca.crt").exists():
+            self.rotate(tmp_path)
         try:
             yield
         finally:
@@ -98,6 +111,26 @@ def kubeconfig(tmp_path: Path, port: int, user: dict[str, Any], *, ca: str = "ca
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(document))
     return str(path)
+
+
+def plugin(tmp_path: Path, first: str = "good") -> dict[str, Any]:
+    """Return an exec plugin that gives one token at first and the good one later; each call is an x in `calls`."""
+    program = tmp_path / "plugin.py"
+    program.write_text(
+        "import json, pathlib\n"
+        f"calls = pathlib.Path({str(tmp_path / 'calls')!r})\n"
+        "number = len(calls.read_text()) if calls.exists() else 0\n"
+        "calls.write_text('x' * (number + 1))\n"
+        f"token = {first!r} if number == 0 else 'good'\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',\n"
+        "    'status': {'token': token, 'expirationTimestamp': '2099-01-01T00:00:00Z'}}))\n"
+    )
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(program)],
+        "interactiveMode": "Never",
+    }
 
 
 @asynccontextmanager
@@ -190,6 +223,94 @@ async def test_a_rejected_token_is_read_again(tmp_path: Path) -> None:
         assert (await t.request(GET, timeout_s=5.0)).status == 200
 
 
+@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
+async def test_a_rotated_ca_is_read_again(tmp_path: Path, user: Any) -> None:
+    """The server has a certificate of a new CA, which is in the file now: requests and streams go on."""
+    server = Server()
+    if user == "exec plugin":
+        user = {"exec": plugin(tmp_path)}
+    async with server.running(tmp_path):
+        path = kubeconfig(tmp_path, server.port, user)
+        async with connected(path) as transport:
+            assert (await transport.request(GET, timeout_s=5.0)).status == 200
+            server.authority = trustme.CA()
+            server.rotate(tmp_path)
+            assert (await transport.request(GET, timeout_s=5.0)).status == 200
+            async with transport.stream(Request("GET", "/stream"), timeout_s=5.0) as stream:
+                assert stream.status == 200
+
+
+@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
+async def test_a_token_does_not_leave_without_tls(tmp_path: Path, user: Any) -> None:
+    """By http:// neither a request nor a stream carries it, as with kubectl."""
+    server = Server()
+    if user == "exec plugin":
+        user = {"exec": plugin(tmp_path)}
+    async with server.running(tmp_path, tls=False):
+        path = Path(kubeconfig(tmp_path, server.port, user))
+        path.write_text(path.read_text().replace("https://", "http://"))
+        async with connected(str(path)) as transport:
+            assert (await transport.request(GET, timeout_s=5.0)).status == 401
+            async with transport.stream(Request("GET", "/stream"), timeout_s=5.0) as stream:
+                assert stream.status == 401
+    assert ["authorization" in request.headers for request in server.seen] == [False, False]
+
+
+@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
+async def test_an_insecure_server_with_a_ca_is_refused(tmp_path: Path, user: Any) -> None:
+    """Insecure-skip-tls-verify would switch the authority off without a word; kubectl refuses the two together."""
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
+    if user == "exec plugin":
+        user = {"exec": plugin(tmp_path)}
+    path = Path(kubeconfig(tmp_path, 443, user))
+    document = json.loads(path.read_text())
+    document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    path.write_text(json.dumps(document))
+    with pytest.raises(CredentialsError, match="certificate-authority or insecure-skip-tls-verify"):
+        await load_credentials(str(path), clock=LoopClock())
+
+
+def chain_without_key_identifiers(folder: Path) -> ssl.SSLContext:
+    """Write a CA as older tools made them, and return a server's settings with a certificate of it."""
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("an old CA", "server")]
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in names]
+    now = datetime.now(UTC)
+    for index, file in enumerate(("ca.crt", "server.crt")):
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(names[index])
+            .issuer_name(names[0])
+            .public_key(keys[index].public_key())
+            .serial_number(1 + index)
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=index == 0, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+            .sign(keys[0], hashes.SHA256())
+        )
+        (folder / file).write_bytes(certificate.public_bytes(Encoding.PEM))
+    (folder / "server.key").write_bytes(keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    return context
+
+
+@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
+async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any) -> None:
+    """Python 3.13's default refuses a CA without key identifiers, which kubectl takes; no path here has it."""
+    server = Server()
+    if user == "exec plugin":
+        user = {"exec": plugin(tmp_path)}
+    server.context = chain_without_key_identifiers(tmp_path)
+    async with server.running(tmp_path):
+        path = kubeconfig(tmp_path, server.port, user)
+        async with connected(path) as transport:
+            assert (await transport.request(GET, timeout_s=5.0)).status == 200
+        context = (await load_credentials(path, clock=LoopClock())).tls_context()
+    assert context is not None
+    assert context.verify_flags == ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).verify_flags
+
+
 async def test_a_token_file_is_read_again_for_each_request(tmp_path: Path) -> None:
     """Kubelet renews it without a word."""
     server = Server()
@@ -254,24 +375,7 @@ async def test_an_exec_plugin_supplies_the_token_and_is_asked_again_after_a_401(
     """The plugin's token is used until it is rejected, whatever expiry it claimed."""
     server = Server()
     calls = tmp_path / "calls"
-    plugin = tmp_path / "plugin.py"
-    plugin.write_text(
-        "import json, pathlib\n"
-        f"calls = pathlib.Path({str(calls)!r})\n"
-        "number = len(calls.read_text()) if calls.exists() else 0\n"
-        "calls.write_text('x' * (number + 1))\n"
-        "token = 'stale' if number == 0 else 'good'\n"
-        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',\n"
-        "    'status': {'token': token, 'expirationTimestamp': '2099-01-01T00:00:00Z'}}))\n"
-    )
-    user = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": sys.executable,
-            "args": [str(plugin)],
-            "interactiveMode": "Never",
-        }
-    }
+    user = {"exec": plugin(tmp_path, "stale")}
     async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, user)) as transport:
         assert (await transport.request(GET, timeout_s=5.0)).status == 401
         assert (await transport.request(GET, timeout_s=5.0)).status == 200

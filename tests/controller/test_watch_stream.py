@@ -25,7 +25,7 @@ class Somebody:
     host: str
     proxy: str | None = None
     server_name: str | None = None
-    client_certificate: tuple[str, str] | None = None
+    tls_version: object = None
 
     def authorization(self) -> str | None:
         """Return a token."""

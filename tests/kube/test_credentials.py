@@ -195,6 +195,16 @@ def test_server_name_and_insecure_are_taken(tmp_path: Path) -> None:
     assert (found.server_name, found.insecure) == ("api", True)
 
 
+@pytest.mark.parametrize("field", ["certificate-authority", "certificate-authority-data"])
+def test_insecure_beside_a_ca_is_refused(tmp_path: Path, field: str) -> None:
+    """The one would switch the other off without a word; kubectl refuses the two together."""
+    text = trustme.CA().cert_pem.bytes()
+    (tmp_path / "ca.crt").write_bytes(text)
+    value = "ca.crt" if field == "certificate-authority" else base64.b64encode(text).decode()
+    with pytest.raises(CredentialsError, match="insecure-skip-tls-verify: expected it or a certificate-authority"):
+        read(tmp_path, kubeconfig({field: value, "insecure-skip-tls-verify": True}))
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http import CertificateError, Request, TransportError, TransportTimeoutError
 from common.kube.http1 import IDLE_CONNECTIONS_MAX, IDLE_S_MAX, Http1Transport
+from common.record import replace
 from tests.agent.scripted_server import Answer, Exchange, ScriptedServer, ends, sends
 
 pytestmark = pytest.mark.asyncio
@@ -256,6 +259,69 @@ async def test_another_ca_is_not_trusted() -> None:
             await transport.request(GET, timeout_s=5)
     assert not failed.value.sent
     assert server.received == []
+
+
+async def test_a_rotated_ca_is_read_again(tmp_path: Path) -> None:
+    """Kubelet put a new CA into the file, and the server has a certificate of it: the next connection is made."""
+    file, old, new = tmp_path / "ca.crt", trustme.CA(), trustme.CA()
+    file.write_text(pem(old))
+    async with talking(tls_server(old), tls=True, ca_file=str(file)) as transport:
+        assert (await transport.request(GET, timeout_s=5)).status == 200
+        (tmp_path / "ca.new").write_text(pem(new))
+        (tmp_path / "ca.new").replace(file)
+        async with moved(transport, tls_server(new)):
+            assert (await transport.request(GET, timeout_s=5)).status == 200
+
+
+async def test_a_handshake_that_fails_lets_the_ca_be_read_again(tmp_path: Path) -> None:
+    """A file that changed without another time or size fails once, and not for ever."""
+    file, old, new = tmp_path / "ca.crt", trustme.CA(), trustme.CA()
+    size = 4096
+    file.write_text(pem(old).ljust(size, "\n"))
+    os.utime(file, ns=(0, 0))
+    async with talking(tls_server(old), tls=True, ca_file=str(file)) as transport:
+        with file.open("r+") as same:
+            same.write(pem(new).ljust(size, "\n"))
+        os.utime(file, ns=(0, 0))
+        async with moved(transport, tls_server(new)):
+            with pytest.raises(CertificateError):
+                await transport.request(GET, timeout_s=5)
+            assert (await transport.request(GET, timeout_s=5)).status == 200
+
+
+@asynccontextmanager
+async def moved(transport: Http1Transport, server: ScriptedServer) -> AsyncIterator[None]:
+    """Let a transport without idle connections talk to another server."""
+    async with server:
+        for connection in transport._idle:
+            connection.abort()
+        transport._idle.clear()
+        transport._credentials = replace(transport._credentials, port=server.port)
+        yield
+
+
+async def test_a_ca_file_that_cannot_be_read_is_an_error_until_it_can(tmp_path: Path) -> None:
+    """Half a file is named, nothing is sent, and the next try reads it again."""
+    file, authority = tmp_path / "ca.crt", trustme.CA()
+    file.write_text(pem(authority))
+    async with talking(tls_server(authority), tls=True, ca_file=str(file)) as transport:
+        file.write_text("-----BEGIN")
+        with pytest.raises(TransportError, match=r"ca\.crt: expected CA certificates") as failed:
+            await transport.request(GET, timeout_s=5)
+        assert not failed.value.sent
+        file.write_text(pem(authority))
+        assert (await transport.request(GET, timeout_s=5)).status == 200
+
+
+async def test_a_token_does_not_leave_without_tls(tmp_path: Path) -> None:
+    """Who listens on the way could use it; kubectl withholds it, too."""
+    file = tmp_path / "token"
+    file.write_text("secret")
+    for name, secret in (("token", "secret"), ("token_file", str(file))):
+        server = ScriptedServer(answer=echo)
+        async with talking(server, None, **{name: secret}) as transport:
+            await transport.request(GET, timeout_s=5)
+        assert "authorization" not in server.received[0].headers
 
 
 async def test_another_name_is_not_trusted_unless_it_is_named() -> None:

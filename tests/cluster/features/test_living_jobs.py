@@ -16,7 +16,7 @@ from common import wire
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import LoopClock
 from common.kube.errors import NotFound
-from common.kube.resources import JOBS, JOBSETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
+from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
 from controller.credentials import load_credentials
 from controller.transport import AiohttpTransport
 from tests.cluster.control_plane import ControlPlane
@@ -58,18 +58,6 @@ async def living(full_control_plane: ControlPlane, full_admin: KubeClient, full_
     kubeconfig = await full_control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     async with running(full_control_plane, full_namespace, kubeconfig=kubeconfig):
         yield Stage(full_admin, full_namespace, "train")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def node(full_admin: KubeClient) -> AsyncIterator[str]:
-    """Give a node on which nothing is scheduled.
-
-    A Pod that leaves and has no node is failed by the Pod garbage collector, which looks every 20 s.
-    """
-    made = {"apiVersion": "v1", "kind": "Node", "metadata": {"generateName": "idle-"}, "spec": {"unschedulable": True}}
-    name = (await full_admin.create(NODES, None, made))["metadata"]["name"]
-    yield name
-    await full_admin.delete(NODES, None, name)
 
 
 async def pods_of(stage: Stage, job: str = JOB) -> dict[str, KubeObject]:
@@ -227,10 +215,9 @@ async def test_failed_indexes(living: Stage) -> None:
     await living.becomes_terminal("Failed")
 
 
-async def test_pod_replacement(living: Stage, node: str) -> None:
+async def test_pod_replacement(living: Stage) -> None:
     """With podReplacementPolicy Failed a Pod that is going is counted as terminating, and replaced when it is gone."""
     held = changed(replicated_job(pods=1), "template.spec.template.metadata", {"finalizers": ["example.com/hold"]})
-    held = changed(held, "template.spec.template.spec.nodeName", node)
     await living.start(jobset(strategy=None, jobs=[held]))
     (pod,) = (await has_pods(living, 1)).values()
     await living.counts_are("workers", active=1)
