@@ -41,6 +41,26 @@ POLICY_CREATES: Final = (
             volumeClaimPolicies=claims(claim("data")),
         ),
     ),
+    *(
+        Create(
+            f"{name}_{kind}_beside_claims",
+            plain(
+                MOUNTED,
+                replicated_job("b", template={"spec": {name: value}}),
+                volumeClaimPolicies=claims(claim("data")),
+            ),
+        )
+        for name in ("containers", "initContainers", "volumes")
+        for kind, value in (("null", None), ("text", "a"), ("holding_null", [None]))
+    ),
+    Create(
+        "v25_null_volume_mounts_beside_claims",
+        plain(
+            MOUNTED,
+            replicated_job("b", template={"spec": {"containers": [{"name": "worker", "volumeMounts": None}]}}),
+            volumeClaimPolicies=claims(claim("data")),
+        ),
+    ),
     Create(
         "v24_claim_names_repeat",
         plain(MOUNTED, volumeClaimPolicies=claims(claim("data")) + claims(claim("data"))),
