@@ -150,9 +150,10 @@ class Http1Wire:
             del self._bytes[: end + 4]
             status, old = _status_of(first)
             headers = _headers_of(lines)
-            if status >= 200:  # 100 Continue and its like are no answer
-                self._frame(status, headers, old)
+            self._frame(status, headers, old)
+            if status >= 200:
                 return Head(status, headers)
+            self._reading = _Reading.HEAD  # 100 Continue and its like are no answer
         if len(self._bytes) >= HEAD_BYTES_MAX or not b"HTTP/1.".startswith(self._bytes[:7]):
             raise _unexpected(f"{bytes(self._bytes[:80])!r}")
         return None

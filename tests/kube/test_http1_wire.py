@@ -222,6 +222,7 @@ def test_what_servers_send_is_read(answer: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nx: a\nb\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\ncontent-length: 0\n\n",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\ncontent-length: -1\r\n\r\nHTTP/1.1 200 OK\r\n\r\nam",
         b"HTTP/1.1 2000 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nspamX\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"f" * 16 + b"\r\n",
