@@ -50,7 +50,7 @@ TOGETHER: Final = "all of these together"
 SECONDS: Final = 10.0  # a barrier deadline of 1 s ends in it, again and again
 JOBSETS_OF_ONE_USER: Final = 1_000
 LABELLED_PODS: Final = 100_000
-HEAVY_BYTES: Final = {"real": 1_000_000, "simulator": 100_000}  # etcd takes 1.5 MiB; CEL in Python takes 27 s for 1 MB
+HEAVY_BYTES: Final = {"real": 1_000_000, "simulator": 30_000}  # etcd takes 1.5 MiB; CEL in Python takes 27 s for 1 MB
 CLEAN_S_MAX: Final = 600.0  # a real server deletes some 500 objects a second
 REFUSAL_CHARACTERS: Final = 200
 
