@@ -116,6 +116,7 @@ async def open_lab(backend: str = "real") -> AsyncIterator[Lab]:
 @asynccontextmanager
 async def _real() -> AsyncIterator[Lab]:
     async with ControlPlane(find_binaries()) as plane, _client(plane.kubeconfig) as client:
+        await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
         yield Lab(client, await plane.service_account_kubeconfig(ACCOUNT_NAMESPACE, ACCOUNT))
 
 
