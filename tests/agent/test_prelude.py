@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from agent.phases import RestartPhases
 from agent.prelude import HEAD_START_S_MAX, head_start
 from common.kube.ahead import Ahead
 from common.kube.credentials import Credentials
+from tests.agent.process import server_tls
 from tests.agent.rig import CONFIG, Rig
 from tests.agent.scripted_server import (
     ONE_EPOCH,
@@ -39,6 +39,7 @@ from tests.agent.scripted_server import (
 )
 
 pytestmark = pytest.mark.asyncio
+FAILED_S_MAX = 30.0  # a first PATCH fails within milliseconds
 
 
 async def hang_up(exchange: Exchange) -> None:
@@ -260,9 +261,7 @@ async def test_a_name_gets_no_head_start() -> None:
 async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
     """With TLS the head start trusts whom the agent trusts."""
     ours, theirs = trustme.CA(), trustme.CA()
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.issue_cert("127.0.0.1").configure_cert(tls)
-    async with ScriptedServer(lists=[jobset(0)], tls=tls) as server:
+    async with ScriptedServer(lists=[jobset(0)], tls=server_tls(theirs)) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=ours.cert_pem.bytes().decode(), token="secret")
         assert await asyncio.to_thread(start_ahead, to) is None
     assert server.received == []
@@ -271,10 +270,8 @@ async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
 async def test_a_connection_over_tls_is_handed_over() -> None:
     """List, patch and watch go over one TLS connection, begun without a loop and ended in one."""
     authority = trustme.CA()
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(tls)
     rig = Rig()
-    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART], tls=tls) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART], tls=server_tls(authority)) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=authority.cert_pem.bytes().decode(), token="secret")
         assert await rig.run(server, to, with_head_start=True) == 88
     assert [json.loads(request.body or "{}").get("metadata", {}).get("uid") for request in server.received] == [
@@ -295,12 +292,17 @@ async def test_a_token_that_vanishes_between_list_and_patch_is_waited_for(tmp_pa
         token.unlink()
         await jobset(0)(exchange)
 
+    authority = trustme.CA()
     rig = Rig()
-    async with ScriptedServer(lists=[takes_the_token], watches=[SYNC_THEN_RESTART]) as server:
-        to = Credentials("127.0.0.1", server.port, tls=False, token_file=str(token))
+    async with ScriptedServer(
+        lists=[takes_the_token], watches=[SYNC_THEN_RESTART], tls=server_tls(authority)
+    ) as server:
+        ca = authority.cert_pem.bytes().decode()
+        to = Credentials("127.0.0.1", server.port, ca_pem=ca, token_file=str(token))
         running = asyncio.create_task(rig.run(server, to, with_head_start=True))
-        while not rig.log.of("announcement_failed"):  # noqa: ASYNC110 - the log is in memory
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(FAILED_S_MAX):
+            while not rig.log.of("announcement_failed"):  # noqa: ASYNC110 - the log is in memory
+                await asyncio.sleep(0.001)
         token.write_text("t")
         assert await running == 88
     assert len(server.listed) == 1
