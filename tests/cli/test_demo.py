@@ -129,6 +129,7 @@ def breaking(**changes: object) -> str:
     return yaml.safe_dump_all(documents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -164,6 +165,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
     assert json.loads(result.stdout.splitlines()[-1])["restarts"][0]["first_step"] > 9_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

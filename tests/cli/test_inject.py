@@ -324,6 +324,7 @@ def test_several_containers_are_named_when_the_worker_is_not(tmp_path: Path, opt
         injected(TWO, tmp_path, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -366,6 +367,7 @@ def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
     assert expected in result.stderr
 
 
+@pytest.mark.slow
 def test_as_a_program() -> None:
     """Standard input to standard output, the difference on standard error, in colour for nobody but a terminal."""
 
@@ -391,6 +393,7 @@ def test_as_a_program() -> None:
     assert (refused.returncode, refused.stdout) == (1, "")
 
 
+@pytest.mark.slow
 def test_a_long_difference_is_not_shown(tmp_path: Path) -> None:
     """Comparing takes the square of the lines: the manifest is printed all the same, and the note says why."""
     file = tmp_path / "many.yaml"

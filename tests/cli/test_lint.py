@@ -149,6 +149,7 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
     assert reached - {""} <= set(RULES)
 
 
+@pytest.mark.slow
 def test_as_a_program(tmp_path: Path) -> None:
     """0 clean, 1 with an error, or with warnings under --strict; JSON for programs, colours for terminals alone."""
     made = run("inject", "-q", "-f", "examples/plain.yaml")

@@ -133,6 +133,7 @@ def test_refusals_and_prints_pass_the_guard(
     assert "\\u001b]52;c" in printed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "place"),
     [

@@ -81,6 +81,7 @@ def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
         read_stream(str(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["lint", "inject", "demo"])
 def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str) -> None:
     """One sentence and no traceback, from 800 bytes that stand for 2**40 values."""
