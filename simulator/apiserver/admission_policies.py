@@ -9,12 +9,12 @@ Source: k8s.io/apiserver/pkg/admission/plugin/policy/validating.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from common.kube.client import KubeObject
-from simulator.apiserver.cel_programs import compiled, execute, text_of
+from simulator.apiserver.cel_programs import Scope, compiled
 from simulator.apiserver.kinds import Kind
 from simulator.apiserver.store import CollectionKey, Store
 
@@ -78,37 +78,40 @@ def _names(names: list[str], name: str) -> bool:
 def _decided(policy: Mapping[str, Any], attempt: Attempt) -> str | None:
     """Return why a policy refuses; the first broken validation speaks."""
     ignores = policy.get("failurePolicy") == "Ignore"
-    scope: dict[str, Any] = {
-        "object": attempt.new,
-        "oldObject": attempt.old,
-        "request": {"operation": attempt.operation, "userInfo": {"username": attempt.user}},
-    }
+    scope = Scope(
+        {
+            "object": attempt.new,
+            "oldObject": attempt.old,
+            "request": {"operation": attempt.operation, "userInfo": {"username": attempt.user}},
+        }
+    )
     try:
         if not all(_value(condition["expression"], scope) for condition in policy.get("matchConditions") or ()):
             return None
-        scope["variables"] = {}
-        for name, value in _variables(policy, scope):
-            scope["variables"][name] = value
+        _show_variables(policy, scope)
         for validation in policy.get("validations") or ():
             if _value(validation["expression"], scope) is not True:
-                spoken = text_of(validation["messageExpression"], scope) if "messageExpression" in validation else ""
+                spoken = scope.text_of(validation["messageExpression"]) if "messageExpression" in validation else ""
                 return spoken or validation.get("message") or f"failed expression: {validation['expression']}"
     except _Failed as failed:
         return None if ignores else str(failed)
     return None
 
 
-def _variables(policy: Mapping[str, Any], scope: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the variables in their order; each sees those before it."""
+def _show_variables(policy: Mapping[str, Any], scope: Scope) -> None:
+    """Show the policy's variables in their order; each sees those before it."""
+    variables: dict[str, Any] = {}
+    scope.set("variables", variables)
     for variable in policy.get("variables") or ():
-        yield variable["name"], _value(variable["expression"], scope)
+        variables[variable["name"]] = _value(variable["expression"], scope)
+        scope.set("variables", variables)
 
 
-def _value(expression: str, scope: Mapping[str, Any]) -> Any:
+def _value(expression: str, scope: Scope) -> Any:
     program = compiled(expression)
     if program is None:
         raise _Failed(f"expression '{expression}' does not compile")
     try:
-        return execute(program, scope)
+        return scope.execute(program)
     except _CEL_ERRORS as error:
         raise _Failed(f"expression '{expression}' resulted in error: {error}") from error

@@ -65,31 +65,42 @@ def compiled(expression: str) -> cel.Program | None:
         return None
 
 
-def execute(program: cel.Program, variables: Mapping[str, Any]) -> Any:
-    """Run a program.
+class Scope:
+    """What programs see: variables, and the functions of Kubernetes.
 
-    Raises:
-        RuntimeError, TypeError, ValueError, KeyError: CEL's runtime errors, as the package maps them.
+    A value is converted ONCE, however many programs look at it: that takes as long as a simple rule on a large object.
     """
-    context = cel.Context()
-    for name, value in variables.items():
-        context.add_variable(name, value)
-    for name in _NAMESPACES:
-        context.add_variable(name, None)
-    for name, function in _FUNCTIONS.items():
-        context.add_function(name, function)
-    return program.execute(context)
 
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self._context = cel.Context()
+        for name, value in variables.items():
+            self.set(name, value)
+        for name in _NAMESPACES:
+            self.set(name, None)
+        for name, function in _FUNCTIONS.items():
+            self._context.add_function(name, function)
 
-def text_of(expression: str, variables: Mapping[str, Any]) -> str:
-    """Return what a messageExpression says; "" when it fails or is blank, upon which the server takes `message`."""
-    program = compiled(expression)
-    if program is None:
-        return ""
-    try:
-        return str(execute(program, variables)).strip()
-    except (RuntimeError, TypeError, ValueError, KeyError):
-        return ""
+    def set(self, name: str, value: Any) -> None:
+        """Show a variable, or show it with another value."""
+        self._context.add_variable(name, value)
+
+    def execute(self, program: cel.Program) -> Any:
+        """Run a program.
+
+        Raises:
+            RuntimeError, TypeError, ValueError, KeyError: CEL's runtime errors, as the package maps them.
+        """
+        return program.execute(self._context)
+
+    def text_of(self, expression: str) -> str:
+        """Return what a messageExpression says; "" when it fails or is blank: then the server takes `message`."""
+        program = compiled(expression)
+        if program is None:
+            return ""
+        try:
+            return str(self.execute(program)).strip()
+        except (RuntimeError, TypeError, ValueError, KeyError):
+            return ""
 
 
 @lru_cache(maxsize=_PROGRAMS_MAX)

@@ -9,11 +9,13 @@ Source: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import cel
 
-from simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, compiled, execute, text_of, warn_once
+from simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, Scope, compiled, warn_once
 from simulator.apiserver.schema import Schema
 from simulator.apiserver.status import Cause, show
 
@@ -28,8 +30,9 @@ def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[Ca
     """
     if not schema.has_rules or (old is not None and old == value):
         return
+    scope_of = _scopes(value, old)
     for rule in schema.rules:
-        _check(rule, value, old, path, causes)
+        _check(rule, value, old, scope_of, path, causes)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for key, item in value.items():
@@ -51,17 +54,30 @@ def _correlated(item: Any, old: Any, schema: Schema) -> Any:
     return None
 
 
-def _check(rule: dict[str, Any], value: Any, old: Any, path: str, causes: list[Cause]) -> None:
-    expression = rule["rule"]
-    if rule.get("optionalOldSelf"):
-        old = cel.OptionalValue.none() if old is None else cel.OptionalValue.of(old)
-    elif old is None and _USES_OLD.search(expression):
+def _scopes(value: Any, old: Any) -> Callable[[bool], Scope]:
+    """Return what gives a rule its scope: all plain rules share one, and all that take an optional oldSelf another."""
+
+    @cache
+    def scope_of(is_optional: bool) -> Scope:
+        if not is_optional:
+            return Scope({"self": value, "oldSelf": old})
+        return Scope({"self": value, "oldSelf": cel.OptionalValue.none() if old is None else cel.OptionalValue.of(old)})
+
+    return scope_of
+
+
+def _check(
+    rule: dict[str, Any], value: Any, old: Any, scope_of: Callable[[bool], Scope], path: str, causes: list[Cause]
+) -> None:
+    expression, is_optional = rule["rule"], bool(rule.get("optionalOldSelf"))
+    if old is None and not is_optional and _USES_OLD.search(expression):
         return  # a transition rule needs a transition
     program = compiled(expression)
     if program is None:
         return
+    scope = scope_of(is_optional)
     try:
-        holds = execute(program, {"self": value, "oldSelf": old})
+        holds = scope.execute(program)
     except (RuntimeError, TypeError, ValueError, KeyError) as error:
         if UNKNOWN_FUNCTION in str(error):
             warn_once(expression, str(error))
@@ -70,13 +86,13 @@ def _check(rule: dict[str, Any], value: Any, old: Any, path: str, causes: list[C
         causes.append(Cause(path, message))
         return
     if holds is not True:
-        causes.append(_broken(rule, value, path, old))
+        causes.append(_broken(rule, value, path, scope))
 
 
-def _broken(rule: dict[str, Any], value: Any, path: str, old: Any) -> Cause:
+def _broken(rule: dict[str, Any], value: Any, path: str, scope: Scope) -> Cause:
     message = rule.get("message") or f"failed rule: {rule['rule']}"
     if rule.get("messageExpression"):
-        message = text_of(rule["messageExpression"], {"self": value, "oldSelf": old}) or message
+        message = scope.text_of(rule["messageExpression"]) or message
     field = path + str(rule.get("fieldPath", ""))
     reason = rule.get("reason", "FieldValueInvalid")
     return Cause(field, f"Invalid value: {_shown(value)}{message}", reason if reason in _REASONS else _REASONS[0])
