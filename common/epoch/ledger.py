@@ -130,9 +130,7 @@ class Ledger:
     _ghosts: int = 0  # Pods outside every expected slot whose containers may still run
     _succeeded: Counter[tuple[str, int]] = field(default_factory=Counter)  # completed Pods, by Job
     _ahead: set[str] = field(default_factory=set)  # Pods that announce an epoch beyond S + 1
-    _slots_ahead: Counter[int] = field(
-        default_factory=Counter
-    )  # slots whose only occupant is one of them, by its epoch
+    _slots_ahead: Counter[int] = field(default_factory=Counter)  # slots whose only occupant is of those, by its epoch
     _intruders: set[str] = field(default_factory=set)  # live Pods that announced S or less after the census
     _broken: set[str] = field(default_factory=set)  # Pods whose worker of epoch S died; kept until S grows
     _census: bool = False  # every slot was seen at S: who announces S later was not counted in it
@@ -305,7 +303,7 @@ class Ledger:
 
     def names_in_the_way(self) -> Mapping[str, list[str]]:
         """Return the names of those Pods, sorted; O(Pods), so for a barrier that waits and not for an event."""
-        names = {reason: [] for reason in self.problems()}  # type: dict[str, list[str]]
+        names: dict[str, list[str]] = {reason: [] for reason in self.problems()}
         for uid, record in self._records.items():
             if not record.expected and record.pod.life in _OCCUPYING:
                 names["ghost"].append(record.pod.name)
