@@ -17,7 +17,5 @@ settings.register_profile("thorough", deadline=None, derandomize=True, database=
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=10_000)
 settings.load_profile("quick")
 
-# A shell that starts the tests in its background lets them ignore SIGINT and SIGQUIT, and nohup SIGHUP.
+# A shell that starts the tests in its background lets them ignore SIGINT, and their processes after them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-for ignored in (signal.SIGQUIT, signal.SIGHUP):
-    signal.signal(ignored, signal.SIG_DFL)
