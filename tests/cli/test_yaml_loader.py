@@ -126,6 +126,7 @@ def test_merge_keys_still_merge() -> None:
     assert found["one"]["y"] is not found["two"]["y"]
 
 
+KEYS = st.text(max_size=80)  # escaped they take 12 characters each; a key of YAML may have 1,024
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
@@ -134,7 +135,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     # What json writes without a dot (1e+16) YAML 1.1 reads as text.
     .filter(lambda number: "." in repr(number))
     | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=20,
 )
 
