@@ -172,7 +172,9 @@ async def outcome(case: Case, *, with_head_start: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "another JobSet's uid" else name for name in CASES]
+)
 async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
     """Requests, outcomes, log, exit code and connections are the ordinary path's."""
     with_it = await outcome(CASES[name], with_head_start=True)

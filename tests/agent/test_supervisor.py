@@ -74,6 +74,7 @@ async def test_a_worker_that_ignores_sigterm_is_killed_after_the_grace(tmp_path:
         assert len(group.logged("worker_killed")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "leaves",
     [

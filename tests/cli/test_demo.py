@@ -110,6 +110,7 @@ def example() -> list[dict[str, object]]:
     return list(yaml.safe_load_all((REPOSITORY / "examples" / "train.yaml").read_text()))
 
 
+@pytest.mark.slow
 def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
     """--file takes the number of Pods from the manifest."""
     text = yaml.safe_dump_all(example())
@@ -155,6 +156,7 @@ def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
     """A cluster owner's file decides the delays: containers that take 9 s to start make no restart below that."""
     profile = tmp_path / "mine.toml"

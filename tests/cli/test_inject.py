@@ -83,6 +83,7 @@ def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: M
         assert lost == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 @pytest.mark.parametrize("name", ["plain.yaml", "depends-on.yaml", "train.yaml", "elastic.yaml"])
 def test_doing_it_twice_changes_nothing(tmp_path: Path, name: str, options: Mapping[str, Any]) -> None:
@@ -413,6 +414,7 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("abcd"), trees))
 def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObject) -> None:
     """Whatever changes into whatever, in block and in flow style: the text that comes out reads as the new value."""

@@ -172,6 +172,7 @@ def test_an_unreachable_server_is_waited_for() -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
     """With each kind's watch trailing by its own lag and callbacks in any order: no Job twice, no epoch lost."""

@@ -142,6 +142,7 @@ def test_a_job_of_ours_may_be_changed_by_hand_in_every_phase(how: str, phase: st
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", "Orphan"])
 def test_a_jobset_may_be_deleted_in_every_phase(propagation: str, phase: str) -> None:

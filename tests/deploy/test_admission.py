@@ -34,6 +34,7 @@ def accepted(cases: tuple[Case, ...]) -> tuple[Case, ...]:
     return tuple(case for case in cases if not case.words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", POLICY_CREATES + accepted(CREATES + SPEC_CREATES), ids=lambda case: case.claim)
 def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, what was found and the way there."""
@@ -49,6 +50,7 @@ def test_create(case: Create) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", POLICY_UPDATES + accepted(UPDATES + SPEC_UPDATES), ids=lambda case: case.claim)
 def test_update(case: Update) -> None:
     """A suspended JobSet may change what Kueue changes, and nothing else."""
@@ -66,12 +68,14 @@ def test_update(case: Update) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", SPELLED, ids=lambda pair: pair.claim)
 def test_another_spelling_is_no_change(pair: Pair) -> None:
     """Either spelling may follow the other, whether the JobSet runs or is suspended."""
     assert run(refusals(pair)) == [None] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", CHANGED, ids=lambda pair: pair.claim)
 def test_a_change_is_refused(pair: Pair) -> None:
     """A value that really is another is refused with its path and what may change when, suspended or not."""

@@ -30,6 +30,7 @@ def words_missing(words: tuple[str, ...], error: ApiError | None) -> list[str]:
     return [word for word in words if word not in error.message] if words else [error.message]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CREATES + SPEC_CREATES, ids=lambda case: case.claim)
 def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, the value needed and the way there."""
@@ -45,6 +46,7 @@ def test_create(case: Create) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", UPDATES + SPEC_UPDATES, ids=lambda case: case.claim)
 def test_update(case: Update) -> None:
     """A change is accepted, or refused because a running JobSet cannot follow it."""

@@ -48,6 +48,7 @@ def test_every_row_has_a_test() -> None:
     assert [cells for cells in found if not node_ids(cells[-1])] == []
 
 
+@pytest.mark.slow
 def test_every_test_exists(collected: set[str]) -> None:
     """A test that was renamed or dropped takes its row with it."""
     named = {name for cells in rows(PAGE) for name in node_ids(cells[-1])}

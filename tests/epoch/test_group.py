@@ -8,6 +8,7 @@ script.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -233,6 +234,7 @@ class Group(RuleBasedStateMachine):
         return [name for name in names if name in self.world.pods]
 
 
+@pytest.mark.slow
 def test_group_keeps_the_rules_whatever_happens() -> None:
     """S1, S2 and S4 hold after every step, and L1 once the trouble ends."""
     run_state_machine_as_test(Group, settings=settings(stateful_step_count=60))

@@ -34,6 +34,7 @@ async def until_scraped(running: Prometheus) -> None:
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.slow
 async def test_every_query_is_answered_while_the_leader_changes(tmp_path: Path) -> None:
     """No expression is refused, no rule is unhealthy, and what must not be empty is not."""
     program = require("prometheus", shutil.which("prometheus"))

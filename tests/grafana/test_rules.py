@@ -30,12 +30,14 @@ def test_promtool_is_content_with_the_rules() -> None:
     assert f"{sum(len(group['rules']) for group in GROUPS)} rules found" in said
 
 
+@pytest.mark.slow
 def test_the_rules_do_what_their_tests_say() -> None:
     """`promtool test rules` passes."""
     content, said = verdict("test", "rules", TESTS)
     assert content, said
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_wrong_is_noticed(tmp_path: Path) -> None:
     """The tests of the rules can fail: with another threshold an alert stays silent."""
     (tmp_path / "tests.yaml").write_text(TESTS.read_text())

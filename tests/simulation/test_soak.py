@@ -26,6 +26,7 @@ def failed(seed: int, rule: str, strikes: int) -> Outcome:
     )
 
 
+@pytest.mark.slow
 def test_every_violation_is_counted_and_each_kind_is_shrunk_once() -> None:
     """A bug that every seed finds ends nothing and hides no other; the witness is the run with the fewest faults."""
     tally, shrunk = Tally(), []

@@ -73,6 +73,7 @@ async def test_the_controller_may_be_a_process_too(example: Documents) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_process_behind() -> None:
     """SIGINT to the parent of a running group ends every process of it and deletes its folder."""
     command = [sys.executable, "-m", "tests.simulator.cluster.demo_like"]
