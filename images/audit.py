@@ -20,10 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pip._internal.models.index import PyPI
+
 from images.lock import Package, packages
 
 LOCK: Final = Path(__file__).parents[1] / "requirements.lock"
-SOURCE: Final = "https://pypi.org/pypi"
+SOURCE: Final[str] = PyPI.pypi_url  # the address is pip's
 ANSWER_S_MAX: Final = 20.0
 ANSWER_BYTES_MAX: Final = 20_000_000  # a page lists the files of one version, some 1,000 lines
 AT_ONCE: Final = 8
