@@ -241,15 +241,17 @@ async def running_group(
 @asynccontextmanager
 async def running_controller(plane: ControlPlane, namespace: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run our controller for one namespace; kill it afterwards."""
-    health, *_ = free_ports(1)
+    probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     flags = [
         "--kubeconfig",
         str(plane.kubeconfig),
         "--namespace",
         namespace,
         "--no-leader-elect",
-        "--port",
-        str(health),
+        "--probe-bind-address",
+        probes,
+        "--metrics-bind-address",
+        metrics,
     ]
     log = (plane.directory / f"controller-{namespace}.log").open("ab")
     process = await asyncio.create_subprocess_exec(

@@ -61,8 +61,8 @@ async def applied(stage: Stage, action: str, name: str | None, job: str) -> None
         assert (entry["jobRestarts"], entry.get("jobRestartsCountTowardsMax")) == ([0, 1], [0, 1] if counted else None)
         assert await stage.words("RestartingJobSet") is None
         await stage.has_jobs("train-a-0", "train-a-1", "train-b-0")
-        attempts = await stage.labels_of(JOB_RESTART_ATTEMPT)
-        assert attempts == {"train-a-0": "0", "train-a-1": "1", "train-b-0": "0"}
+        attempts = {"train-a-0": "0", "train-a-1": "1", "train-b-0": "0"}
+        await eventually(lambda: stage.labels_of(JOB_RESTART_ATTEMPT), attempts)
         return
     reason = "DefaultFailurePolicy" if name is None else f"FailurePolicy_{name}"
     await stage.becomes("RestartingJobSet", "True", reason, message)
