@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.node import settings, traces
+from tests.cluster.node import host, settings, traces
 
 SHIM = "containerd-shim-runc-v2"
 
@@ -57,3 +57,8 @@ def test_a_firewall_that_counts_is_no_trace(
     assert looks[0] == looks[1] != set()
     more.touch()
     assert set(traces.rules()) - looks[0] >= {f"{name}: one more"}
+
+
+def test_a_library_is_missed_where_its_builder_is_not() -> None:
+    """Something else may have brought pkg-config: what runc is built with is asked for by its own name."""
+    assert host.missing_packages({}, {"no-such-library": "libnone-dev"}) == ["libnone-dev"]

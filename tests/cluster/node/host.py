@@ -22,11 +22,14 @@ PROGRAMS: Mapping[str, str] = {
     "ip": "iproute2",
     "mount": "mount",
     "nsenter": "util-linux",
-    "pkg-config": "pkg-config libseccomp-dev",
+    "pkg-config": "pkg-config",
     "setpriv": "util-linux",
     "unshare": "util-linux",
 }
 """Each program a node or its images need, and the Debian packages that bring it."""
+
+LIBRARIES: Mapping[str, str] = {"libseccomp": "libseccomp-dev"}
+"""Each library that runc is built with, by its name for pkg-config, and the Debian package that brings it."""
 
 CONTROLLERS = ("cpu", "memory", "pids")
 """What kubelet asks of a cgroup at least."""
@@ -78,10 +81,18 @@ def _refusals() -> Iterator[str]:
                 yield f"expected to make cgroups, saw {error}"
 
 
-def missing_packages(programs: Mapping[str, str] = PROGRAMS) -> list[str]:
-    """Return the Debian packages that would bring the programs that are not on PATH."""
-    packages = (package for name, names in programs.items() if shutil.which(name) is None for package in names.split())
-    return sorted(set(packages))
+def missing_packages(programs: Mapping[str, str] = PROGRAMS, libraries: Mapping[str, str] = LIBRARIES) -> list[str]:
+    """Return the Debian packages that would bring the programs that are not on PATH, and the libraries."""
+    absent = [names for name, names in programs.items() if shutil.which(name) is None]
+    absent += [names for name, names in libraries.items() if not _has_library(name)]
+    return sorted({package for names in absent for package in names.split()})
+
+
+def _has_library(name: str) -> bool:
+    """Say whether pkg-config knows a library; it knows none where it is missing itself."""
+    if shutil.which("pkg-config") is None:
+        return False
+    return subprocess.run(("pkg-config", "--exists", name), check=False).returncode == 0
 
 
 def install() -> None:
