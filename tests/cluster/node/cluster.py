@@ -78,7 +78,9 @@ class Cluster:
         return conditions.get("Ready") == "True" and not stored["spec"].get("taints")
 
     def _controller_command(self) -> tuple[str, ...]:
-        flags = (f"--kubeconfig={self.plane.kubeconfig}", "--no-leader-elect", f"--port={free_ports(1)[0]}")
+        probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
+        ports = (f"--probe-bind-address={probes}", f"--metrics-bind-address={metrics}")
+        flags = (f"--kubeconfig={self.plane.kubeconfig}", "--no-leader-elect", *ports)
         return (sys.executable, "-P", "-m", "controller", *flags)
 
 
