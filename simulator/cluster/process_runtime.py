@@ -122,7 +122,8 @@ class ProcessRuntime:
             [rewrite(word) for word in run.command],
             {name: rewrite(value) for name, value in run.env.items()},
             folder.path,
-            marker=f"{run.sandbox.uid}/{run.spec.name}/{run.restart_count}",
+            # UIDs come from the seed: two clusters on one machine have the same ones.
+            marker=f"{self._marker}/{run.sandbox.uid}/{run.spec.name}/{run.restart_count}",
             pod_ip=run.sandbox.pod_ip,
             log=log.open("ab"),
             on_line=self._first_step(run),

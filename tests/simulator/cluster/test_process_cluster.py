@@ -108,6 +108,25 @@ def test_a_killed_parent_leaves_no_process_behind() -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.asyncio
+async def test_a_cluster_kills_no_process_of_another() -> None:
+    """Two clusters on one machine, whose Pods have equal names and UIDs: one ends, the other's process lives on."""
+    container = {"name": "main", "image": "x", "command": ["sleep", "60"]}
+    metadata, spec = {"name": "sleeper", "namespace": "default"}, {"containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    async with Cluster(nodes=1, controller="none") as stays:
+        await _run_pod(stays, pod)
+        async with Cluster(nodes=1, controller="none") as ends:
+            await _run_pod(ends, pod)
+            assert ends.pods()[0]["metadata"]["uid"] == stays.pods()[0]["metadata"]["uid"]
+        assert len(reaper.marked(_cluster_marker(stays.folder))) == 1
+
+
+async def _run_pod(cluster: Cluster, pod: dict[str, Any]) -> None:
+    await cluster.apply([pod])
+    await cluster.until(lambda: cluster.pods()[0].get("status", {}).get("phase") == "Running", timeout_s=TIMEOUT_S)
+
+
 def _cluster_marker(folder: Path) -> str:
     """Return the marker that every process of a cluster carries, read from one of them."""
     for entry in Path("/proc").glob("[0-9]*/environ"):
