@@ -2,9 +2,9 @@
 Carry out what was planned for one JobSet.
 
 Guarantees: every action that can be done is done, also when another fails; what only a person can mend is asked for
-once a pass, and later (`refusals`); an object of ours that exists already counts as created; deletions and suspensions
-concern the very object that was looked at (UID); answers go into the caches, so the next pass does not work on an older
-view than this one left behind.
+once a pass, and later (`refusals`), and a server that cannot be reached once a pass; an object of ours that exists
+already counts as created; deletions and suspensions concern the very object that was looked at (UID); answers go into
+the caches, so the next pass does not work on an older view than this one left behind.
 """
 
 from __future__ import annotations
@@ -93,17 +93,20 @@ class Executor:
             return None
         slots = asyncio.Semaphore(PARALLEL_MAX)
         failures: list[tuple[Action, Exception]] = []
+        unreachable = False
         due, again_s = self._due(jobset, actions)
 
         async def perform_one(action: Action) -> None:
+            nonlocal unreachable
             created = _created_by(jobset.namespace, action)
             try:
-                if self.refusals.wait_s(jobset, action) > 0:  # refused meanwhile, to another action of this pass
+                if unreachable or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
                     self._created_s.pop(created, None)
                     return
                 await self._perform(jobset, action)
             except (ApiError, TransportError, ForeignObjectError) as error:
                 failures.append((action, error))
+                unreachable |= isinstance(error, TransportError) and not error.sent
                 self._created_s.pop(created, None)
                 self.refusals.note(jobset, action, error)
             else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from common.kube.http import Request, Response
+from common.kube.http import Request, Response, TransportError
 from common.kube.resources import JOBSETS
 from controller.execute import PARALLEL_MAX
 from simulator.cluster.virtual_time import run
@@ -67,6 +67,26 @@ def test_jobs_that_are_refused_cost_one_request_a_pass(answer: Response, replica
             assert refusing.asked(2.0) == 2
             assert refusing.asked(130.0) == 8  # after 0, 1, 3, 7, 15, 31, 63 and 123 s
             assert await rig.events("JobCreationFailed")
+
+    run(scenario())
+
+
+def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
+    """Each pass, and the first come 5, 10, 20 ms apart, asks for one Job, not for all that are missing."""
+
+    def refuse(_: bytes, asked: int) -> Response | None:
+        if asked <= FIT:
+            return None
+        raise TransportError("connection refused", sent=False)
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.running():
+            refusing = Refusing(rig, refuse)
+            await rig.submit(many())
+            await rig.settle(1.0)
+            assert refusing.asked(0.05) <= FIT + PARALLEL_MAX + 5
+            assert refusing.asked(1.0) - refusing.asked(0.05) <= 5
 
     run(scenario())
 
