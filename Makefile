@@ -41,10 +41,11 @@ fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only -q .
 
-lint: $(STAMP)  ## check format, lint rules and import arrows
+lint: $(STAMP)  ## check format, lint rules, import arrows and the shape of the source
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.source.shape
 
 type: $(STAMP)  ## check types
 	$(BIN)/mypy

@@ -8,9 +8,7 @@ option has a variable of the same meaning, for manifests; the option wins.
 from __future__ import annotations
 
 import os
-import sys
 
-from agent.version import VERSION
 from common.record import record
 from common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
 
@@ -79,32 +77,6 @@ class WaitOptions:
 
     timeout_s: float | None = None
     command: tuple[str, ...] = ()
-
-
-def dispatch(arguments: Sequence[str], env: Mapping[str, str]) -> int:
-    """Do what the command line asks for; return the exit code."""
-    if list(arguments) == ["--version"]:
-        print(f"inplace-agent {VERSION}")
-        return 0
-    try:
-        options = parse(arguments, env)
-    except ArgumentsError as error:
-        from agent.exit_code import ExitCode  # enum is dear, and `wait` stands in front of every start of a worker
-
-        print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
-        return ExitCode.CONFIG
-    match options:
-        case None:
-            print(USAGE, end="")
-            return 0
-        case WaitOptions():
-            from agent.wait import run_wait
-
-            return run_wait(options, env)
-        case RunOptions():
-            from agent.supervisor_process import run_supervisor
-
-            return run_supervisor(options, env)
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | WaitOptions | None:

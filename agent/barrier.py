@@ -22,6 +22,8 @@ from typing import Final, NamedTuple, Protocol
 from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
 from agent.config import AgentConfig
 from agent.listener import listen
+from agent.log import LazyLog
+from agent.metrics import AgentMetrics
 from common.kube.clock import Clock
 from common.seats import Seats
 
@@ -253,6 +255,19 @@ def _host(writer: asyncio.StreamWriter, end: str) -> str:
     """
     address = writer.get_extra_info(end)
     return str(address[0]) if address else ""
+
+
+def renderer(metrics: AgentMetrics, log: LazyLog, clock: Clock) -> Callable[[str], tuple[str, bytes] | None]:
+    """Return the `render_metrics` of an agent's barrier: it loads prometheus_client when it is first asked."""
+
+    def render_metrics(accept: str) -> tuple[str, bytes] | None:
+        if not log.loaded:
+            return None
+        from agent.exposition import render
+
+        return render(metrics, accept, clock.monotonic_s)
+
+    return render_metrics
 
 
 def _path(head: bytes) -> str:

@@ -24,8 +24,14 @@ from agent.metrics import PHASE_BUCKETS, AgentMetrics, Durations
 from agent.version import VERSION
 
 
-def exposition(metrics: AgentMetrics, accept: str, now_s: Callable[[], float] | None) -> tuple[str, bytes]:
-    """Return (media type, body): OpenMetrics where the Accept header wants it, else Prometheus' text format."""
+def render(metrics: AgentMetrics, accept: str = "", now_s: Callable[[], float] | None = None) -> tuple[str, bytes]:
+    """Return (media type, body) of the metrics.
+
+    Args:
+        metrics: what to show.
+        accept: the request's Accept header; OpenMetrics where it wants that, else Prometheus' text format.
+        now_s: the clock that `heard_s` was read from; None leaves the age of the view out.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_AgentCollector(metrics, now_s))
     try:

@@ -22,12 +22,38 @@ def main() -> int:
     for number in _SIGNALS:
         signal(number, _exit_at_once)
     if len(sys.argv) > 1 or os.environ.get("WORKER_COMMAND"):
-        from agent.arguments import dispatch
-
-        return dispatch(sys.argv[1:], os.environ)
+        return _follow(sys.argv[1:])
     from agent.process import run_process
 
     return run_process(os.environ)
+
+
+def _follow(arguments: list[str]) -> int:
+    """Do what the command line asks for; return the exit code."""
+    from agent.arguments import USAGE, ArgumentsError, RunOptions, parse
+
+    if arguments == ["--version"]:
+        from agent.version import VERSION
+
+        print(f"inplace-agent {VERSION}")
+        return 0
+    try:
+        options = parse(arguments, os.environ)
+    except ArgumentsError as error:
+        from agent.exit_code import ExitCode  # enum is dear, and `wait` stands in front of every start of a worker
+
+        print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
+        return ExitCode.CONFIG
+    if options is None:
+        print(USAGE, end="")
+        return 0
+    if isinstance(options, RunOptions):
+        from agent.supervisor_process import run_supervisor
+
+        return run_supervisor(options, os.environ)
+    from agent.wait import run_wait
+
+    return run_wait(options, os.environ)
 
 
 def _exit_at_once(number: int, _frame: object) -> None:

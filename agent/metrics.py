@@ -10,7 +10,6 @@ Label values are bounded: verbs, outcomes, causes and phases are names from this
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from common.phases import Phase
 from common.typed import Final
@@ -89,16 +88,3 @@ class AgentMetrics:
         if throttled:
             self.throttled += 1
             self.throttled_wait_s += seconds
-
-
-def render(metrics: AgentMetrics, accept: str = "", now_s: Callable[[], float] | None = None) -> tuple[str, bytes]:
-    """Return (media type, body) of the metrics.
-
-    Args:
-        metrics: what to show.
-        accept: the request's Accept header, which chooses the format.
-        now_s: the clock that `heard_s` was read from; None leaves the age of the view out.
-    """
-    from agent.exposition import exposition
-
-    return exposition(metrics, accept, now_s)

@@ -23,7 +23,7 @@ from agent.metrics import AgentMetrics
 from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from agent.prelude import head_start
 from agent.version import VERSION
-from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
+from common.kube.credentials import Credentials, CredentialsError, in_cluster
 from common.record import replace
 from common.typed import Final
 
@@ -139,6 +139,19 @@ def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
     if problems:
         raise ConfigError(tuple(problems))
     return config, credentials
+
+
+def credentials_from_env(env: Mapping[str, str]) -> Credentials:
+    """Return the kubeconfig's credentials when KUBECONFIG is set, else the Pod's service account's.
+
+    Raises:
+        CredentialsError: neither can be used (the environment is at fault).
+    """
+    if env.get("KUBECONFIG"):
+        from common.kube.kubeconfig import read_kubeconfig
+
+        return read_kubeconfig(env["KUBECONFIG"])
+    return in_cluster(env)
 
 
 def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from agent.barrier import HttpBarrier
+from agent.barrier import HttpBarrier, renderer
 from agent.config import AgentConfig
 from agent.epoch_file import EpochMemory
 from agent.log import LazyLog
-from agent.metrics import AgentMetrics, render
+from agent.metrics import AgentMetrics
 from agent.phases import RestartPhases, boot_s, process_started_s
 from agent.runtime import Agent
 from common.kube.ahead import Ahead
@@ -87,7 +87,7 @@ class Session:
         barrier = HttpBarrier(
             config,
             clock=clock,
-            render_metrics=lambda accept: render(self.metrics, accept, clock.monotonic_s) if self.log.loaded else None,
+            render_metrics=renderer(self.metrics, self.log, clock),
             listener=self.listener,
         )
         agent = Agent(

@@ -17,13 +17,13 @@ from random import Random
 from typing import Final
 
 from agent.arguments import RunOptions, find_program
-from agent.barrier import Barrier, HttpBarrier, Report
+from agent.barrier import Barrier, HttpBarrier, Report, renderer
 from agent.config import AgentConfig, ConfigError
 from agent.epoch_file import EpochFile
 from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
 from agent.leftovers import SUPERVISOR, LeftoversError, end_leftovers, supervisor_mark
 from agent.log import LazyLog
-from agent.metrics import AgentMetrics, render
+from agent.metrics import AgentMetrics
 from agent.process import phases_of, read_settings, with_kept_epoch
 from agent.process_tree import ReaperError, become_reaper
 from agent.supervisor import Supervisor
@@ -143,7 +143,7 @@ async def _run(
         barrier = HttpBarrier(
             config,
             clock=clock,
-            render_metrics=lambda accept: render(metrics, accept, clock.monotonic_s) if log.loaded else None,
+            render_metrics=renderer(metrics, log, clock),
         )
     agent = Supervisor(
         config,

@@ -153,19 +153,6 @@ def service_account_dir(env: Mapping[str, str]) -> str:
     return env.get("INPLACE_SERVICE_ACCOUNT_DIR") or SERVICE_ACCOUNT_DIR
 
 
-def credentials_from_env(env: Mapping[str, str]) -> Credentials:
-    """Return the kubeconfig's credentials when KUBECONFIG is set, else the Pod's service account's.
-
-    Raises:
-        CredentialsError: neither can be used (the environment is at fault).
-    """
-    if env.get("KUBECONFIG"):
-        from common.kube.kubeconfig import read_kubeconfig
-
-        return read_kubeconfig(env["KUBECONFIG"])
-    return in_cluster(env)
-
-
 def in_cluster(env: Mapping[str, str]) -> Credentials:
     """Return the credentials that kubelet gives every Pod.
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from common.kube.client import KubeObject
 from simulator.apiserver.jsonpath import at_path
-from simulator.apiserver.table import AGE, NAME, Column, age, human_duration, parse_time_s
+from simulator.apiserver.kinds import Column
+from simulator.apiserver.table import AGE, NAME, age, human_duration, parse_time_s
 
 NONE = "<none>"
 

@@ -18,7 +18,6 @@ from simulator.apiserver.status import Cause
 
 if TYPE_CHECKING:
     from simulator.apiserver.schema import Schema
-    from simulator.apiserver.table import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,28 @@ class Strategy:
     def validate_status(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
         """Return the rules that a write to the status subresource breaks."""
         return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its definition on the wire and how to compute a cell (from the object and the time of day)."""
+
+    name: str
+    cell: Callable[[KubeObject, float], Any]
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+    def definition(self) -> dict[str, Any]:
+        """Return the column as a TableColumnDefinition."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
 
 
 @dataclass(slots=True)

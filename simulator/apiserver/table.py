@@ -9,14 +9,12 @@ from __future__ import annotations
 import calendar
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from common.kube.client import KubeObject
 from simulator.apiserver import jsonpath
-from simulator.apiserver.kinds import Kind
+from simulator.apiserver.kinds import Column, Kind
 
 NAME_DESCRIPTION = (
     "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "
@@ -24,28 +22,6 @@ NAME_DESCRIPTION = (
     "idempotence and configuration definition. Cannot be updated. More info: "
     "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its definition on the wire and how to compute a cell (from the object and the time of day)."""
-
-    name: str
-    cell: Callable[[KubeObject, float], Any]
-    type: str = "string"
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-
-    def definition(self) -> dict[str, Any]:
-        """Return the column as a TableColumnDefinition."""
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": self.description,
-            "priority": self.priority,
-        }
 
 
 def table(

@@ -13,8 +13,9 @@ import pytest
 
 from agent import barrier as barrier_module
 from agent.barrier import HttpBarrier, Report
+from agent.exposition import render
 from agent.listener import BarrierError
-from agent.metrics import AgentMetrics, render
+from agent.metrics import AgentMetrics
 from agent.wait import lifted_epoch
 from common.kube.clock import LoopClock
 from common.record import replace

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.metrics import PHASE_BUCKETS, AgentMetrics, render
+from agent.exposition import render
+from agent.metrics import PHASE_BUCKETS, AgentMetrics
 from agent.version import VERSION
 from common.phases import Phase
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from agent.metrics import AgentMetrics, render
+from agent.exposition import render
+from agent.metrics import AgentMetrics
 from common.phases import Phase
 from tests.agent.process import environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched

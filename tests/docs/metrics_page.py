@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.metrics import AgentMetrics, render
+from agent.exposition import render
+from agent.metrics import AgentMetrics
 from common.epoch.ledger import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.metrics import AgentMetrics, render
+from agent.exposition import render
+from agent.metrics import AgentMetrics
 from common.phases import TEXT_BYTES_MAX, Phase
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.metrics import AgentMetrics, render
+from agent.exposition import render
+from agent.metrics import AgentMetrics
 from common.epoch.ledger import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger

@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
-from agent.metrics import AgentMetrics, render
+from agent.exposition import render
+from agent.metrics import AgentMetrics
 from common.kube.clock import LoopClock
 from common.phases import Phase
 from controller.pages import Answer, Page, PageServer

@@ -11,7 +11,8 @@ import pytest
 import trustme
 import yaml
 
-from common.kube.credentials import Credentials, CredentialsError, credentials_from_env
+from agent.process import credentials_from_env
+from common.kube.credentials import Credentials, CredentialsError
 from common.kube.http import TransportError
 
 

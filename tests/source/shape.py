@@ -1,0 +1,58 @@
+"""
+Check what import-linter's layers and ruff do not: no modules import each other in a circle, and none is too long.
+
+    python -m tests.source.shape
+
+Every import counts, also one inside a function or under TYPE_CHECKING: whoever reads one module of a circle has to
+read them all, whenever Python runs the import.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import grimp
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def main() -> int:
+    """Print what is wrong with this repository's packages; return 1 when something is."""
+    packages = sorted(file.parent.name for file in ROOT.glob("*/__init__.py"))
+    problems = import_circle(packages)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def import_circle(packages: Sequence[str]) -> list[str]:
+    """Name one circle between modules of these packages and the lines that make it; return [] for none."""
+    first, *others = packages
+    graph = grimp.build_graph(first, *others, cache_dir=None)
+    circle = _circle({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
+    if not circle:
+        return []
+    found = [f"expected no import circle, saw {' -> '.join(circle)}; move what both ends need below them:"]
+    for importer, imported in pairwise(circle):
+        detail, *_ = graph.get_import_details(importer=importer, imported=imported)
+        found.append(f"  {importer}, line {detail['line_number']}: {detail['line_contents']}")
+    return found
+
+
+def _circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the modules of one circle, each before the one that it imports, the first one again at the end."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        backwards: list[str] = error.args[1]
+        return backwards[::-1]
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The check of the source's shape finds what it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.source.shape import import_circle, main
+
+WAYS_TO_IMPORT = {
+    "at the top": "from {package}.b import word",
+    "inside a function": "def later():\n    from {package} import b",
+    "under TYPE_CHECKING": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import {package}.b",
+}
+
+
+def planted(folder: Path, package: str, modules: dict[str, str]) -> None:
+    """Write a package of these modules."""
+    (folder / package).mkdir()
+    for name, text in ({"__init__": ""} | modules).items():
+        (folder / package / f"{name}.py").write_text(text.format(package=package))
+
+
+def test_nothing_is_wrong_here() -> None:
+    """The repository passes its own check."""
+    assert main() == 0
+
+
+@pytest.mark.parametrize("number", range(len(WAYS_TO_IMPORT)), ids=[*WAYS_TO_IMPORT])
+def test_a_circle_of_three_modules_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """However one of its modules imports the next, a circle is found and all its imports are named."""
+    package = f"planted_circle_{number}"
+    one_way = [*WAYS_TO_IMPORT.values()][number]
+    circle = {"a": one_way, "b": "from {package} import c", "c": "import {package}.a", "d": "from {package} import a"}
+    planted(tmp_path, package, circle)
+    monkeypatch.syspath_prepend(tmp_path)
+    said = import_circle([package])
+    for importer in "abc":
+        assert any(line.startswith(f"  {package}.{importer}, line ") for line in said), said
+    assert not any(f"{package}.d" in line for line in said), "d only imports the circle"
+
+
+def test_imports_one_way_are_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ways from one module to another are no circle."""
+    modules = {"a": "from {package} import b, c", "b": "from {package} import c", "c": ""}
+    planted(tmp_path, "planted_ways", modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert import_circle(["planted_ways"]) == []
