@@ -14,7 +14,17 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.test_crd_real import DEFINITIONS, check, install, jobsets, merged, refusal
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import ABOUT_JOBSETS, policies
-from tests.deploy.crd_cases import CREATES, NO_POLICY, UPDATES, Create, Update, crd, crd_without_rules
+from tests.deploy.crd_cases import (
+    CREATES,
+    INDEXED_PODS_MAX,
+    NO_POLICY,
+    SPEC,
+    UPDATES,
+    Create,
+    Update,
+    crd,
+    crd_without_rules,
+)
 from tests.deploy.old_objects import OLD_OBJECTS
 from tests.deploy.policy_cases import POLICY_CREATES, POLICY_UPDATES
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES, rule, with_rules
@@ -110,6 +120,19 @@ async def test_update(guarded: ApiClient, case: Update) -> None:
     stored = await guarded.post(jobsets(namespace), merged(case.before or jobset(), namespace))
     path = f"{jobsets(namespace)}/train"
     check(case.words, await refusal(guarded.text("PUT", path, body=changed(stored, case.path, case.value))))
+
+
+async def test_a_job_larger_than_any_can_be_suspended_and_made_smaller(guarded: ApiClient) -> None:
+    """A JobSet that was stored before the bound keeps its size at other changes, and can be brought below it."""
+    path = f"{jobsets('default')}/indexed-of-2-31"
+    stored = await guarded.patch(path, {"spec": {"suspend": True}})
+
+    async def resize(pods: int) -> str | None:
+        body = changed(changed(stored, f"{SPEC}.parallelism", pods), f"{SPEC}.completions", pods)
+        return await refusal(guarded.text("PUT", path, body=body))
+
+    check(("must be less than or equal to 100000 when completion mode is Indexed",), await resize(2**31 - 2))
+    check((), await resize(INDEXED_PODS_MAX))
 
 
 @pytest.mark.parametrize("name", OLD_OBJECTS)

@@ -36,9 +36,14 @@ class LateTransport(InMemoryTransport):
 
 
 class Rig:
-    """An API server, an administrator, and controllers."""
+    """An API server, an administrator, and controllers.
 
-    def __init__(self, **options: Any) -> None:
+    Args:
+        definition: of JobSets; ours, unless objects are to be stored that are older than its rules.
+        options: of the API server.
+    """
+
+    def __init__(self, *, definition: KubeObject | None = None, **options: Any) -> None:
         self.clock = LoopClock(1_700_000_000.0)
         self.requests: list[Request] = []  # of the controllers
         self.fault: Callable[[Request], Response | None] = lambda _: None
@@ -49,7 +54,7 @@ class Rig:
             rng=Random(1),
             options=ApiServerOptions(interceptor=self._intercept, **options),
         )
-        self.server.load([crd()])
+        self.server.load([definition or crd()])
         self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
         self.controllers: list[Controller] = []
 

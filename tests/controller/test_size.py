@@ -26,6 +26,7 @@ from simulator.cluster.virtual_time import run
 from tests.controller.manifests import INT32_MAX, changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+from tests.deploy.crd_cases import crd_without_rules
 
 PASSES_A_MINUTE_MAX = 10
 
@@ -116,10 +117,13 @@ def test_only_groups_that_restart_in_place_have_slots() -> None:
 
 @pytest.mark.parametrize("size", [{"pods": INT32_MAX}, {"replicas": 1_000, "pods": 100_000}, {"replicas": 100_000}])
 def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[str, Any]) -> None:
-    """With a deadline of a second nobody calls a roll of all that a spec asks for; the other restarts at once."""
+    """With a deadline of a second nobody calls a roll of all that a spec asks for; the other restarts at once.
+
+    The JobSet was stored before there were rules, or under upstream's.
+    """
 
     async def scenario() -> None:
-        rig = Rig()
+        rig = Rig(definition=crd_without_rules())
         async with rig.running():
             manifest = jobset("hostile", jobs=[replicated_job(**size)])
             manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "1"}
@@ -143,7 +147,7 @@ def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
     async def scenario() -> None:
         rig = Rig()
         async with rig.running():
-            crew = await rig.started(jobset())
+            crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
 
             async def resize(pods: int) -> None:
                 obj = await crew.jobset()
@@ -152,12 +156,12 @@ def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
                 await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
                 await rig.settle()
 
-            await resize(SLOTS_MAX + 1)
+            await resize(SLOTS_MAX // 2 + 1)  # of each of two Jobs: the CRD's bound is of one
             condition = await crew.condition("SpecProblem")
             assert condition is not None
-            assert "saw 100,001" in condition["message"]
-            assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 2
-            await resize(2)
+            assert "saw 100,002" in condition["message"]
+            assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 1
+            await resize(1)
             condition = await crew.condition("SpecProblem")
             assert condition is not None
             assert condition["status"] == "False"

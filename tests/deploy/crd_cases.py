@@ -17,6 +17,8 @@ from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
 SPEC: Final = "spec.replicatedJobs.0.template.spec"
+INDEXED_PODS_MAX: Final = 100_000
+"""Parallelism of an Indexed Job. Source: k8s.io/kubernetes pkg/apis/batch/validation, maxParallelismForIndexedJob."""
 
 
 def crd() -> KubeObject:
@@ -168,8 +170,24 @@ CREATES: Final = (
     Create("name_with_dots", jobset("a.b"), ('metadata.name: found "a.b"', "rename the JobSet")),
     Create(
         "too_many_pods",
-        changed(NO_POLICY, "spec.replicatedJobs.0", replicated_job(replicas=2, pods=2**30 + 1)),
+        changed(
+            NO_POLICY, "spec.replicatedJobs.0", replicated_job(replicas=2, pods=2**30 + 1, completionMode="NonIndexed")
+        ),
         ("found 2 replicas of 1073741825 pods", "product of replicas and parallelism", "lower one"),
+    ),
+    Create(
+        "too_many_pods_of_an_indexed_job",
+        changed(NO_POLICY, "spec.replicatedJobs.0", replicated_job(pods=INDEXED_PODS_MAX + 1)),
+        (
+            "spec.replicatedJobs[0].template.spec.parallelism",
+            "must be less than or equal to 100000 when completion mode is Indexed",
+            "lower it",
+        ),
+    ),
+    Create("an_indexed_job_of_the_most_pods", jobset(jobs=[replicated_job(pods=INDEXED_PODS_MAX)])),
+    Create(
+        "an_indexed_job_of_more_completions",
+        changed(NO_POLICY, "spec.replicatedJobs.0", replicated_job(pods=10, completions=1_000_000)),
     ),
     Create(
         "too_many_jobs",
@@ -221,6 +239,13 @@ UPDATES: Final = (
         NO_POLICY,
     ),
     Update("elastic", SPEC, replicated_job(pods=3, backoffLimit=0)["template"]["spec"], (), NO_POLICY),
+    Update(
+        "elastic_beyond_an_indexed_job",
+        SPEC,
+        replicated_job(pods=INDEXED_PODS_MAX + 1, backoffLimit=0)["template"]["spec"],
+        ("spec.replicatedJobs[0].template.spec.parallelism", "must be less than or equal to 100000"),
+        NO_POLICY,
+    ),
     Update("elastic_in_place", SPEC, replicated_job(pods=1)["template"]["spec"]),
     Update(
         "elastic_to_nothing",

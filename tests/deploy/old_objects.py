@@ -14,5 +14,6 @@ OLD_OBJECTS: Final = {
     "coordinator-of-nobody": plain(coordinator={"replicatedJob": "x"}),
     "pattern": with_rules(rule(onJobFailureMessagePatterns=["("])),
     "rule-without-name": with_rules(rule("")),
+    "indexed-of-2-31": plain(replicated_job("a", pods=2**31 - 1, backoffLimit=0)),
     "claim-nobody-mounts": plain(volumeClaimPolicies=claims(claim("data"))),
 }
