@@ -1,4 +1,9 @@
-"""What the controller keeps of Jobs, Pods and Services: the fields that a decision reads, and no other."""
+"""
+What the controller keeps of Jobs, Pods and Services: the fields that a decision reads, and no other.
+
+Whoever may create a Pod can put a megabyte into it. Of what is read, annotations, owner references and scheduling gates
+are the fields that the API server lets grow so far, and they are cut here: a Pod stays some 2 kB.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,9 @@ import msgspec
 
 from common import wire
 from common.kube.codec import SlimMeta, slim
+
+VALUE_CHARACTERS_MAX: Final = 256  # phases, the longest value that an agent writes, has 131
+GATES_MAX: Final = 16  # ours, and a queue's or a quota's or two
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
@@ -28,8 +36,30 @@ class Condition(msgspec.Struct, rename="camel", frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
+class Keys(msgspec.Struct, frozen=True, gc=False):
+    """Some labels or annotations; a value has at most `VALUE_CHARACTERS_MAX` characters, the rest is cut off."""
+
+    def __post_init__(self) -> None:
+        """Cut; what need not be cut, as with each event of 5,000 Pods, costs little."""
+        for name, value in zip(self.__struct_fields__, msgspec.structs.astuple(self), strict=True):
+            if value is not None and len(value) > VALUE_CHARACTERS_MAX:
+                msgspec.structs.force_setattr(self, name, value[:VALUE_CHARACTERS_MAX])
+
+
+class OwnedMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+    """Metadata of what a controller owns; of the owners only that one is kept."""
+
+    owner_references: tuple[Owner, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Drop the other owners: an object may name thousands."""
+        if self.owner_references is not None and len(self.owner_references) > 1:
+            controller = tuple(owner for owner in self.owner_references if owner.controller)
+            msgspec.structs.force_setattr(self, "owner_references", controller)
+
+
 class JobKeys(
-    msgspec.Struct,
+    Keys,
     frozen=True,
     gc=False,
     rename={"attempt": wire.RESTART_ATTEMPT, "job_attempt": wire.JOB_RESTART_ATTEMPT},
@@ -40,10 +70,9 @@ class JobKeys(
     job_attempt: str | None = None
 
 
-class JobMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+class JobMeta(OwnedMeta, rename="camel", frozen=True, gc=False):
     """Metadata of a Job."""
 
-    owner_references: tuple[Owner, ...] | None = None
     labels: JobKeys | None = None
     annotations: JobKeys | None = None
 
@@ -110,7 +139,7 @@ class PodLabels(
 
 
 class PodAnnotations(
-    msgspec.Struct,
+    Keys,
     frozen=True,
     gc=False,
     rename={
@@ -128,10 +157,9 @@ class PodAnnotations(
     phases: str | None = None
 
 
-class PodMeta(SlimMeta, rename="camel", frozen=True, gc=False):
+class PodMeta(OwnedMeta, rename="camel", frozen=True, gc=False):
     """Metadata of a Pod."""
 
-    owner_references: tuple[Owner, ...] | None = None
     labels: PodLabels | None = None
     annotations: PodAnnotations | None = None
 
@@ -182,6 +210,12 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     node_name: str | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Drop gates that are not for us to lift, and those of a Pod that has more than anybody uses."""
+        gates = self.scheduling_gates
+        if gates is not None and (len(gates) > GATES_MAX or all(gate.name != wire.PLACEMENT_GATE for gate in gates)):
+            msgspec.structs.force_setattr(self, "scheduling_gates", None)
 
 
 class InitState(msgspec.Struct, frozen=True, gc=False):
@@ -269,8 +303,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_gated(self) -> bool:
         """Say whether our scheduling gate holds the Pod back."""
-        gates = self.spec.scheduling_gates
-        return bool(gates) and any(gate.name == wire.PLACEMENT_GATE for gate in gates or ())
+        return self.spec.scheduling_gates is not None
 
     @property
     def completion_index(self) -> str | None:
@@ -286,16 +319,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, "Job")
 
 
-class ServiceMeta(SlimMeta, rename="camel", frozen=True, gc=False):
-    """Metadata of a Service."""
-
-    owner_references: tuple[Owner, ...] | None = None
-
-
 class Service(msgspec.Struct, frozen=True, gc=False):
     """A Service, slim: that it exists is what is read."""
 
-    metadata: ServiceMeta
+    metadata: OwnedMeta
 
     @property
     def owner_uid(self) -> str | None:
@@ -303,16 +330,10 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, wire.KIND)
 
 
-class ClaimMeta(SlimMeta, rename="camel", frozen=True, gc=False):
-    """Metadata of a PersistentVolumeClaim."""
-
-    owner_references: tuple[Owner, ...] | None = None
-
-
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim, slim: that it exists, whose it is, and its spec as it is stored, to compare."""
 
-    metadata: ClaimMeta
+    metadata: OwnedMeta
     spec: dict[str, Any] = {}
 
     @property

@@ -19,7 +19,7 @@ from common.kube.clock import Clock
 from common.kube.codec import Codec
 from common.kube.errors import ApiError, Conflict
 from common.kube.http import TransportError
-from common.kube.informer import PAGE_SIZE, Informer, Log, T
+from common.kube.informer import Informer, Log, T
 from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Resource
 from common.kube.workqueue import WorkQueue
 from controller.events import EventRecorder
@@ -44,7 +44,6 @@ from controller.refusals import Refusals, least_wait_s
 from controller.restarts import RestartTimer
 from controller.stored import JOBSET_CODEC
 
-JOBSETS_PAGE_SIZE = 20  # each may have 1.5 MB, and a page is read whole: 30 MB, not 750
 URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
 
 
@@ -82,7 +81,6 @@ class Term:
             JOBSET_CODEC,
             resync_s=resync_s,
             keep=given_to_us if is_beside else None,
-            page_size=JOBSETS_PAGE_SIZE,
         )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
@@ -197,7 +195,6 @@ class Term:
         label_selector: str | None = None,
         resync_s: float | None = None,
         keep: Callable[[T], bool] | None = None,
-        page_size: int = PAGE_SIZE,
     ) -> Informer[T]:
         def count_ending(ending: str) -> None:
             self._metrics.watch_endings.labels(resource.kind, ending).inc()
@@ -213,7 +210,6 @@ class Term:
             label_selector=label_selector,
             resync_s=resync_s,
             keep=keep,
-            page_size=page_size,
             on_ending=count_ending,
         )
 

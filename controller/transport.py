@@ -20,6 +20,7 @@ from common.kube.http import (
     Request,
     Response,
     Stream,
+    TooLargeError,
     TransportError,
     TransportTimeoutError,
 )
@@ -29,6 +30,7 @@ from controller.watch_stream import has_proxy, open_stream
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 64  # 50 parallel writes, four watches, leases and Events
 READ_BYTES = 2**20  # lists are large; fewer, larger reads
+ANSWER_BYTES_MAX = 32 * 2**20  # 500 Pods are 5 MB, and 500 of 1.5 MB, which anybody may make, would be all our memory
 _UNAUTHORIZED = 401
 
 
@@ -57,8 +59,7 @@ class AiohttpTransport:
         """Send a request and return its whole answer."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
         async with self._sent(request, timeout, timeout_s) as response:
-            body = await response.read()
-            return Response(response.status, _lower(response.headers), body)
+            return Response(response.status, _lower(response.headers), await _body(response))
 
     def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
         """Open a streaming answer."""
@@ -181,6 +182,17 @@ class _ProxiedStream:
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"the stream broke: {error!r}") from error
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Read a whole answer, but not more than `ANSWER_BYTES_MAX`."""
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > ANSWER_BYTES_MAX:
+            raise TooLargeError(f"expected an answer of at most {ANSWER_BYTES_MAX} bytes, saw more; ask for less")
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

@@ -96,6 +96,10 @@ class TransportTimeoutError(TransportError):
     """The named deadline passed."""
 
 
+class TooLargeError(TransportError):
+    """The answer has more bytes than this client takes at once; ask for less."""
+
+
 class CertificateError(TransportError):
     """The server's TLS certificate is not one we trust."""
 

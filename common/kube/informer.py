@@ -24,7 +24,7 @@ from common.kube.client import LIST_TIMEOUT_S, KubeClient, KubeObject
 from common.kube.clock import Clock
 from common.kube.codec import Codec, Meta, is_older, version_number
 from common.kube.errors import ApiError, Expired, error_from_status
-from common.kube.http import GarbledError, Request, TransportError
+from common.kube.http import GarbledError, Request, TooLargeError, TransportError
 from common.kube.resources import Resource
 from common.kube.watch import (
     Broken,
@@ -41,6 +41,7 @@ from common.kube.watch import (
 T = TypeVar("T")
 
 PAGE_SIZE = 500  # client-go's; a page of Pods is some 5 MB
+SMALLER = 10  # times fewer objects, where a page has more bytes than the transport takes: 500, 50, 5, 1
 TURN_OBJECTS = (
     10  # taken in before others run: 100,000 small ones would keep the loop for seconds, 10 of 1 MB for 50 ms
 )
@@ -252,15 +253,21 @@ class Informer(Generic[T]):
 
     async def _list(self) -> tuple[list[T], str]:
         """Read the whole collection as of one moment, page by page."""
-        query = self._selector | ({"limit": str(self._page_limit)} if self._page_limit else {})
+        query, limit = self._selector, self._page_limit
         items: list[T] = []
         while True:
-            request = Request("GET", self._path(query), self._client.headers)
+            path = self._path(query | ({"limit": str(limit)} if limit else {}))
+            request = Request("GET", path, self._client.headers)
             try:
                 response = await self._client.send(request, timeout_s=LIST_TIMEOUT_S)
             except Expired:  # paging took longer than the server remembers; read it in one piece next time
                 self._page_limit = 0
                 raise
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, (limit or self._page_size) // SMALLER)
+                continue
             self._last_activity_s = self._clock.monotonic_s()
             try:
                 page = _PAGE.decode(response.body)

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from common.kube.clock import LoopClock
-from common.kube.http import CertificateError, Request, TransportError, TransportTimeoutError
+from common.kube.http import CertificateError, Request, TooLargeError, TransportError, TransportTimeoutError
 from controller.credentials import REFRESH_S, CredentialsError, load_credentials
-from controller.transport import AiohttpTransport
+from controller.transport import ANSWER_BYTES_MAX, AiohttpTransport
 from controller.watch_stream import GATHER_S
 
 pytestmark = pytest.mark.asyncio
@@ -50,6 +50,8 @@ class Server:
             return web.Response(status=401, text="Unauthorized")
         if request.path == "/hang":
             await asyncio.sleep(30)
+        if request.path == "/large":
+            return web.Response(body=bytes(ANSWER_BYTES_MAX + 1))
         if request.path == "/herd":
             response = web.StreamResponse()
             await response.prepare(request)
@@ -189,6 +191,14 @@ async def test_a_server_that_does_not_answer_is_left_after_the_bound(tmp_path: P
         with pytest.raises(TransportTimeoutError, match="no answer"):
             async with transport.stream(Request("GET", "/hang"), timeout_s=0.2):
                 pass
+
+
+async def test_an_answer_that_is_too_large_is_left_at_the_bound(tmp_path: Path) -> None:
+    """A list of megabytes of somebody's annotations must not fill our memory."""
+    server = Server()
+    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
+        with pytest.raises(TooLargeError, match="expected an answer of at most 33554432 bytes"):
+            await transport.request(Request("GET", "/large"), timeout_s=30.0)
 
 
 async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:

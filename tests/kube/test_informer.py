@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from common.kube.client import KubeClient
 from common.kube.clock import LoopClock
 from common.kube.codec import SlimMeta, slim
-from common.kube.http import Request, Response
+from common.kube.http import Request, Response, TooLargeError
 from common.kube.informer import BACKOFF_CAP_S, TURN_OBJECTS, Informer
 from common.kube.resources import CONFIG_MAPS
 from common.kube.watch import INACTIVITY_S
@@ -82,6 +82,28 @@ def test_others_run_while_a_long_list_is_taken_in() -> None:
                 await rig.settle(seconds)
                 assert len(told_in) == 10 * TURN_OBJECTS
                 assert max(told_in.count(one) for one in told_in) <= TURN_OBJECTS
+
+    run(scenario())
+
+
+def test_a_page_that_is_too_large_is_asked_for_in_parts() -> None:
+    """Where a page has more bytes than the transport takes, the pages become smaller, and nothing is lost."""
+
+    async def scenario() -> None:
+        rig = Rig(page_size=500)
+        for number in range(12):
+            await rig.create(f"c{number:02}")
+        rig.fault = only_small_pages
+        async with rig.running():
+            await rig.informer.wait_synced()
+            assert len(rig.informer) == 12
+        limits = [request.path.partition("limit=")[2].partition("&")[0] for request in rig.requests]
+        assert limits == ["500", "50", "5", "5", "5", ""]
+
+    def only_small_pages(request: Request) -> Response | None:
+        if "limit=50" in request.path:
+            raise TooLargeError("too large")
+        return None
 
     run(scenario())
 
