@@ -15,7 +15,8 @@ import statistics
 import sys
 import time
 
-from common.epoch.ledger import Ledger, PodView
+from common.epoch.ledger import Ledger
+from common.epoch.pod_view import PodView
 from common.epoch.slot import Shape, Slot
 
 SIZES = (100, 1_000, 10_000)

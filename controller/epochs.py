@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from common import wire
+from common.epoch.decision import Decision
 from common.epoch.errors import InvariantError
 from common.epoch.int32 import INT32_MAX
-from common.epoch.ledger import Decision
 from controller import conditions
 from controller.causes import Cause, Trigger
 from controller.draft import COUNTERS, COUNTERS_HOLD_RESTART_S, DeleteJob, Draft

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from common import wire
-from common.epoch.ledger import Decision, Ledger
+from common.epoch.decision import Decision
+from common.epoch.ledger import Ledger
 from common.epoch.slot import Shape
 from controller.causes import Cause, failure_of_entry, unix_time
 from controller.jobset import JobSet

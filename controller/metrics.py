@@ -25,7 +25,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from common.epoch.ledger import Standing
+from common.epoch.decision import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
 from controller.exposition import SteppedCollector, pieces

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from common import wire
+from common.epoch.decision import Decision
 from common.epoch.errors import RemoteProtocolError
-from common.epoch.ledger import Decision
 from controller.barrier import Barrier
 from controller.causes import Cause
 from controller.jobset import JobSet

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from common import wire
 from common.epoch.errors import RemoteProtocolError
-from common.epoch.ledger import Life, PodView, Worker
+from common.epoch.pod_view import Life, PodView, Worker
 from common.epoch.slot import Slot
 from controller.kinds import Pod
 

@@ -12,91 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TypeVar
 
+from common.epoch.decision import Decision, Standing
 from common.epoch.errors import InvariantError
 from common.epoch.int32 import INT32_MAX
+from common.epoch.pod_view import Life, PodView
 from common.epoch.slot import Shape, Slot
-
-
-class Life(Enum):
-    """How alive a Pod is, as far as the barrier cares."""
-
-    LIVE = "live"  # not terminal, not terminating, owned by a current Job
-    LEAVING = "leaving"  # terminating, or owned by an old Job: its containers may still run
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """The worker container as kubelet's status shows it, which may lag what the agent announced.
-
-    Args:
-        instance: identifies one run of the container (containerID); "" when none started yet.
-        running: state is running.
-        failed: state is terminated with a non-zero exit code.
-    """
-
-    instance: str = ""
-    running: bool = False
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PodView:
-    """One Pod as a watch event showed it.
-
-    Args:
-        uid: of the Pod.
-        slot: where it belongs.
-        epoch: announced, int32 >= 1; None when it announced nothing readable.
-        name: for messages.
-    """
-
-    uid: str
-    slot: Slot
-    epoch: int | None = None
-    life: Life = Life.LIVE
-    worker: Worker = Worker()
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the JobSet's status should say now.
-
-    Args:
-        synced: S, never below the ledger's.
-        deprecated: D, never below the ledger's; with an S that grows, an epoch that is skipped.
-        restarts: counted group restarts so far, this decision's included.
-        exceeded: more restarts than allowed were announced; the JobSet must fail, and S and D stay.
-        recreate: (replicatedJob, job index) whose Pods completed and so cannot restart in place.
-    """
-
-    synced: int
-    deprecated: int
-    restarts: int = 0
-    exceeded: bool = False
-    recreate: frozenset[tuple[str, int]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How many Pods of the expected slots do what; completed ones are in none of it.
-
-    Args:
-        running: at S, while it is the running epoch.
-        waiting: announced an epoch beyond S.
-        restarting: are there and have not announced it yet.
-        missing: are not there.
-    """
-
-    running: int
-    waiting: int
-    restarting: int
-    missing: int
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from common import wire
-from common.epoch.ledger import Decision
+from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from controller.draft import (
     CreateClaim,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from common import wire
-from common.epoch.ledger import Decision
+from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from controller.draft import Plan
 from controller.jobs import build_job

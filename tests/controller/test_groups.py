@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
-from common.epoch.ledger import Life, Worker
+from common.epoch.pod_view import Life, Worker
 from common.kube.client import KubeObject
 from common.kube.clock import LoopClock
 from controller.draft import Note

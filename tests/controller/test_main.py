@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.epoch.ledger import Standing
+from common.epoch.decision import Standing
 from controller.main import ExitCode, main
 from controller.metrics import GroupCount, LiveCollector, Metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common import wire
-from common.epoch.ledger import Decision
+from common.epoch.decision import Decision
 from common.kube.resources import JOBSETS
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew

@@ -3,7 +3,7 @@
 from typing import Any
 
 from common import wire
-from common.epoch.ledger import Decision
+from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PODS
 from simulator.cluster.virtual_time import run

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from common import wire
+from common.epoch.decision import Decision
 from common.epoch.errors import InvariantError
-from common.epoch.ledger import Decision
 from common.kube.client import KubeObject
 from controller.draft import COUNTERS_HOLD_RESTART_S, CreateJob, CreateService, DeleteJob, ResumeJob
 from tests.controller.manifests import jobset, replicated_job

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
-from common.epoch.ledger import Decision
+from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from common.kube.clock import LoopClock
 from common.kube.resources import JOBS

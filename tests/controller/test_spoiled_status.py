@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from common import wire
 from common.epoch.agent import AgentState, Announce, Verdict, View, judge, step
 from common.epoch.int32 import INT32_MAX
-from common.epoch.ledger import Ledger, PodView
+from common.epoch.ledger import Ledger
+from common.epoch.pod_view import PodView
 from common.epoch.slot import Shape, Slot
 from controller.scopes import WHOLE
 from tests.controller.manifests import jobset, replicated_job

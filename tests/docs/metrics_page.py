@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.exposition import render
 from agent.metrics import AgentMetrics
-from common.epoch.ledger import Standing
+from common.epoch.decision import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
 from controller.exposition import SUFFIXED

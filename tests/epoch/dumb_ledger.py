@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from common.epoch.decision import Decision
 from common.epoch.int32 import INT32_MAX
-from common.epoch.ledger import Decision, Life, PodView
+from common.epoch.pod_view import Life, PodView
 from common.epoch.slot import Shape, Slot
 
 

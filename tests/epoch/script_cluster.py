@@ -8,8 +8,10 @@ from typing import Any, Final
 from common.epoch import agent as machine
 from common.epoch import supervisor
 from common.epoch.agent import Accepted, AgentState, NotAccepted, Phase, View
+from common.epoch.decision import Decision
 from common.epoch.errors import RemoteProtocolError
-from common.epoch.ledger import Decision, Ledger, Life, PodView, Worker
+from common.epoch.ledger import Ledger
+from common.epoch.pod_view import Life, PodView, Worker
 from common.epoch.slot import Shape, Slot
 from common.epoch.supervisor import SupervisorState
 from common.wire import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from common.epoch import supervisor
 from common.epoch.agent import View
-from common.epoch.ledger import Ledger, Life, Worker
+from common.epoch.ledger import Ledger
+from common.epoch.pod_view import Life, Worker
 from common.epoch.slot import Shape
 from common.epoch.supervisor import SupervisorState
 from common.wire import ATTEMPT, EPOCH, epochs_of_status

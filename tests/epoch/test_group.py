@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from common.epoch.agent import Phase
-from common.epoch.ledger import Life
+from common.epoch.pod_view import Life
 from common.wire import epochs_of_status
 from tests.epoch.script_cluster import ScriptPod
 from tests.epoch.script_world import ScriptWorld

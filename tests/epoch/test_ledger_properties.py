@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.epoch.int32 import INT32_MAX
-from common.epoch.ledger import Ledger, Life, PodView, Worker
+from common.epoch.ledger import Ledger
+from common.epoch.pod_view import Life, PodView, Worker
 from common.epoch.slot import Shape, Slot
 from tests.epoch.dumb_ledger import DumbLedger
 

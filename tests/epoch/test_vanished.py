@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from common.epoch.ledger import Decision, Ledger, Life, PodView, Worker
+from common.epoch.decision import Decision
+from common.epoch.ledger import Ledger
+from common.epoch.pod_view import Life, PodView, Worker
 from common.epoch.slot import Shape, Slot
 
 ANY = 99

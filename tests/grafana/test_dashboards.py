@@ -11,7 +11,7 @@ import yaml
 
 from agent.exposition import render
 from agent.metrics import AgentMetrics
-from common.epoch.ledger import Standing
+from common.epoch.decision import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
 from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics

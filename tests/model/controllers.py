@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from common.epoch.errors import InvariantError
+from common.epoch.pod_view import Life, PodView, Worker
 from common.epoch.slot import Shape, Slot
 from tests.model.code import Code
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
@@ -106,14 +107,13 @@ class Controllers:
             ledger.observe(event)
         return self._intern(ledger)
 
-    def _view(self, index: int, pod: Pod) -> Any:
+    def _view(self, index: int, pod: Pod) -> PodView:
         """Return the Pod as a watch event shows it."""
-        life = self.module.Life
         epoch, state = pod.reported
         # `epoch` stands for the run of the container: an epoch's worker, or a supervisor's process.
-        worker = self.module.Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
-        lives = {LIVE: life.LIVE, LEAVING: life.LEAVING, COMPLETE: life.SUCCEEDED}
-        return self.module.PodView(pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker)
+        worker = Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
+        lives = {LIVE: Life.LIVE, LEAVING: Life.LEAVING, COMPLETE: Life.SUCCEEDED}
+        return PodView(pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker)
 
     def _thaw(self, number: int) -> Any:
         return thaw(self.module, self.shape, self._frozen[number])
@@ -136,7 +136,7 @@ class Controllers:
         completed = tuple(
             (record.pod.slot.job_index, uid)
             for uid, record in ledger._records.items()
-            if record.pod.life is self.module.Life.SUCCEEDED
+            if record.pod.life is Life.SUCCEEDED
         )
         return Known((ledger.synced, ledger.deprecated), decision, completed, tuple(sorted(ledger._ahead)))
 

@@ -1,0 +1,41 @@
+"""What a `Ledger` answers: the status that the JobSet should have, and how its Pods stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the JobSet's status should say now.
+
+    Args:
+        synced: S, never below the ledger's.
+        deprecated: D, never below the ledger's; with an S that grows, an epoch that is skipped.
+        restarts: counted group restarts so far, this decision's included.
+        exceeded: more restarts than allowed were announced; the JobSet must fail, and S and D stay.
+        recreate: (replicatedJob, job index) whose Pods completed and so cannot restart in place.
+    """
+
+    synced: int
+    deprecated: int
+    restarts: int = 0
+    exceeded: bool = False
+    recreate: frozenset[tuple[str, int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many Pods of the expected slots do what; completed ones are in none of it.
+
+    Args:
+        running: at S, while it is the running epoch.
+        waiting: announced an epoch beyond S.
+        restarting: are there and have not announced it yet.
+        missing: are not there.
+    """
+
+    running: int
+    waiting: int
+    restarting: int
+    missing: int
