@@ -33,6 +33,7 @@ from simulator.apiserver.reviews import REVIEWS, answer_review
 from simulator.apiserver.route import Route, resource_route, split_path
 from simulator.apiserver.status import StatusError
 from simulator.apiserver.store import CollectionKey, Event, Store
+from simulator.apiserver.verbs import SUBRESOURCE_VERBS, check_verb
 from simulator.apiserver.watch_cache import WatchCache
 from simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
@@ -41,17 +42,7 @@ MANAGER_CHARACTERS_MAX = 128
 DEFAULT_OPTIONS = ApiServerOptions()
 
 _CRDS: CollectionKey = ("apiextensions.k8s.io", "customresourcedefinitions")
-_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 _BODY_TYPES = ("application/json", "application/yaml")
-_COLLECTION_VERBS = frozenset(("list", "watch", "create", "deletecollection"))
-_OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
-_SUBRESOURCE_VERBS = {
-    "log": "get",
-    "binding": "create",
-    "eviction": "create",
-    "token": "create",
-    "finalize": "update",
-}
 
 Answer = Response | StreamingResponse
 
@@ -231,9 +222,9 @@ class ApiServer:
             raise status.unknown_resource() if built_in else status.page_not_found()
         if not kind.resource.namespaced and route.namespace:
             raise status.page_not_found()
-        _check_verb(kind, route)
+        check_verb(kind, route)
         answer = negotiation.choose(request.headers.get("accept", ""), route.query.get("includeObject", ""))
-        if route.subresource in _SUBRESOURCE_VERBS:
+        if route.subresource in SUBRESOURCE_VERBS:
             return await self._answer_subresource(request, route, kind, user)
         match route.verb:
             case "get":
@@ -353,28 +344,6 @@ class ApiServer:
         if not isinstance(body, dict):
             raise status.bad_request(f"expected an object, saw {type(body).__name__}")
         return body
-
-
-def _check_verb(kind: Kind, route: Route) -> None:
-    """Raise 404 or 405 for what the resource does not offer."""
-    if route.subresource:
-        wanted = _SUBRESOURCE_VERBS.get(route.subresource) if route.subresource in kind.extra_subresources else None
-        if wanted is None and not (route.subresource == "status" and kind.has_status):
-            raise status.page_not_found()
-        allowed = frozenset((wanted,)) if wanted else frozenset(("get", "update", "patch"))
-    else:
-        allowed = _OBJECT_VERBS if route.name else _COLLECTION_VERBS
-    if kind.custom and not route.subresource:
-        # The real handler of custom resources is laxer and stricter in these corners.
-        if route.verb == "create" and route.name:
-            return
-        if route.verb == "update" and not route.name:
-            raise status.bad_request("name must be provided")
-    if route.verb not in allowed:
-        raise status.method_not_allowed()
-    everywhere = kind.resource.namespaced and not route.namespace
-    if everywhere and route.verb in ("create", "deletecollection", *_OBJECT_VERBS):
-        raise status.page_not_found() if kind.custom else status.method_not_allowed()
 
 
 def _options(request: Request, route: Route, user: str) -> WriteOptions:

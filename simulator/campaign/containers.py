@@ -1,26 +1,17 @@
-"""
-Containers of the campaign: real agents and supervisors as processes that can die anywhere, and workers that only run.
-
-Which container is what follows from its command, as in the manifests: `inplace-agent` is a sidecar, `inplace-agent run
--- ...` a supervisor with its worker, `inplace-agent wait -- ...` a worker that asks the agent itself before it starts,
-anything else a worker.
-"""
+"""Containers of the campaign: real agents as processes that can die anywhere, and workers that only run."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from agent.arguments import RunOptions, parse
 from agent.config import AgentConfig
 from agent.runtime import Agent
-from agent.supervisor import Supervisor
 from agent.wait import POLL_S
-from agent.worker import EPOCH
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
 from common.kube.http import Transport
@@ -28,10 +19,9 @@ from common.record import replace
 from simulator.campaign.process import Process
 from simulator.cluster.model_runtime import ModelBarrier, QuietLog
 from simulator.cluster.pod_spec import Probe
-from simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
+from simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 from simulator.cluster.timings import Timings
 
-AGENT = "inplace-agent"
 QUIET = QuietLog()
 
 
@@ -133,7 +123,7 @@ class Training:
             self._machine.watcher.worker_stopped(self.pod)
 
 
-class _Container:
+class Container:
     """What all containers share: an exit code that is decided once."""
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
@@ -179,7 +169,7 @@ class _Container:
         return True
 
 
-class WorkerContainer(_Container):
+class WorkerContainer(Container):
     """A worker in a container of its own; one that waits asks the agent until the barrier is lifted."""
 
     def __init__(self, machine: Machine, run: ContainerRun, *, waits: bool) -> None:
@@ -205,7 +195,7 @@ class WorkerContainer(_Container):
         return agent is not None and agent.barrier.lifted
 
 
-class AgentContainer(_Container):
+class AgentContainer(Container):
     """A sidecar: the real agent, in the place of its process."""
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
@@ -280,129 +270,3 @@ class AgentContainer(_Container):
 
     def _clean_up(self) -> None:
         """Take the end of the container's other processes."""
-
-
-class SupervisedWorker:
-    """The worker below a supervisor; implements `agent.worker.Worker`."""
-
-    def __init__(self, machine: Machine, pod: KubeObject) -> None:
-        self._machine = machine
-        self._pod = pod
-        self._training: Training | None = None
-
-    def prepare(self) -> None:
-        """Do nothing: there are no signals to be seen."""
-
-    def stage(self) -> None:
-        """Do nothing: a process that is held has no effect."""
-
-    def start(self, env: Mapping[str, str]) -> None:
-        """Start a run."""
-        assert self._training is None or self._training.ended.done(), "expected no worker, saw one"
-        epoch = int(env[EPOCH]) if env[EPOCH] else None
-        self._training = Training(self._machine, self._pod, epoch, leaves=True)
-
-    async def exited(self) -> int:
-        """Return the exit code."""
-        assert self._training is not None
-        return await asyncio.shield(self._training.ended)
-
-    async def gone(self) -> None:
-        """Return when nothing of the run is left."""
-        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
-        assert self._training is not None
-        self._training.clear()
-
-    def signal(self, number: int) -> None:
-        """Send a signal; SIGTERM is obeyed after a while, unless the Pod's containers are deaf to it."""
-        training = self._training
-        if training is None or training.ended.done():
-            return
-        if number == signal.SIGKILL:
-            training.end(SIGKILL_EXIT)
-        elif self._pod["metadata"]["uid"] not in self._machine.deaf:
-            exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
-            asyncio.get_running_loop().call_later(exit_s, training.end, 128 + number)
-
-    def kill(self) -> None:
-        """Kill all there is."""
-        if self._training is not None:
-            self._training.end(SIGKILL_EXIT)
-            self._training.clear()
-
-
-class SupervisorContainer(AgentContainer):
-    """A supervisor and its worker: one container, so the end of the first is the end of both."""
-
-    _worker: SupervisedWorker
-    agent: Supervisor
-
-    def terminate(self) -> None:
-        """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
-        if self.process.awaits == 0:
-            self.end(128 + signal.SIGTERM)
-        elif not self._ended.done():
-            self.process.call(self.agent.terminate, signal.SIGTERM)
-
-    async def stop(self, grace_s: float) -> None:
-        """Take SIGTERM, and SIGKILL after the grace."""
-        if self.uid not in self._machine.deaf:
-            self.terminate()
-        await asyncio.wait([self._ended], timeout=grace_s)
-        self.end(SIGKILL_EXIT)
-
-    async def probe(self, probe: Probe) -> bool:
-        """Answer as the barrier does."""
-        await _Container.probe(self, probe)
-        return self.barrier.lifted
-
-    def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:
-        options = parse(run.command[1:], run.env)
-        assert isinstance(options, RunOptions), f"expected a supervisor's command line, saw {run.command}"
-        self._worker = SupervisedWorker(self._machine, run.pod)
-        return Supervisor(config, worker=self._worker, options=options, barrier=self.barrier, **self._parts())
-
-    def _clean_up(self) -> None:
-        self._worker.kill()
-
-
-class CampaignRuntime:
-    """The runtime of every node."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._pods_made = 0
-
-    async def create_sandbox(self, pod: KubeObject) -> Sandbox:
-        """Give the Pod an address."""
-        self._pods_made += 1
-        return Sandbox(pod["metadata"]["uid"], f"10.64.{self._pods_made // 250}.{self._pods_made % 250 + 1}", {})
-
-    async def remove_sandbox(self, sandbox: Sandbox) -> None:
-        """Take its disk back."""
-        self._machine.disks.pop(sandbox.uid, None)
-
-    async def start(self, run: ContainerRun) -> RunningContainer:
-        """Start an instance."""
-        program, verb = run.command[0], run.command[1] if len(run.command) > 1 else ""
-        if program != AGENT:
-            return WorkerContainer(self._machine, run, waits=False)
-        if verb == "wait":
-            return WorkerContainer(self._machine, run, waits=True)
-        if self._machine.full_disks:
-            self._machine.disk(run.pod["metadata"]["uid"]).full = True
-        return SupervisorContainer(self._machine, run) if verb == "run" else AgentContainer(self._machine, run)
-
-    def read_log(
-        self,
-        uid: str,
-        container: str,
-        *,
-        previous: bool,
-        follow: bool,
-    ) -> AsyncIterator[bytes]:
-        """Refuse: these containers write no log."""
-        raise NotImplementedError(f"{container} of {uid} writes no log (previous: {previous}, follow: {follow})")
-
-    async def close(self) -> None:
-        """Do nothing: containers end with the kubelets' tasks."""

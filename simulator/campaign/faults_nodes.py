@@ -9,8 +9,8 @@ from common.kube.client import MERGE_PATCH, KubeObject
 from common.kube.errors import ApiError
 from common.kube.resources import NODES, PODS
 from simulator.campaign.containers import Training
+from simulator.campaign.disturbance import Effect, Rule
 from simulator.campaign.fault import Place, fault
-from simulator.campaign.network import Effect, Rule
 from simulator.campaign.scenario import NAMESPACE
 from simulator.campaign.world import World
 from simulator.cluster.node_loss import give_up

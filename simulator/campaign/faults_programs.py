@@ -9,8 +9,8 @@ from common.kube.client import MERGE_PATCH
 from common.kube.errors import ApiError
 from common.kube.http import Request
 from common.kube.resources import LEASES
+from simulator.campaign.disturbance import is_lease, is_write
 from simulator.campaign.fault import Place, fault
-from simulator.campaign.network import is_lease, is_write
 from simulator.campaign.process import Process, current_process
 from simulator.campaign.world import LEASE, World
 from simulator.cluster.access import CONTROLLER_NAMESPACE

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from common.kube.clock import Clock
 from common.kube.http import Request, Response
+from simulator.campaign.disturbance import is_lease, is_write
 from simulator.campaign.judge import Judge
-from simulator.campaign.network import is_lease, is_write
 from simulator.campaign.process import current_process
 
 S9 = "S9 a controller wrote while another one held the Lease"

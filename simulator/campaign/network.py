@@ -1,9 +1,9 @@
 """
-The network between programs and API servers, and all that goes wrong on it.
+The network between programs and API servers.
 
-A `Rule` says which requests or streams of whom are disturbed, how, how often and until when; rules without effect any
-more cost nothing. Requests take time both ways, so a watch may be faster than an answer. A request whose sender is
-gone before it arrived is done or not, by chance: nobody knows, which is the point.
+What goes wrong on it is said by the rules of `simulator.campaign.disturbance`. Requests take time both ways, so a
+watch may be faster than an answer. A request whose sender is gone before it arrived is done or not, by chance: nobody
+knows, which is the point.
 """
 
 from __future__ import annotations
@@ -22,33 +22,12 @@ from common.kube.clock import Clock
 from common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
 from simulator.apiserver import ApiServer, StreamingResponse
 from simulator.apiserver.memory import WholeStream
+from simulator.campaign.disturbance import ON_REQUESTS, Effect, Rule, refusal
 from simulator.campaign.process import current_process
 from simulator.campaign.trace import Trace
 from simulator.cluster.timings import Delay
 
 NEVER_S = 1e9
-
-
-class Effect(Enum):
-    """What a rule does to what it catches."""
-
-    REFUSE = "refuse"  # the connection is refused: certainly nothing was done
-    ANSWER = "answer"  # an answer of the server's instead of the deed
-    LOSE = "lose"  # the request gets lost: nothing was done, nobody says so, until the client's own deadline
-    LOSE_REPLY = "lose reply"  # done, and the connection breaks
-    HANG_REPLY = "hang reply"  # done, and nobody says so, until the client's own deadline
-    SLOW = "slow"  # `amount` seconds before it is done
-    SLOW_REPLY = "slow reply"  # `amount` seconds after it is done
-    DUPLICATE = "duplicate"  # a delivery comes twice
-    DELAY = "delay"  # a delivery comes `amount` seconds later
-    SPLIT = "split"  # a delivery comes in two pieces, cut anywhere
-    CUT_SHORT = "cut short"  # half a delivery, then the connection breaks
-    NO_BOOKMARK = "no bookmark"  # deliveries that are nothing but bookmarks do not come
-
-
-ON_REQUESTS = frozenset(
-    (Effect.REFUSE, Effect.ANSWER, Effect.LOSE, Effect.LOSE_REPLY, Effect.HANG_REPLY, Effect.SLOW, Effect.SLOW_REPLY)
-)
 
 
 class Ending(Enum):
@@ -58,31 +37,6 @@ class Ending(Enum):
     BROKEN = "broken"  # a reset
     SILENT = "silent"  # half-open: nothing comes any more, and nobody says so
     GONE = "gone"  # 410 in the stream: its history was compacted
-
-
-@dataclass(eq=False, slots=True)
-class Rule:
-    """One disturbance.
-
-    Args:
-        fault: whose counter goes up each time.
-        clients: whom it concerns.
-        requests: which requests of theirs; for deliveries: of the watch's request.
-        left: how often it still acts.
-        amount: seconds, where the effect has any.
-        answer: for ANSWER.
-        server: the number of the one API server it concerns; None is all.
-    """
-
-    fault: str
-    effect: Effect
-    until_s: float
-    clients: Callable[[str], bool] = lambda _: True
-    requests: Callable[[Request], bool] = lambda _: True
-    left: int = 1_000_000
-    amount: float = 0.0
-    answer: Response | None = None
-    server: int | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -365,33 +319,6 @@ class _Deliveries:
                 return
             case _:
                 yield chunk
-
-
-def is_write(request: Request) -> bool:
-    """Say whether a request changes something."""
-    return request.method != "GET"
-
-
-def is_lease(request: Request) -> bool:
-    """Say whether a request is about the controllers' Lease."""
-    return "/leases" in request.path
-
-
-def refusal(code: int, reason: str, *, retry_after_s: int | None = None) -> Response:
-    """Return an error answer as an API server gives it."""
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": "a fault of the campaign",
-    }
-    headers = {"content-type": "application/json"}
-    if retry_after_s is not None:
-        headers["retry-after"] = str(retry_after_s)
-    return Response(code, headers, msgspec.json.encode(status))
 
 
 GONE_LINE = msgspec.json.encode({"type": "ERROR", "object": msgspec.json.decode(refusal(410, "Expired").body)}) + b"\n"

@@ -21,7 +21,8 @@ from enum import Enum
 
 from common.kube.http import Request
 from simulator.campaign.catalogue import CATALOGUE
-from simulator.campaign.network import Effect, Ending, OpenStream, Rule, is_lease, is_write
+from simulator.campaign.disturbance import Effect, Rule, is_lease, is_write
+from simulator.campaign.network import Ending, OpenStream
 from simulator.campaign.process import Process, current_process
 from simulator.campaign.run import Outcome, Strike, run_scenario
 from simulator.campaign.scenario import Scenario

@@ -22,11 +22,12 @@ from common.kube.resources import JOBSETS
 from controller.runtime import Controller, ControllerConfig
 from simulator.apiserver import ApiServer, ApiServerOptions
 from simulator.apiserver.store import CollectionKey, Event
-from simulator.campaign.containers import QUIET, CampaignRuntime, Machine
+from simulator.campaign.containers import QUIET, Machine
 from simulator.campaign.judge import Judge
 from simulator.campaign.manners import Manners
 from simulator.campaign.network import Network
 from simulator.campaign.process import Process, ProcessClock, outside
+from simulator.campaign.runtime import CampaignRuntime
 from simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from simulator.campaign.trace import Trace
 from simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name

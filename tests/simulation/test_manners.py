@@ -9,9 +9,9 @@ import pytest
 
 from common.kube.http import Request
 from simulator.apiserver.store import Event
+from simulator.campaign.disturbance import refusal
 from simulator.campaign.judge import Judge
 from simulator.campaign.manners import L5, L6, S9, SAME_MAX, Manners
-from simulator.campaign.network import refusal
 from simulator.campaign.process import Process, ProcessClock
 from simulator.campaign.trace import Trace
 from simulator.cluster.virtual_time import VirtualTimeLoop

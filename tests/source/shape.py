@@ -19,12 +19,14 @@ from typing import Final
 import grimp
 
 ROOT: Final = Path(__file__).parents[2]
+LINES_MAX: Final = 400  # a reader takes in one module in one sitting; tests, which are read one by one, may be longer
 
 
 def main() -> int:
     """Print what is wrong with this repository's packages; return 1 when something is."""
     packages = sorted(file.parent.name for file in ROOT.glob("*/__init__.py"))
-    problems = import_circle(packages)
+    files = [file for package in (*packages, "docs") if package != "tests" for file in (ROOT / package).rglob("*.py")]
+    problems = [*import_circle(packages), *too_long(files)]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -42,6 +44,16 @@ def import_circle(packages: Sequence[str]) -> list[str]:
         detail, *_ = graph.get_import_details(importer=importer, imported=imported)
         found.append(f"  {importer}, line {detail['line_number']}: {detail['line_contents']}")
     return found
+
+
+def too_long(files: Iterable[Path]) -> list[str]:
+    """Name each file of more lines than a module may have."""
+    lines = {file: len(file.read_text().splitlines()) for file in sorted(files)}
+    return [
+        f"{file}: expected at most {LINES_MAX} lines, saw {count}; make a module of one of its ideas"
+        for file, count in lines.items()
+        if count > LINES_MAX
+    ]
 
 
 def _circle(imports: Mapping[str, Iterable[str]]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source.shape import import_circle, main
+from tests.source.shape import LINES_MAX, import_circle, main, too_long
 
 WAYS_TO_IMPORT = {
     "at the top": "from {package}.b import word",
@@ -47,3 +47,13 @@ def test_imports_one_way_are_no_circle(tmp_path: Path, monkeypatch: pytest.Monke
     planted(tmp_path, "planted_ways", modules)
     monkeypatch.syspath_prepend(tmp_path)
     assert import_circle(["planted_ways"]) == []
+
+
+def test_a_module_may_have_so_many_lines(tmp_path: Path) -> None:
+    """A module at the bound passes; one line more, and it is named with its length."""
+    longest, longer = tmp_path / "longest.py", tmp_path / "longer.py"
+    longest.write_text("#\n" * LINES_MAX)
+    longer.write_text("#\n" * (LINES_MAX + 1))
+    (problem,) = too_long((longest, longer))
+    assert str(longer) in problem
+    assert str(LINES_MAX + 1) in problem

@@ -1,0 +1,60 @@
+"""
+The container runtime of the campaign's nodes.
+
+Which container is what follows from its command, as in the manifests: `inplace-agent` is a sidecar, `inplace-agent run
+-- ...` a supervisor with its worker, `inplace-agent wait -- ...` a worker that asks the agent itself before it starts,
+anything else a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from common.kube.client import KubeObject
+from simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
+from simulator.campaign.supervised import SupervisorContainer
+from simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
+
+AGENT = "inplace-agent"
+
+
+class CampaignRuntime:
+    """The runtime of every node."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._pods_made = 0
+
+    async def create_sandbox(self, pod: KubeObject) -> Sandbox:
+        """Give the Pod an address."""
+        self._pods_made += 1
+        return Sandbox(pod["metadata"]["uid"], f"10.64.{self._pods_made // 250}.{self._pods_made % 250 + 1}", {})
+
+    async def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Take its disk back."""
+        self._machine.disks.pop(sandbox.uid, None)
+
+    async def start(self, run: ContainerRun) -> RunningContainer:
+        """Start an instance."""
+        program, verb = run.command[0], run.command[1] if len(run.command) > 1 else ""
+        if program != AGENT:
+            return WorkerContainer(self._machine, run, waits=False)
+        if verb == "wait":
+            return WorkerContainer(self._machine, run, waits=True)
+        if self._machine.full_disks:
+            self._machine.disk(run.pod["metadata"]["uid"]).full = True
+        return SupervisorContainer(self._machine, run) if verb == "run" else AgentContainer(self._machine, run)
+
+    def read_log(
+        self,
+        uid: str,
+        container: str,
+        *,
+        previous: bool,
+        follow: bool,
+    ) -> AsyncIterator[bytes]:
+        """Refuse: these containers write no log."""
+        raise NotImplementedError(f"{container} of {uid} writes no log (previous: {previous}, follow: {follow})")
+
+    async def close(self) -> None:
+        """Do nothing: containers end with the kubelets' tasks."""

@@ -1,0 +1,101 @@
+"""A supervisor and its worker in one container: a real supervisor, and a worker that only runs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+
+from agent.arguments import RunOptions, parse
+from agent.config import AgentConfig
+from agent.runtime import Agent
+from agent.supervisor import Supervisor
+from agent.worker import EPOCH
+from common.kube.client import KubeObject
+from simulator.campaign.containers import AgentContainer, Container, Machine, Training
+from simulator.cluster.pod_spec import Probe
+from simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
+
+
+class SupervisedWorker:
+    """The worker below a supervisor; implements `agent.worker.Worker`."""
+
+    def __init__(self, machine: Machine, pod: KubeObject) -> None:
+        self._machine = machine
+        self._pod = pod
+        self._training: Training | None = None
+
+    def prepare(self) -> None:
+        """Do nothing: there are no signals to be seen."""
+
+    def stage(self) -> None:
+        """Do nothing: a process that is held has no effect."""
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start a run."""
+        assert self._training is None or self._training.ended.done(), "expected no worker, saw one"
+        epoch = int(env[EPOCH]) if env[EPOCH] else None
+        self._training = Training(self._machine, self._pod, epoch, leaves=True)
+
+    async def exited(self) -> int:
+        """Return the exit code."""
+        assert self._training is not None
+        return await asyncio.shield(self._training.ended)
+
+    async def gone(self) -> None:
+        """Return when nothing of the run is left."""
+        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
+        assert self._training is not None
+        self._training.clear()
+
+    def signal(self, number: int) -> None:
+        """Send a signal; SIGTERM is obeyed after a while, unless the Pod's containers are deaf to it."""
+        training = self._training
+        if training is None or training.ended.done():
+            return
+        if number == signal.SIGKILL:
+            training.end(SIGKILL_EXIT)
+        elif self._pod["metadata"]["uid"] not in self._machine.deaf:
+            exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
+            asyncio.get_running_loop().call_later(exit_s, training.end, 128 + number)
+
+    def kill(self) -> None:
+        """Kill all there is."""
+        if self._training is not None:
+            self._training.end(SIGKILL_EXIT)
+            self._training.clear()
+
+
+class SupervisorContainer(AgentContainer):
+    """A supervisor and its worker: one container, so the end of the first is the end of both."""
+
+    _worker: SupervisedWorker
+    agent: Supervisor
+
+    def terminate(self) -> None:
+        """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
+        if self.process.awaits == 0:
+            self.end(128 + signal.SIGTERM)
+        elif not self._ended.done():
+            self.process.call(self.agent.terminate, signal.SIGTERM)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take SIGTERM, and SIGKILL after the grace."""
+        if self.uid not in self._machine.deaf:
+            self.terminate()
+        await asyncio.wait([self._ended], timeout=grace_s)
+        self.end(SIGKILL_EXIT)
+
+    async def probe(self, probe: Probe) -> bool:
+        """Answer as the barrier does."""
+        await Container.probe(self, probe)
+        return self.barrier.lifted
+
+    def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:
+        options = parse(run.command[1:], run.env)
+        assert isinstance(options, RunOptions), f"expected a supervisor's command line, saw {run.command}"
+        self._worker = SupervisedWorker(self._machine, run.pod)
+        return Supervisor(config, worker=self._worker, options=options, barrier=self.barrier, **self._parts())
+
+    def _clean_up(self) -> None:
+        self._worker.kill()
