@@ -41,6 +41,7 @@ from common.kube.clock import Clock
 from common.kube.http import Transport
 from common.typed import Final
 
+REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
 """After so long at the barrier an agent announces again. 5,000 of them then send 20 requests a second, a twenty-fifth
 of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0042."""
@@ -209,7 +210,7 @@ class Agent:
             self._reminder.cancel()
             self._reminder = None
         if self._state.phase is Phase.WAITING:
-            self._reminder = self._tasks.create_task(self._remind())
+            self._reminder = self._tasks.create_task(self._remind(), name=REMINDER)
 
     async def _remind(self) -> None:
         await self._clock.sleep(self._rng.uniform(*REMINDER_S))

@@ -27,7 +27,6 @@ S5 = "S5 an in-place restart deleted what was healthy"
 S6 = "S6 more counted restarts than maxRestarts"
 S7 = "S7 a group restart without a cause"
 TAMPERED_S = 30.0  # twice the Lease's duration
-SAFETY = (S1, S2, S3, S4, S5, S6, S7)
 
 Slot = tuple[str, str]  # Job's name and completion index
 

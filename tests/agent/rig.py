@@ -13,30 +13,32 @@ from agent.epoch_file import EpochMemory, NoMemory
 from agent.metrics import AgentMetrics
 from agent.phases import RestartPhases
 from agent.prelude import head_start
-from agent.runtime import REMINDER_S, Agent
+from agent.runtime import REMINDER, Agent
 from common.kube.clock import LoopClock
 from common.kube.credentials import Credentials
 from common.kube.http1 import Http1Transport
-from common.kube.watch import INACTIVITY_S
 from common.record import replace
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
 RUN_S_MAX = 20.0  # a test that takes longer has failed
+BOUND_S_MAX = 60.0  # of what a server must answer; who waits for longer waits for the next news
+QUIET_S = 0.05
 
 
 class ImpatientClock(LoopClock):
-    """Sleeps pass at once and are noted; the watch's inactivity bound is a twentieth of a second.
+    """Sleeps pass at once and are noted.
 
     Args:
+        is_quiet: bounds that are longer than a test may take are reached soon, because nothing comes.
         reminders: how often the time of a reminder passes; with no limit an agent would do nothing else.
     """
 
-    def __init__(self, inactivity_s: float | None = None, reminders: int = 0) -> None:
+    def __init__(self, *, is_quiet: bool = False, reminders: int = 0) -> None:
         super().__init__()
         self.reminders = reminders
         self.slept_s: list[float] = []
-        self._inactivity_s = inactivity_s
+        self._is_quiet = is_quiet
 
     def monotonic_s(self) -> float:
         """Return the loop's time plus all that was slept."""
@@ -44,7 +46,8 @@ class ImpatientClock(LoopClock):
 
     async def sleep(self, delay_s: float) -> None:
         """Note the sleep and let others run."""
-        if REMINDER_S[0] <= delay_s <= REMINDER_S[1]:
+        task = asyncio.current_task()
+        if task is not None and task.get_name() == REMINDER:
             if not self.reminders:
                 await super().sleep(delay_s)
             self.reminders -= 1
@@ -52,9 +55,9 @@ class ImpatientClock(LoopClock):
         await asyncio.sleep(0)
 
     def timeout(self, delay_s: float | None) -> asyncio.Timeout:
-        """Shorten the inactivity bound when the test is about silence."""
-        if delay_s == INACTIVITY_S and self._inactivity_s is not None:
-            delay_s = self._inactivity_s
+        """Shorten a bound that no test can wait for, when the test is about silence."""
+        if self._is_quiet and delay_s is not None and delay_s > BOUND_S_MAX:
+            delay_s = QUIET_S
         return super().timeout(delay_s)
 
 

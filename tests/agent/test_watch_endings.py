@@ -67,7 +67,7 @@ async def test_reset_resumes_after_backoff() -> None:
 
 async def test_silence_resumes_after_the_inactivity_bound() -> None:
     """A connection without a byte for the inactivity bound counts as dead."""
-    rig = Rig(clock=ImpatientClock(inactivity_s=0.05))
+    rig = Rig(clock=ImpatientClock(is_quiet=True))
     rig, server = await run((jobset(0, rv=12), until_patched(), silence), SYNC_THEN_RESTART, rig=rig)
     assert server.watched[1].query["resourceVersion"] == "12"
     assert rig.metrics.watch_endings == {"silent": 1}

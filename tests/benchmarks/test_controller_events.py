@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
 
@@ -31,7 +33,7 @@ def test_impossible_sizes_are_refused(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what is allowed."""
-    monkeypatch.setattr("sys.argv", ["controller_events", *arguments])
+    monkeypatch.setattr(sys, "argv", ["controller_events", *arguments])
     with pytest.raises(SystemExit):
         main()
     assert "expected up to 100 pods or a multiple of it" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console
 
+from cli import group_read
 from cli.connection import Connection
 from cli.group_read import METADATA, WHOLE_MAX, read_group, read_jobsets, read_pods
 from cli.group_state import GroupState, Phase, Restart, group_state
@@ -60,7 +61,7 @@ def large_from(pods: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Take groups of more than so many Pods for large ones."""
     assert pods < WHOLE_MAX
     with monkeypatch.context() as patch:
-        patch.setattr("cli.group_read.WHOLE_MAX", pods)
+        patch.setattr(group_read, "WHOLE_MAX", pods)
         yield
 
 
@@ -81,6 +82,21 @@ def test_a_running_group(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
                 assert state.stragglers == []
             assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
+
+    virtual_time.run(scene())
+
+
+@pytest.mark.slow
+def test_a_group_is_large_beyond_three_hundred_pods() -> None:
+    """One Pod more than are read whole: a Table says how it stands."""
+
+    async def scene() -> None:
+        async with training(WHOLE_MAX + 1) as cluster:
+            transport = Counting(cluster)
+            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+            state = group_state(*await read_group(asked, "train"))
+            assert "includeObject=None" in transport.asked[1].path
+            assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
 
     virtual_time.run(scene())
 

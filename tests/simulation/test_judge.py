@@ -26,6 +26,8 @@ from simulator.campaign.shrink import shrink
 from simulator.campaign.trace import Trace
 from simulator.campaign.world import World
 from simulator.cluster.virtual_time import VirtualTimeLoop
+from tests.simulation.properties import properties
+from tests.simulation.test_manners import MANNERS
 
 UID = "jobset-uid"
 GROUP = Scenario(pods_per_job=2)
@@ -236,20 +238,20 @@ def judged(story: Callable[[Bench], Any]) -> ViolationError | None:
         return runner.run(main())
 
 
-@pytest.mark.parametrize(
-    ("story", "rule"),
-    [
-        (two_epochs, rules.S1),
-        (twice, rules.S2),
-        (replaced_by_force, rules.S2),
-        (early, rules.S3),
-        (synced_alone, rules.S3),
-        (back, rules.S4),
-        (recreated, rules.S5),
-        (once_too_often, rules.S6),
-        (for_nothing, rules.S7),
-    ],
-)
+BROKEN = [
+    (two_epochs, rules.S1),
+    (twice, rules.S2),
+    (replaced_by_force, rules.S2),
+    (early, rules.S3),
+    (synced_alone, rules.S3),
+    (back, rules.S4),
+    (recreated, rules.S5),
+    (once_too_often, rules.S6),
+    (for_nothing, rules.S7),
+]
+
+
+@pytest.mark.parametrize(("story", "rule"), BROKEN)
 def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) -> None:
     """Each story breaks one property, and that is the one which is named."""
     violation = judged(story)
@@ -304,6 +306,24 @@ async def _fail_the_jobset(world: World, rng: Random, name: str) -> None:
     await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, status, subresource="status")
 
 
+async def _cling(world: World, rng: Random, name: str) -> None:
+    """Go on when told to end."""
+    while True:
+        try:
+            await world.clock.sleep(10.0)
+        except asyncio.CancelledError:
+            if world.now_s >= VIRTUAL_S_MAX:
+                raise
+
+
+async def _spin(world: World, rng: Random, name: str) -> None:
+    """Work without end and never rest."""
+    while True:
+        for _ in range(10_000):
+            world.trace.add("spin", "")
+        await world.clock.sleep(0.01)
+
+
 async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> None:
     await CATALOGUE["worker-exit"].strike(world, rng, name)
     while not (world.jobset.get("status") or {}).get("terminalState"):
@@ -328,22 +348,22 @@ def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
 
 def test_a_group_that_does_not_come_together_is_found_and_says_who_waits() -> None:
     """A fault that does not stop breaks L1, and the message names Pods, status and the tasks that wait."""
-    outcome = planted(_cut_off_for_ever)
-    assert outcome.violation is not None
-    assert outcome.violation.rule == L1
-    assert "tasks wait at" in str(outcome.violation)
+    assert "tasks wait at" in str(planted(_cut_off_for_ever).violation)
 
 
-@pytest.mark.parametrize(
-    ("blow", "rule"),
-    [
-        (_break_a_watch_of_the_cheap_restart, L2),
-        (_stop_the_controller_at_the_end, L3),
-        (_fail_the_jobset, S8),
-    ],
-)
+BAD_ENDS = [
+    (_cut_off_for_ever, L1),
+    (_break_a_watch_of_the_cheap_restart, L2),
+    (_stop_the_controller_at_the_end, L3),
+    (_fail_the_jobset, S8),
+    (_cling, ENDLESS),
+    (_spin, HOT),
+]
+
+
+@pytest.mark.parametrize(("blow", "rule"), BAD_ENDS)
 def test_an_end_that_is_not_good_is_found(blow: Any, rule: str) -> None:
-    """What is judged after the last fault: the price of one restart, that the JobSet ends, and that it ends well."""
+    """A group that stays apart, a restart that is dear, an end that is missing or wrong, a program without an end."""
     outcome = planted(blow)
     assert outcome.violation is not None
     assert outcome.violation.rule == rule
@@ -368,31 +388,7 @@ def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
     assert least.violation is not None
 
 
-def test_a_program_that_does_not_end_is_found() -> None:
-    """One that is told to end and goes on is a violation, not a run without end."""
-
-    async def cling(world: World, rng: Random, name: str) -> None:
-        while True:
-            try:
-                await world.clock.sleep(10.0)
-            except asyncio.CancelledError:
-                if world.now_s >= VIRTUAL_S_MAX:
-                    raise
-
-    outcome = planted(cling)
-    assert outcome.violation is not None
-    assert outcome.violation.rule == ENDLESS
-
-
-def test_a_program_that_never_rests_is_found() -> None:
-    """Work without end is a violation of its own, not a run without end."""
-
-    async def spin(world: World, rng: Random, name: str) -> None:
-        while True:
-            for _ in range(10_000):
-                world.trace.add("spin", "")
-            await world.clock.sleep(0.01)
-
-    outcome = planted(spin)
-    assert outcome.violation is not None
-    assert outcome.violation.rule == HOT
+def test_every_property_has_a_story_that_breaks_it() -> None:
+    """A property that is judged from now on needs one, here or with the manners."""
+    manners = {rule for _, rule in MANNERS if rule is not None}
+    assert {rule for _, rule in (*BROKEN, *BAD_ENDS)} | manners == properties()

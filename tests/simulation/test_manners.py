@@ -118,23 +118,23 @@ async def _another_process_comes(bench: Bench) -> None:
     await bench.ask("agent/pod-0#2", PATCH)
 
 
-@pytest.mark.parametrize(
-    ("scene", "rule"),
-    [
-        (_leader_writes, None),
-        (_other_writes, S9),
-        (_other_reads, None),
-        (_other_writes_after_tampering, None),
-        (_other_writes_long_after_tampering, S9),
-        (_candidate_asks_for_the_lease, None),
-        (_asks_often, L5),
-        (_asks_calmly, None),
-        (_comes_too_soon, L6),
-        (_comes_in_time, None),
-        (_another_process_comes, None),
-        (_controller_comes_too_soon, None),
-    ],
-)
+MANNERS = [
+    (_leader_writes, None),
+    (_other_writes, S9),
+    (_other_reads, None),
+    (_other_writes_after_tampering, None),
+    (_other_writes_long_after_tampering, S9),
+    (_candidate_asks_for_the_lease, None),
+    (_asks_often, L5),
+    (_asks_calmly, None),
+    (_comes_too_soon, L6),
+    (_comes_in_time, None),
+    (_another_process_comes, None),
+    (_controller_comes_too_soon, None),
+]
+
+
+@pytest.mark.parametrize(("scene", "rule"), MANNERS)
 def test_manners(scene: Callable[[Bench], object], rule: str | None) -> None:
     """A deposed leader's write, a request without a pause and one before its time are seen, and nothing else is."""
     assert rule_of(scene) == rule
