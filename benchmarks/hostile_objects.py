@@ -47,12 +47,20 @@ def attacks(*, jobsets: int, heavy_bytes: int, pods: int, victim: KubeObject) ->
         victim: the well-behaved JobSet, whose labels the Pods carry.
     """
     return (
-        Attack("slots: one Job of 2^31-1", JOBSETS, lambda: _one(_slots(INT32_MAX, replicas=1))),
-        Attack("slots: one Job of 100,000", JOBSETS, lambda: _one(_slots(INDEXED_PODS_MAX, replicas=1))),
-        Attack("slots: 1,000 Jobs of 100,000", JOBSETS, lambda: _one(_slots(INDEXED_PODS_MAX, replicas=1_000))),
-        Attack("Jobs: 2^31-1 replicas", JOBSETS, lambda: _one(_slots(1, replicas=INT32_MAX))),
-        Attack("Jobs: 100,000 replicas", JOBSETS, lambda: _one(_slots(1, replicas=100_000))),
-        Attack("Jobs: 10,000 replicas of 32 KB", JOBSETS, lambda: _one(_slots(1, replicas=10_000, padding=32_000))),
+        Attack("slots: one Job of 2^31-1", JOBSETS, lambda: _one(_slots("slots-max", INT32_MAX))),
+        Attack("slots: one Job of 100,000", JOBSETS, lambda: _one(_slots("slots-wide", INDEXED_PODS_MAX))),
+        Attack(
+            "slots: 1,000 Jobs of 100,000",
+            JOBSETS,
+            lambda: _one(_slots("slots-many", INDEXED_PODS_MAX, replicas=1_000)),
+        ),
+        Attack("Jobs: 2^31-1 replicas", JOBSETS, lambda: _one(_slots("jobs-max", 1, replicas=INT32_MAX))),
+        Attack("Jobs: 100,000 replicas", JOBSETS, lambda: _one(_slots("jobs-many", 1, replicas=100_000))),
+        Attack(
+            "Jobs: 10,000 replicas of 32 KB",
+            JOBSETS,
+            lambda: _one(_slots("jobs-wide", 1, replicas=10_000, padding=32_000)),
+        ),
         Attack("Jobs: 100 replicatedJobs of 1,000", JOBSETS, lambda: _one(_many_replicated_jobs(100, 1_000))),
         Attack("numbers: each at its maximum", JOBSETS, _numbers),
         Attack("sizes: annotations of 256 KiB", JOBSETS, lambda: _one(_wide_annotations())),
@@ -96,8 +104,8 @@ def _replicated_job(name: str, slots: int, replicas: int, *, padding: int = 0, *
     return {"name": name, "replicas": replicas, "template": {"spec": spec}}
 
 
-def _slots(slots: int, *, replicas: int, padding: int = 0) -> KubeObject:
-    return _jobset("slots", _replicated_job("workers", slots, replicas, padding=padding))
+def _slots(name: str, slots: int, *, replicas: int = 1, padding: int = 0) -> KubeObject:
+    return _jobset(name, _replicated_job("workers", slots, replicas, padding=padding))
 
 
 def _many_replicated_jobs(count: int, replicas: int) -> KubeObject:

@@ -9,6 +9,7 @@ Prints its URL, and ends when its standard input does.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
 
 
 async def _serve() -> None:
+    gc.disable()  # among 100,000 Pods a collection stops the server for seconds; no real one is stopped so
     front = HttpFront(ApiServer(clock=LoopClock(), rng=Random(1), options=ApiServerOptions()))
     print(await front.start(), flush=True)
     await asyncio.to_thread(sys.stdin.read)

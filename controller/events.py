@@ -27,6 +27,7 @@ QUEUE_MAX = 1000  # a controller that cannot reach the server must not collect E
 SERIES_MAX = 4096  # series remembered, the least recently used go first; client-go's cache size
 SERIES_LIFE_S = 360.0  # a repeat after six minutes is news again; client-go's
 SERIES_FLUSH_S = 5.0  # a series is written at most this often
+REPORT_DROPPED_S = 10.0
 NOTE_CHARS_MAX = 1024  # the API's limit
 
 _Key = tuple[str, Note]  # UID of the JobSet, and what is said
@@ -60,6 +61,8 @@ class EventRecorder:
         self._instance = instance
         self._queue: asyncio.Queue[tuple[_Key, KubeObject]] = asyncio.Queue(QUEUE_MAX)
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._dropped = 0  # since the last report
+        self._report_due_s = float("-inf")
         self._put_back = 0  # in a row; as many as are queued means that there is nothing to write yet
 
     def emit(self, regarding: KubeObject, note: Note) -> None:
@@ -84,7 +87,7 @@ class EventRecorder:
             self._queue.put_nowait((key, regarding))
         except asyncio.QueueFull:
             series.queued = False
-            self._log.warning("event dropped", reason=note.reason, waiting=QUEUE_MAX)
+            self._dropped += 1
 
     async def run(self) -> None:
         """Write Events until cancelled, one at a time."""
@@ -94,6 +97,7 @@ class EventRecorder:
             if series is None:
                 continue
             wait_s = series.flush_due_s - self._clock.monotonic_s()
+            self._report_dropped()
             if wait_s > 0:
                 await self._later(key, regarding, wait_s)
                 continue
@@ -103,6 +107,12 @@ class EventRecorder:
                 await self._write(key[1], regarding, series)
             except (ApiError, TransportError) as error:
                 self._log.warning("event not written", reason=key[1].reason, error=str(error))
+
+    def _report_dropped(self) -> None:
+        """Say now and then how many Events found no place: a thousand JobSets make thousands of them."""
+        if self._dropped and self._clock.monotonic_s() >= self._report_due_s:
+            self._log.warning("events dropped", count=self._dropped, waiting=QUEUE_MAX)
+            self._dropped, self._report_due_s = 0, self._clock.monotonic_s() + REPORT_DROPPED_S
 
     async def _later(self, key: _Key, regarding: KubeObject, wait_s: float) -> None:
         """Put a series back until it may be written again; do not spin when all that is queued waits."""

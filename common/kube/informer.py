@@ -244,9 +244,12 @@ class Informer(Generic[T]):
                 await self._replace_all(*await self._read_all())
             request = Request("GET", self._path(self._watch_query()), self._client.headers)
             lines = watch_lines(self._client.transport, request, clock=self._clock)
+            taken = 0  # many come together: a megabyte that was read at once has 500 small JobSets
             async with aclosing(lines):
                 async for line in lines:
                     self._take(line)
+                    taken += 1
+                    await _let_others_run(taken)
         except (ApiError, TransportError) as error:
             return ending_of(error)
         return Closed()

@@ -228,6 +228,7 @@ class WorkQueue(Generic[K]):
                 await process(key)
             finally:
                 self.done(key)
+            await asyncio.sleep(0)  # a pass may wait for nothing, and a thousand of those would be one turn of the loop
 
     async def _run_delays(self) -> None:
         """Move keys over when they are due."""

@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 import structlog
+from structlog.testing import capture_logs
 
 from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import LoopClock
@@ -130,6 +131,19 @@ def test_a_server_that_refuses_events_stops_nothing() -> None:
         await rig.clock.sleep(1.0)
         (event,) = await rig.events()
         assert len(event["note"]) == NOTE_CHARS_MAX
+
+    scenario(play)
+
+
+def test_what_finds_no_place_is_counted_in_one_line() -> None:
+    """A thousand JobSets of one user may say more than can be written: one line says how much, not one for each."""
+
+    async def play(rig: Rig) -> None:
+        with capture_logs() as logs:
+            for number in range(QUEUE_MAX + 300):
+                rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+            await rig.clock.sleep(1.0)
+        assert [(line["event"], line["count"]) for line in logs] == [("events dropped", 300)]
 
     scenario(play)
 

@@ -270,6 +270,31 @@ def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> 
     run(scenario())
 
 
+def test_others_run_between_two_keys() -> None:
+    """Passes that wait for nothing, as those of JobSets that are gone, do not keep the loop for themselves."""
+
+    async def scenario() -> None:
+        queue: WorkQueue[int] = WorkQueue(LoopClock())
+        loop, turn, worked_in = asyncio.get_running_loop(), 0, list[int]()
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            if turn < 1_000:
+                loop.call_soon(next_turn)
+
+        async def process(_: int) -> None:
+            worked_in.append(turn)
+
+        for key in range(100):
+            queue.add(key)
+        loop.call_soon(next_turn)
+        await work_until_idle(queue, process, workers=1)
+        assert len(set(worked_in)) == 100
+
+    run(scenario())
+
+
 def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
     """Of every URGENT_RUN_MAX + 1 keys one is ordinary, and ordinary keys keep their order."""
 
