@@ -423,6 +423,17 @@ def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObje
         assert list(parse(edited.text)) == [old | changes]
 
 
+@pytest.mark.slow
+@given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("wxyz"), trees))
+def test_what_is_only_added_keeps_the_comments(old: KubeObject, added: KubeObject) -> None:
+    """At the root and in what stands below it: the text is edited, and not written anew."""
+    new = {key: value | added if isinstance(value, dict) else value for key, value in old.items()} | added
+    for flow in (False, True, None):
+        text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
+        edited = with_documents(Stream("x", text, tuple(parse(text))), [new])
+        assert (list(parse(edited.text)), edited.keeps_comments) == ([new], True)
+
+
 def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
     """And the comments around it stay."""
     text = injected("# mine\n" + example("minimal.yaml"), tmp_path)
