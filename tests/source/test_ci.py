@@ -1,0 +1,42 @@
+"""`.ci/run`: it runs what `make check` runs, and says how long each stage took."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from tests.source.shape import ROOT
+
+SCRIPT = (ROOT / ".ci" / "run").read_text()
+PREAMBLE = SCRIPT[: SCRIPT.index("install() {")].replace('cd "$(dirname "$0")/.."', "")
+
+
+def run(stages: str) -> subprocess.CompletedProcess[str]:
+    """Run the script's beginning with other stages."""
+    return subprocess.run(["bash", "-c", PREAMBLE + stages], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_it_checks_what_make_check_checks() -> None:
+    """Each verb is a stage of its own, in the same order."""
+    verbs = re.search(r"^for verb in (.*); do stage make", SCRIPT, re.MULTILINE)
+    checks = re.search(r"^check: (.*?)  ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert verbs is not None
+    assert checks is not None
+    assert verbs[1] == checks[1]
+
+
+def test_seconds_are_told_for_each_stage() -> None:
+    """In the order of the stages, and the sum."""
+    done = run("stage echo one\nstage echo 'two words'\n")
+    assert done.returncode == 0
+    told = [re.sub(r" *\d+ s  ", "", line) for line in done.stdout.partition("by stage:\n")[2].splitlines()]
+    assert told == ["echo one", "echo two words", "all"]
+
+
+def test_a_stage_that_fails_ends_the_run_and_is_named() -> None:
+    """Also where a line in the middle of a function fails; the seconds so far are told."""
+    done = run("broken() { false; echo on; }\nstage echo one\nstage broken\nstage echo three\n")
+    assert done.returncode == 1
+    assert "broken: it failed" in done.stdout
+    assert "on" not in done.stdout.splitlines()
+    assert "three" not in done.stdout
