@@ -20,11 +20,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 import msgspec
 
 from common.kube.backoff import Backoff
-from common.kube.client import LIST_TIMEOUT_S, KubeClient, KubeObject
+from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import Clock
 from common.kube.codec import Codec, Meta, is_older, version_number
 from common.kube.errors import ApiError, Expired, error_from_status
-from common.kube.http import GarbledError, Request, TooLargeError, TransportError
+from common.kube.http import GarbledError, Request, TransportError
+from common.kube.listing import PAGE_SIZE, read_pages
 from common.kube.resources import Resource
 from common.kube.watch import (
     Broken,
@@ -40,8 +41,6 @@ from common.kube.watch import (
 
 T = TypeVar("T")
 
-PAGE_SIZE = 500  # client-go's; a page of Pods is some 5 MB
-SMALLER = 10  # times fewer objects, where a page has more bytes than the transport takes: 500, 50, 5, 1
 TURN_OBJECTS = (
     10  # taken in before others run: 100,000 small ones would keep the loop for seconds, 10 of 1 MB for 50 ms
 )
@@ -72,16 +71,6 @@ Handler = Callable[[T | None, T | None], None]
 """Called in the event loop with (old, new); must not block and must not raise."""
 
 
-class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "go_on": "continue"}):
-    resource_version: str = ""
-    go_on: str = ""
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -95,7 +84,6 @@ class _Bookmark(msgspec.Struct):
     metadata: _BookmarkMeta
 
 
-_PAGE: Final = msgspec.json.Decoder(_Page)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _BOOKMARK: Final = msgspec.json.Decoder(_Bookmark)
 
@@ -255,33 +243,21 @@ class Informer(Generic[T]):
         return Closed()
 
     async def _list(self) -> tuple[list[T], str]:
-        """Read the whole collection as of one moment, page by page."""
-        query, limit = self._selector, self._page_limit
+        """Read the whole collection as of one moment."""
         items: list[T] = []
-        while True:
-            path = self._path(query | ({"limit": str(limit)} if limit else {}))
-            request = Request("GET", path, self._client.headers)
-            try:
-                response = await self._client.send(request, timeout_s=LIST_TIMEOUT_S)
-            except Expired:  # paging took longer than the server remembers; read it in one piece next time
-                self._page_limit = 0
-                raise
-            except TooLargeError:
-                if limit == 1:
-                    raise
-                limit = max(1, (limit or self._page_size) // SMALLER)
-                continue
-            self._last_activity_s = self._clock.monotonic_s()
-            try:
-                page = _PAGE.decode(response.body)
-            except msgspec.MsgspecError as error:
-                raise GarbledError(f"{request.path}: expected a list, saw {response.body[:80]!r}") from error
-            for number, raw in enumerate(page.items or (), 1):
-                self._decode_into(items, raw)
-                await _let_others_run(number)
-            if not page.metadata.go_on:
-                return items, page.metadata.resource_version
-            query = query | {"continue": page.metadata.go_on}
+        version = ""
+        try:
+            async with aclosing(read_pages(self._client, self._path, self._selector, limit=self._page_limit)) as pages:
+                async for page in pages:
+                    self._last_activity_s = self._clock.monotonic_s()
+                    for number, raw in enumerate(page.items or (), 1):
+                        self._decode_into(items, raw)
+                        await _let_others_run(number)
+                    version = page.metadata.resource_version
+        except Expired:  # read it in one piece next time
+            self._page_limit = 0
+            raise
+        return items, version
 
     def _decode_into(self, items: list[T], raw: msgspec.Raw) -> None:
         """Decode one object; an unexpected one is logged and left out: it must not hide the others."""
