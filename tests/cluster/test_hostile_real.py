@@ -1,0 +1,20 @@
+"""The largest and the nastiest objects of a namespace do not stop the controller, on a real kube-apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+
+from benchmarks.hostile import TOGETHER, measure, parser
+from tests.cluster.binaries import Binaries
+
+ARGUMENTS = ("--backend", "real", "--seconds", "2", "--jobsets", "100", "--pods", "1000", "--heavy-bytes", "200000")
+
+
+def test_no_object_of_one_namespace_holds_the_controller_up(binaries: Binaries) -> None:
+    """Each attack, and all of them together: the bounds of the benchmark hold, and the server takes what it takes."""
+    del binaries  # they are there
+    rows = asyncio.run(measure(parser().parse_args(ARGUMENTS)))
+    assert rows[-1].object == TOGETHER
+    assert [row for row in rows if not row.is_within] == []
+    assert all(row.created or row.refused for row in rows[1:])
+    assert {row.object for row in rows[1:] if not row.created} == {"slots: one Job of 2^31-1", "Jobs: 2^31-1 replicas"}
