@@ -1,8 +1,38 @@
 """The protocol page is what the code says."""
 
+from common.epoch.agent import TRANSITIONS, Phase, Verdict
+from common.epoch.supervisor import Life
+from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
 from tests.docs.protocol_page import PAGE, page
 
 
-def test_the_protocol_page_is_generated_from_the_table() -> None:
+def test_the_protocol_page_is_generated_from_the_machines() -> None:
     """docs/protocol.md equals what `make rewrite` would write."""
     assert page() == PAGE.read_text()
+
+
+def test_the_walk_takes_every_way_of_the_table() -> None:
+    """Each cell that leads to another phase is an edge without an outcome, and there is no other."""
+    phases = {phase.value for phase in TRANSITIONS}
+    views = [edge for edge in agent_edges() if edge.verdict and not edge.event]
+    walked = {(edge.source, edge.verdict, edge.target) for edge in views if edge.source in phases}
+    table = {
+        (phase.value, verdict.value, target.value)
+        for phase, row in TRANSITIONS.items()
+        for verdict, target in row.items()
+        if target is not phase
+    }
+    assert walked == table
+
+
+def test_the_walk_comes_everywhere() -> None:
+    """Every phase and every life is at an edge; so are both outcomes, with each verdict, and the reminder."""
+    edges = agent_edges()
+    assert {edge.source for edge in edges} | {edge.target for edge in edges} == {phase.value for phase in Phase}
+    for outcome in ("accepted", "refused or reply lost"):
+        assert {edge.verdict for edge in edges if edge.event == outcome} == {
+            verdict.value for verdict in Verdict if verdict is not Verdict.BYPASS
+        }
+    assert Edge("waiting", "announcing", "long at the barrier", "", "announce") in edges
+    lives = supervisor_edges()
+    assert {edge.source for edge in lives} | {edge.target for edge in lives} == {life.value for life in Life}

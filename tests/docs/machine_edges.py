@@ -1,0 +1,154 @@
+"""Every edge of the agent's and the supervisor's machine, found by a walk through all that `step` does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from common.epoch import agent, supervisor
+from common.epoch.agent import AgentState, Phase, View
+from common.epoch.int32 import INT32_MAX
+from common.epoch.supervisor import Life, SupervisorState
+
+FINAL_CODE: Final = 3
+# Small epochs, and the last one. What comes later is more of the same: a machine compares epochs and adds one.
+VIEWS: Final = [
+    View(synced, deprecated, in_place, consistent)
+    for synced, deprecated in ((0, 0), (1, 0), (1, 1), (2, 0), (2, 2), (INT32_MAX, 2))
+    for in_place in (True, False)
+    for consistent in (True, False)
+]
+STARTS: Final = [AgentState(previous=previous, reached=reached) for previous in (None, 1, 2) for reached in (0, 2)]
+_AGENTS_OWN: Final = (agent.Announce, agent.TakeConsistentView)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edge:
+    """One way from a state to a state.
+
+    Args:
+        event: what happens, without the verdict.
+        verdict: of the newest view, "" where none is asked for.
+        actions: what the machine wants done, in words.
+    """
+
+    source: str
+    target: str
+    event: str
+    verdict: str
+    actions: str
+
+
+def agent_edges() -> set[Edge]:
+    """Return the edges between the agent's phases, and those back to the same phase that do something."""
+
+    def edge(before: AgentState, event: Any, after: AgentState, actions: tuple[Any, ...]) -> Edge | None:
+        if before.phase is after.phase and not actions:
+            return None
+        return Edge(before.phase.value, after.phase.value, *_asked(before, event), _words(actions))
+
+    def events(state: AgentState) -> Iterator[Any]:
+        if state.phase not in agent.TERMINAL:
+            yield from _agent_events(state)
+
+    return _walk(STARTS, agent.step, events, edge)
+
+
+def supervisor_edges() -> set[Edge]:
+    """Return the edges between a worker's lives, and those back to the same life that do something to the worker."""
+
+    def edge(before: SupervisorState, event: Any, after: SupervisorState, actions: tuple[Any, ...]) -> Edge | None:
+        if before.life is after.life and not any(not isinstance(action, _AGENTS_OWN) for action in actions):
+            return None
+        happened = _happened(before, event) or _asked(before.agent, event)
+        return Edge(before.life.value, after.life.value, *happened, _words(actions))
+
+    starts = [SupervisorState(final_codes=frozenset((FINAL_CODE,)), restart_code=code) for code in (None, 88)]
+    return _walk(starts, supervisor.step, _supervisor_events, edge)
+
+
+def _walk(
+    starts: Iterable[Any],
+    step: Callable[[Any, Any], tuple[Any, tuple[Any, ...]]],
+    events: Callable[[Any], Iterable[Any]],
+    edge: Callable[[Any, Any, Any, tuple[Any, ...]], Edge | None],
+) -> set[Edge]:
+    """Return the edges of all states that can be reached; the views are finite, and so are they."""
+    known, found = set(starts), set[Edge]()
+    ahead = list(known)
+    while ahead:
+        state = ahead.pop()
+        for event in events(state):
+            after, actions = step(state, event)
+            if (seen := edge(state, event, after, actions)) is not None:
+                found.add(seen)
+            if after not in known:
+                known.add(after)
+                ahead.append(after)
+    return found
+
+
+def _agent_events(state: AgentState) -> Iterator[Any]:
+    """Yield what may happen to an agent."""
+    yield from VIEWS
+    if state.phase is Phase.ANNOUNCING:
+        yield from (agent.Accepted(state.epoch), agent.NotAccepted(state.epoch))
+    if state.phase is Phase.WAITING:
+        yield agent.StillWaiting()
+
+
+def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
+    """Yield what may happen to a supervisor and its worker."""
+    if state.life is Life.LEFT:
+        return
+    yield from _agent_events(state.agent) if state.agent.phase not in agent.TERMINAL else VIEWS
+    yield supervisor.Terminate(15)
+    if state.life is Life.RUNNING:
+        yield supervisor.WorkerNotStarted(127)
+    if state.life in (Life.RUNNING, Life.STOPPING):
+        yield from (supervisor.WorkerExited(code) for code in (0, 1, FINAL_CODE))
+    if state.life is Life.LEFTOVERS:
+        yield supervisor.WorkerGone()
+
+
+def _asked(state: AgentState, event: Any) -> tuple[str, str]:
+    """Return what an event of the agent's machine is called, and the verdict that goes with it."""
+    match event:
+        case View():
+            view = agent.newest(state.view, event)
+            if state.epoch or not view.in_place:
+                return "", agent.judge(state.epoch, view).value
+            return _first(view, state), ""
+        case agent.StillWaiting():
+            return "long at the barrier", ""
+    assert state.view is not None
+    word = "accepted" if isinstance(event, agent.Accepted) else "refused or reply lost"
+    return word, agent.judge(state.epoch, state.view).value
+
+
+def _first(view: View, state: AgentState) -> str:
+    """Return what a view is for a Pod that has not chosen its epoch."""
+    if not agent.is_fresh(view, state.previous, state.reached):
+        return "view that may be stale"
+    return "no epoch after S" if view.synced == INT32_MAX else "fresh view"
+
+
+def _happened(state: SupervisorState, event: Any) -> tuple[str, str] | None:
+    """Return what an event of the worker's processes is called; None for the agent's own events."""
+    match event:
+        case supervisor.Terminate():
+            return "told to end", ""
+        case supervisor.WorkerExited():
+            return "main process exits", ""
+        case supervisor.WorkerNotStarted():
+            return "command cannot be executed", ""
+        case supervisor.WorkerGone():
+            return "all processes gone, " + ("the Pod goes on" if state.code is None else "the Pod ends"), ""
+    return None
+
+
+def _words(actions: tuple[Any, ...]) -> str:
+    """Return actions by the names of their classes: `lift barrier`."""
+    return ", ".join(re.sub(r"(?<!^)(?=[A-Z])", " ", type(action).__name__).lower() for action in actions)
