@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from common.epoch import agent as machine
 from common.epoch import supervisor
-from common.epoch.agent import Accepted, AgentState, NotAccepted, Phase, View
+from common.epoch.agent import Accepted, AgentState, NotAccepted, Phase, StillWaiting, View
 from common.epoch.decision import Decision
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.ledger import Ledger
@@ -105,7 +105,7 @@ class ScriptCluster:
             pod.supervisor, actions = supervisor.step(pod.supervisor, event)
             pod.agent = pod.supervisor.agent
         else:
-            assert isinstance(event, machine.View | Accepted | NotAccepted)
+            assert isinstance(event, machine.View | Accepted | NotAccepted | StillWaiting)
             pod.agent, actions = machine.step(pod.agent, event)
         lines = [f"pod {pod.name}: {_shown(action)}" for action in actions] or [f"pod {pod.name}: {_idle(pod)}"]
         for action in actions:

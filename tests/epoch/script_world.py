@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from common.epoch import supervisor
-from common.epoch.agent import View
+from common.epoch.agent import StillWaiting, View
 from common.epoch.ledger import Ledger
 from common.epoch.pod_view import Life, Worker
 from common.epoch.slot import Shape
@@ -188,6 +188,10 @@ class ScriptWorld(ScriptCluster):
     def do_refuse(self, *names: str) -> list[str]:
         """`refuse 1`: the PATCH is not stored."""
         return [line for pod in self._pods(names) for line in self._answer(pod, stored=False, answered=False)]
+
+    def do_remind(self, *names: str) -> list[str]:
+        """`remind 1`: this Pod's barrier has been up for long."""
+        return [line for pod in self._pods(names) for line in self._step(pod, StillWaiting())]
 
     # Views.
 
