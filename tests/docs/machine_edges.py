@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from common.epoch import agent, supervisor
@@ -41,7 +42,8 @@ class Edge:
     actions: str
 
 
-def agent_edges() -> set[Edge]:
+@cache
+def agent_edges() -> frozenset[Edge]:
     """Return the edges between the agent's phases, and those back to the same phase that do something."""
 
     def edge(before: AgentState, event: Any, after: AgentState, actions: tuple[Any, ...]) -> Edge | None:
@@ -56,7 +58,8 @@ def agent_edges() -> set[Edge]:
     return _walk(STARTS, agent.step, events, edge)
 
 
-def supervisor_edges() -> set[Edge]:
+@cache
+def supervisor_edges() -> frozenset[Edge]:
     """Return the edges between a worker's lives, and those back to the same life that do something to the worker."""
 
     def edge(before: SupervisorState, event: Any, after: SupervisorState, actions: tuple[Any, ...]) -> Edge | None:
@@ -74,7 +77,7 @@ def _walk(
     step: Callable[[Any, Any], tuple[Any, tuple[Any, ...]]],
     events: Callable[[Any], Iterable[Any]],
     edge: Callable[[Any, Any, Any, tuple[Any, ...]], Edge | None],
-) -> set[Edge]:
+) -> frozenset[Edge]:
     """Return the edges of all states that can be reached; the views are finite, and so are they."""
     known, found = set(starts), set[Edge]()
     ahead = list(known)
@@ -87,7 +90,7 @@ def _walk(
             if after not in known:
                 known.add(after)
                 ahead.append(after)
-    return found
+    return frozenset(found)
 
 
 def _agent_events(state: AgentState) -> Iterator[Any]:

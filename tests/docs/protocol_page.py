@@ -64,7 +64,7 @@ def page() -> str:
     return _AGENT + agent + _OUTCOMES + _table() + _SUPERVISOR + supervised
 
 
-def _picture(first: Enum, edges: set[Edge], last: Container[Enum]) -> str:
+def _picture(first: Enum, edges: frozenset[Edge], last: Container[Enum]) -> str:
     """Return a state diagram, state by state in the order of the code."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.value}"]
     for state in type(first):
