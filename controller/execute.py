@@ -43,6 +43,7 @@ from controller.resume import template_patch
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
 ACTIONS_MAX = 500  # of one pass: some seconds; then the JobSet is looked at again, and an urgent one may go before it
+BYTES_MAX = 2 * 2**20  # of their Jobs' JSON; what is under way takes ten times that in memory, for each worker
 AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_due`; what is deleted is back soon
 
 _REASONS: Final[Mapping[type, str]] = {
@@ -67,7 +68,7 @@ class ActionsFailedError(Exception):
 
 @dataclass(slots=True)
 class Executor:
-    """Performs actions, at most `ACTIONS_MAX` in a pass; a plan follows from the state, so the next has the rest."""
+    """Performs actions, at most `ACTIONS_MAX` and `BYTES_MAX` in a pass; the next plan has the rest, from the state."""
 
     client: KubeClient
     jobs: Informer[Job]
@@ -136,6 +137,7 @@ class Executor:
         """
         now_s = self.clock.monotonic_s()
         due: list[Action] = []
+        size = 0
         waits_s: list[float] = []
         self._created_s = {what: at_s for what, at_s in self._created_s.items() if now_s - at_s < AGAIN_S}
         for action in actions:
@@ -144,9 +146,10 @@ class Executor:
             if wait_s > 0:
                 waits_s.append(wait_s)
                 continue
-            if len(due) == ACTIONS_MAX:
+            if len(due) == ACTIONS_MAX or size > BYTES_MAX:
                 return due, 0.0
             due.append(action)
+            size += _bytes_of(action)
             if created is not None:
                 self._created_s[created] = now_s
         return due, min(waits_s, default=None)
@@ -253,6 +256,12 @@ def _scouts_first(actions: Sequence[Action]) -> tuple[list[Action], list[Action]
     """Return the first action of each type, and all others: what is refused to the first is not asked for again."""
     scouts = {type(action): action for action in reversed(actions)}
     return list(scouts.values()), [action for action in actions if scouts[type(action)] is not action]
+
+
+def _bytes_of(action: Action) -> int:
+    """Return about how large a Job's JSON is that has to be built for an action."""
+    place = action.place if isinstance(action, ResumeJob) else action
+    return len(place.job.template_json) if isinstance(place, CreateJob) else 0
 
 
 def _created_by(namespace: str, action: Action) -> Created | None:

@@ -14,10 +14,11 @@ from common import wire
 from common.epoch.ledger import Ledger
 from common.epoch.slot import Shape, Slot
 from common.kube.client import KubeObject
+from common.kube.http import Request
 from common.kube.resources import JOBSETS
 from controller.barrier import NAMES_MAX
 from controller.draft import CreateJob
-from controller.execute import ACTIONS_MAX
+from controller.execute import ACTIONS_MAX, BYTES_MAX
 from controller.jobset_spec import ReplicatedJob
 from controller.places import Places
 from controller.plan import plan
@@ -227,6 +228,32 @@ def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
             born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
             assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
             assert all(job["spec"]["suspend"] for job in jobs.values())
+
+    run(scenario())
+
+
+def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
+    """Jobs of 300 kB, of which fifty at once would be 150 MB in memory: no more are under way than two megabytes."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        asked_s: list[float] = []
+
+        def latency_s(request: Request) -> float:
+            if request.method != "POST" or "/jobs?" not in request.path:
+                return 0.0
+            asked_s.append(rig.clock.monotonic_s())
+            return 1.0
+
+        rig.latency_s = latency_s
+        container = {"name": "worker", "image": "worker:1", "env": [{"name": "PADDING", "value": "x" * 300_000}]}
+        template = {"spec": {"containers": [container]}}
+        async with rig.running():
+            crew = await rig.submit(jobset(jobs=[replicated_job(replicas=30, pods=1, template=template)]))
+            await rig.settle(30.0)
+            assert len(await crew.jobs()) == 30
+        most = max(sum(now_s <= at_s < now_s + 1.0 for at_s in asked_s) for now_s in asked_s)
+        assert 2 < most <= BYTES_MAX // 300_000 + 1
 
     run(scenario())
 
