@@ -1,14 +1,15 @@
 """
 Kubernetes Events about JobSets: never in the way, and repeats folded into one Event with a series.
 
-Guarantees: emitting never blocks and never fails; at most `QUEUE_MAX` Events wait, the rest are dropped and
-counted in the log. Source of the form: events.k8s.io/v1, client-go/tools/events.
+Guarantees: emitting never blocks and never fails; at most `QUEUE_MAX` Events wait, and `OF_NAMESPACE_MAX` of one
+namespace, so that nobody's JobSets keep another's Events out; the rest are dropped and counted in the log.
+Source of the form: events.k8s.io/v1, client-go/tools/events.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -24,6 +25,7 @@ from controller.draft import Note
 REPORTER = "inplace-controller"
 ACTION = "Reconciling"
 QUEUE_MAX = 1000  # a controller that cannot reach the server must not collect Events for ever
+OF_NAMESPACE_MAX = 250  # of those; a namespace of 5,000 Pods says a dozen things when its group restarts
 SERIES_MAX = 4096  # series remembered, the least recently used go first; client-go's cache size
 SERIES_LIFE_S = 360.0  # a repeat after six minutes is news again; client-go's
 SERIES_FLUSH_S = 5.0  # a series is written at most this often
@@ -60,6 +62,7 @@ class EventRecorder:
         self._log = log
         self._instance = instance
         self._queue: asyncio.Queue[tuple[_Key, KubeObject]] = asyncio.Queue(QUEUE_MAX)
+        self._waiting: Counter[str] = Counter()  # by namespace
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
         self._dropped = 0  # since the last report
         self._report_due_s = float("-inf")
@@ -83,16 +86,14 @@ class EventRecorder:
         self._series.move_to_end(key)
         if len(self._series) > SERIES_MAX:
             self._series.popitem(last=False)
-        try:
-            self._queue.put_nowait((key, regarding))
-        except asyncio.QueueFull:
-            series.queued = False
-            self._dropped += 1
+        series.queued = self._put(key, regarding)
+        self._dropped += not series.queued
 
     async def run(self) -> None:
         """Write Events until cancelled, one at a time."""
         while True:
             key, regarding = await self._queue.get()
+            self._waiting.subtract((regarding["metadata"]["namespace"],))
             series = self._series.get(key)
             if series is None:
                 continue
@@ -111,7 +112,7 @@ class EventRecorder:
     def _report_dropped(self) -> None:
         """Say now and then how many Events found no place: a thousand JobSets make thousands of them."""
         if self._dropped and self._clock.monotonic_s() >= self._report_due_s:
-            self._log.warning("events dropped", count=self._dropped, waiting=QUEUE_MAX)
+            self._log.warning("events dropped", count=self._dropped, waiting=self._queue.qsize())
             self._dropped, self._report_due_s = 0, self._clock.monotonic_s() + REPORT_DROPPED_S
 
     async def _later(self, key: _Key, regarding: KubeObject, wait_s: float) -> None:
@@ -120,10 +121,16 @@ class EventRecorder:
         if self._put_back > self._queue.qsize():
             self._put_back = 0
             await self._clock.sleep(min(wait_s, 1.0))
-        try:
-            self._queue.put_nowait((key, regarding))
-        except asyncio.QueueFull:
-            self._series[key].queued = False
+        self._series[key].queued = self._put(key, regarding)
+
+    def _put(self, key: _Key, regarding: KubeObject) -> bool:
+        """Let an Event wait for its turn; say whether there is a place for it."""
+        namespace = regarding["metadata"]["namespace"]
+        if self._queue.full() or self._waiting[namespace] >= OF_NAMESPACE_MAX:
+            return False
+        self._queue.put_nowait((key, regarding))
+        self._waiting[namespace] += 1
+        return True
 
     async def _write(self, note: Note, regarding: KubeObject, series: _Series) -> None:
         """Create the Event, or update the count of its series."""

@@ -11,7 +11,7 @@ from common.kube.clock import LoopClock
 from common.kube.http import Request, Response
 from common.kube.resources import EVENTS
 from controller.draft import Note
-from controller.events import NOTE_CHARS_MAX, QUEUE_MAX, SERIES_LIFE_S, EventRecorder
+from controller.events import NOTE_CHARS_MAX, OF_NAMESPACE_MAX, QUEUE_MAX, SERIES_LIFE_S, EventRecorder
 from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from simulator.cluster.virtual_time import run
 
@@ -140,10 +140,24 @@ def test_what_finds_no_place_is_counted_in_one_line() -> None:
 
     async def play(rig: Rig) -> None:
         with capture_logs() as logs:
-            for number in range(QUEUE_MAX + 300):
+            for number in range(OF_NAMESPACE_MAX + 300):
                 rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
             await rig.clock.sleep(1.0)
         assert [(line["event"], line["count"]) for line in logs] == [("events dropped", 300)]
+
+    scenario(play)
+
+
+def test_a_namespace_that_says_too_much_keeps_no_other_out() -> None:
+    """A thousand JobSets of one user say one thing each, and then a JobSet of another namespace says one."""
+
+    async def play(rig: Rig) -> None:
+        other: KubeObject = {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": "kube-public", "uid": "other"}}
+        for number in range(QUEUE_MAX):
+            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        rig.recorder.emit(other, Note("Told", "once", warning=False))
+        await rig.clock.sleep(1.0)
+        assert [event["note"] for event in (await rig.client.list(EVENTS, "kube-public"))["items"]] == ["once"]
 
     scenario(play)
 
