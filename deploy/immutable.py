@@ -3,9 +3,9 @@ Write the policy that keeps templates as they are: `python -m deploy.immutable`.
 
 A client with Go types writes back another spelling of what it read: `resources: {}`, `creationTimestamp: null`, nothing
 for `args: []`, `cpu: "1"` for `cpu: 1000m`. So templates are compared as the API's own types would compare them, field
-by field (docs/adr/0050). CEL has no recursion: each level of a template is one variable, and all have the same
-expression, which this program writes. Only what differs literally goes down a level, so an update that leaves templates
-alone costs nothing.
+by field (docs/adr/0050). CEL has no recursion: each level of a template has the same expression, one inside the other,
+which this program writes. Only what differs literally goes down a level, so an update that leaves templates alone costs
+nothing. What Kubernetes 1.30 does not know, such as flatten, is not used.
 
 Source of the names: k8s.io/api core/v1 and batch/v1 at v0.36.3; tests/cluster/typedclient derives them again.
 """
@@ -13,7 +13,9 @@ Source of the names: k8s.io/api core/v1 and batch/v1 at v0.36.3; tests/cluster/t
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Final
 
 MANIFEST: Final = Path(__file__).parent / "admission" / "immutable.yaml"
@@ -21,9 +23,12 @@ MANIFEST: Final = Path(__file__).parent / "admission" / "immutable.yaml"
 LEVELS: Final = 14
 """How deep a template can differ only in spelling; the deepest of today's fields stands at 13."""
 
-FIELDS_MAX: Final = 2000
-"""Fields and items below what differs on one level, of all templates together. Where there are more, they count as
-changed unseen: the server gives a policy seconds and a budget, and its refusal at their end would be in CEL's words."""
+FEW: Final = 100
+ITEMS_MAX: Final = 1000
+"""Items of a list that differs in spelling. A longer one counts as changed: CEL 1.30 makes no numbers for its items."""
+
+NAME_CHARACTERS_MAX: Final = 100
+"""Of a field's name in a path, which grows by it on each level."""
 
 STRUCTS: Final = ("[]", "metadata", "podAffinityTerm", "preference", "resources", "spec", "status", "template")
 """Fields that a Go type writes even when empty; "[]" is an item of a list. Elsewhere {} is not the same as none."""
@@ -66,8 +71,8 @@ _HEADER: Final = """\
 # What a JobSet cannot change: its Job templates and claim templates, compared as the API's Go types would, so that
 # another spelling of the same is no change. The fields that the CRD's schema names are compared by the CRD.
 #
-# Needs Kubernetes 1.35 (CEL's flatten). Status writes are not matched, and an update that leaves the spec alone is let
-# through: an object older than this policy can be labelled, finished and deleted.
+# Needs Kubernetes 1.30. Status writes are not matched, and an update that leaves the spec alone is let through: an
+# object older than this policy can be labelled, finished and deleted.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -86,68 +91,84 @@ spec:
   variables:
 """
 
-_PAIRS: Final = """\
+_ROOTS: Final = """\
     - name: suspended
       expression: "[object, oldObject].exists(o, has(o.spec.suspend) && o.spec.suspend)"
-    - name: free
-      expression: >-
-        variables.freeAtAnyTime + (variables.suspended ? variables.freeWhileSuspended : [])
     - name: olds
       expression: "has(oldObject.spec.replicatedJobs) ? oldObject.spec.replicatedJobs : []"
-    # Pairs of what is there and what was there. `parent` and `key` say which field it is, "[]" an item of a list.
-    - name: level0
+    # Pairs of what is there and what was there. `parent` and `key` say which field it is, "[]" an item of a list;
+    # `path` is the way from the pair above, after a line feed.
+    - name: roots
       expression: >-
         (has(object.spec.replicatedJobs) ? object.spec.replicatedJobs : []).filter(j,
         variables.olds.exists(o, o.name == j.name && o.template != j.template)).map(j, {
-        'root': dyn('spec.replicatedJobs[name="' + j.name + '"].'), 'path': dyn('template'), 'parent': dyn(''),
-        'key': dyn('template'), 'new': j.template, 'old': variables.olds.filter(o, o.name == j.name)[0].template}) + [{
-        'root': dyn('spec.'), 'path': dyn('volumeClaimPolicies'), 'parent': dyn(''), 'key': dyn('volumeClaimPolicies'),
+        'key': dyn('template'), 'parent': dyn(''),
+        'path': dyn('\\nspec.replicatedJobs[name="' + j.name + '"].template'),
+        'new': dyn(j.template), 'old': dyn(variables.olds.filter(o, o.name == j.name)[0].template)}) + [{
+        'key': dyn('volumeClaimPolicies'), 'parent': dyn('spec'), 'path': dyn('\\nspec.volumeClaimPolicies'),
         'new': has(object.spec.volumeClaimPolicies) ? dyn(object.spec.volumeClaimPolicies) : dyn([]),
         'old': has(oldObject.spec.volumeClaimPolicies) ? dyn(oldObject.spec.volumeClaimPolicies) : dyn([])}]
+    - name: none
+      expression: dyn({})
+    - name: nothing
+      expression: "[dyn(null), dyn([])]"
+    - name: zero
+      expression: "[dyn(0), dyn(false)]"
+    - name: noDivisor
+      expression: "[dyn(0), dyn('0')]"
+    # Numbers of a list's items.
+ITEMS
+    # The paths of what changed, each after a line feed. Of two lists or maps the items or fields that differ are
+    # compared, for each level inside the one above; any others are equal when both are empty, or equal quantities.
+    - name: changed
+      expression: >-
+        variables.roots.map(p0, (
 """
 
-_LEVEL: Final = """\
-    - name: levelNEXT
-      expression: >-
-        variables.levelLAST.map(d, type(d.new) == list || type(d.new) == map ? size(d.new) : 1).sum() > MAX ?
-        variables.levelLAST : variables.levelLAST.map(d,
-        [d.new, d.old].all(v, type(v) == list) && size(d.new) == size(d.old) ? lists.range(size(d.new)).map(i, {
-        'root': d.root, 'path': dyn(d.path + '[' + string(i) + ']'), 'parent': d.key, 'key': dyn('[]'),
-        'new': d.new[i], 'old': d.old[i]}) :
-        [d.new, d.old].all(v, type(v) == map || v == null && d.key in variables.structs) ?
-        ((type(d.new) == map ? d.new.map(k, k) : []) +
-        (type(d.old) == map ? d.old.filter(k, !(type(d.new) == map && k in d.new)) : [])).map(k, {
-        'root': d.root, 'path': dyn(d.path + '.' + k), 'parent': d.key, 'key': dyn(k),
-        'new': type(d.new) == map && k in d.new ? d.new[k] : null,
-        'old': type(d.old) == map && k in d.old ? d.old[k] : null}) :
-        [d]).flatten().filter(d, d.new != d.old && !(d.path in variables.free) &&
-        ![d.new, d.old].all(v, v == null || v == [] ||
-        v == {} && (d.key in variables.structs || d.key in variables.maps) ||
-        !(d.parent in variables.maps) && (v == '' && !(d.key in variables.meantEmpty) ||
-        (v == 0 || v == false) && d.key in variables.zeros ||
-        d.key == 'divisor' && (v == '0' || v == 0))) &&
-        !((d.parent in variables.quantityMaps || d.key in variables.quantities) && [d.new, d.old].all(v,
+_LEVEL: Final = Template("""\
+        type($pair.new) == map && type($pair.old) == map || type($pair.new) == list && type($pair.old) == list &&
+        size($pair.new) == size($pair.old) && size($pair.new) <= $items_max ? (type($pair.new) == map ?
+        $pair.new.map(k, k) + $pair.old.filter(k, !(k in $pair.new)) :
+        (size($pair.new) <= $few ? variables.few : variables.many).filter(k, k < size($pair.new))).map(k,
+        $free(type($pair.new) == map && !(k in $pair.new && k in $pair.old) || $pair.new[k] != $pair.old[k]),
+        type($pair.new) == map ? {'key': dyn(k), 'parent': $pair.key,
+        'new': k in $pair.new && $pair.new[k] != null ? $pair.new[k] : k in variables.structs ? variables.none : null,
+        'old': k in $pair.old && $pair.old[k] != null ? $pair.old[k] : k in variables.structs ? variables.none : null,
+        'path': dyn('\\n.' + (size(k) > $name_max ? k.substring(0, $name_max) : k).replace('\\n', ' '))} : {
+        'key': dyn('[]'), 'parent': $pair.key, 'path': dyn('\\n[' + string(k) + ']'),
+        'new': $pair.new[k] != null ? $pair.new[k] : variables.none,
+        'old': $pair.old[k] != null ? $pair.old[k] : variables.none}).map($next, (
+        $deeper
+        ).replace('\\n', $next.path)).join('') :
+        [$pair.new, $pair.old].all(v, v in variables.nothing ||
+        v == variables.none && $pair.key in variables.mayBeEmpty ||
+        !($pair.parent in variables.maps) && (v == '' && !($pair.key in variables.meantEmpty) ||
+        $pair.key in variables.zeros && v in variables.zero || $pair.key == 'divisor' && v in variables.noDivisor)) ||
+        ($pair.parent in variables.quantityMaps || $pair.key in variables.quantities) && [$pair.new, $pair.old].all(v,
         (type(v) == string || type(v) == int || type(v) == double) && isQuantity(string(v))) &&
-        quantity(string(d.new)) == quantity(string(d.old))))
-"""
+        quantity(string($pair.new)) == quantity(string($pair.old)) ? '' : '\\n'
+""")
 
 _FOOTER: Final = """\
-    - name: changed
-      expression: variables.levelLAST
-    # Some of them: the cost of sorting them all is their number, squared.
-    - name: named
-      expression: >-
-        variables.changed.slice(0, size(variables.changed) > 3 ? 3 : size(variables.changed))
-        .map(d, string(d.root + d.path)).sort()
+        ).replace('\\n', p0.path)).join('')
+    # Three of them, in their order.
+    - name: paths
+      expression: variables.changed.split('\\n').filter(path, path != '')
+    - name: first
+      expression: "size(variables.paths) < 1 ? '' : variables.paths.min()"
+    - name: second
+      expression: "size(variables.paths) < 2 ? '' : variables.paths.filter(path, path > variables.first).min()"
+    - name: third
+      expression: "size(variables.paths) < 3 ? '' : variables.paths.filter(path, path > variables.second).min()"
   validations:
-    - expression: size(variables.changed) == 0
+    - expression: variables.changed == ''
       message: >-
         spec.replicatedJobs: field is immutable: only labels, annotations, nodeSelector, tolerations and schedulingGates
         of a pod template may change while the JobSet is suspended, and parallelism with completions at any time; create
         a new JobSet
       messageExpression: >-
-        variables.named.join(', ') +
-        (size(variables.changed) > 3 ? ' and ' + string(size(variables.changed) - 3) + ' more' : '') +
+        [variables.first, variables.second, variables.third].filter(path, path != '').join(', ') +
+        (size(variables.paths) > 3 ? ' and ' + string(size(variables.paths) - 3) + ' more' : '') +
         (variables.suspended ?
         ': field is immutable, even while suspended: only labels, annotations, nodeSelector, tolerations and ' +
         'schedulingGates of a pod template may change then, and parallelism with completions at any time; create a ' +
@@ -165,31 +186,62 @@ spec:
   validationActions: [Deny]
 """
 
-_LISTS: Final = {
+_LISTS: Final[Mapping[str, Sequence[str | int]]] = {
     "structs": STRUCTS,
+    "mayBeEmpty": STRUCTS + TEXT_MAPS + QUANTITY_MAPS,
     "maps": TEXT_MAPS + QUANTITY_MAPS,
     "quantityMaps": QUANTITY_MAPS,
     "quantities": QUANTITIES,
     "zeros": ZEROS,
     "meantEmpty": MEANT_EMPTY,
-    "freeWhileSuspended": WHILE_SUSPENDED,
-    "freeAtAnyTime": ANY_TIME,
 }
 
 
 def render() -> str:
     """Return the manifest."""
-    lists = "".join(f"    - name: {name}\n      expression: {_quoted(values)}\n" for name, values in _LISTS.items())
-    levels = "".join(
-        _LEVEL.replace("NEXT", str(level + 1)).replace("LAST", str(level)).replace("MAX", str(FIELDS_MAX))
-        for level in range(LEVELS)
+    roots = _ROOTS.replace("ITEMS\n", _variables({"few": range(FEW), "many": range(ITEMS_MAX)}))
+    return _HEADER + _variables(_LISTS) + roots + _compared(0) + _FOOTER
+
+
+def _variables(lists: Mapping[str, Sequence[str | int]]) -> str:
+    """Return variables that are lists."""
+    return "".join(f"    - name: {name}\n      expression: {_quoted(values)}\n" for name, values in lists.items())
+
+
+def _compared(level: int) -> str:
+    """Return the comparison of a level's pair, and in it those of all below."""
+    if level == LEVELS:
+        return "        '\\n'\n"
+    pair = f"p{level}"
+    return _LEVEL.substitute(
+        pair=pair,
+        next=f"p{level + 1}",
+        few=FEW,
+        items_max=ITEMS_MAX,
+        name_max=NAME_CHARACTERS_MAX,
+        free=_free(level, pair),
+        deeper=_compared(level + 1).strip(),
     )
-    return _HEADER + lists + _PAIRS + levels + _FOOTER.replace("LAST", str(LEVELS))
 
 
-def _quoted(values: tuple[str, ...]) -> str:
+def _free(level: int, pair: str) -> str:
+    """Return what leaves out, of the fields of a level's pair, those that may change."""
+    found = ""
+    for paths, when in ((ANY_TIME, ""), (WHILE_SUSPENDED, "variables.suspended && ")):
+        fields: dict[tuple[str, str], list[str]] = {}
+        for path in paths:
+            *above, around, key, name = path.split(".")
+            if len(above) + 1 == level:
+                fields.setdefault((around, key), []).append(f"'{name}'")
+        for (around, key), names in fields.items():
+            here = f"{pair}.parent == '{around}' && {pair}.key == '{key}'"
+            found += f"!({when}{here} &&\n        k in [{', '.join(names)}]) && "
+    return found
+
+
+def _quoted(values: Sequence[str | int]) -> str:
     """Return a list in CEL, folded as YAML folds a long text."""
-    words = textwrap.wrap(", ".join(f"'{value}'" for value in values), width=100)
+    words = textwrap.wrap(", ".join(map(repr, values)), width=100)
     return "\n        ".join((">-", f"[{words[0]}", *words[1:])) + "]"
 
 

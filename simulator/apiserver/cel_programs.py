@@ -41,17 +41,16 @@ def _quantity(text: str) -> str:
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "flatten": lambda lists: [item for each in lists for item in (each if isinstance(each, list) else [each])],
     "format": _format,
     "isQuantity": lambda text: parse_quantity(text) is not None,
     "join": lambda items, separator="": separator.join(items),
+    "min": min,
     "quantity": _quantity,
-    "range": lambda _lists, count: list(range(count)),
-    "slice": lambda items, start, end: items[start:end],
-    "sort": sorted,
+    "replace": lambda text, old, new: text.replace(old, new),
+    "split": lambda text, separator: text.split(separator),
+    "substring": lambda text, start, end: text[start:end],
     "sum": sum,
 }
-_NAMESPACES: Final = ("lists",)  # of functions: the package takes `lists.range(n)` for a method of a variable
 
 
 @lru_cache(maxsize=_PROGRAMS_MAX)
@@ -75,8 +74,6 @@ class Scope:
         self._context = cel.Context()
         for name, value in variables.items():
             self.set(name, value)
-        for name in _NAMESPACES:
-            self.set(name, None)
         for name, function in _FUNCTIONS.items():
             self._context.add_function(name, function)
 

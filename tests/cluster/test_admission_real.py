@@ -41,6 +41,7 @@ PLURALS = {
 }
 ACTIVE_S_MAX = 90.0  # a policy acts about a second after it was stored, later when the machine is busy
 POLL_S = 0.1
+PROBE = "is-every-policy-active"
 REFUSED = POLICY_CREATES[-1].manifest
 
 
@@ -53,7 +54,9 @@ async def install_policies(client: ApiClient, documents: Iterable[KubeObject]) -
 
 
 async def wait_until_active(client: ApiClient) -> None:
-    """Return when the validating policy refuses and the mutating policy mutates."""
+    """Return when the validating policies refuse and the mutating policy mutates."""
+    path = f"{jobsets('default')}/{PROBE}"
+    assert await refusal(client.post(jobsets("default"), jobset(PROBE))) is None
 
     async def is_active() -> bool:
         try:
@@ -62,12 +65,15 @@ async def wait_until_active(client: ApiClient) -> None:
             if error.status != 503:  # the mutating plugin learns of a new CRD by its own discovery, later than we
                 raise
             return False
+        another = changed(await client.get(path), f"{SPEC}.template.spec.containers.0.image", "worker:2")
         return (
             await refusal(client.post(jobsets("default"), REFUSED, dryRun="All")) is not None
+            and await refusal(client.text("PUT", path, body=another, query={"dryRun": "All"})) is not None
             and named["spec"]["failurePolicy"]["rules"][0]["name"] != ""
         )
 
     await until(is_active)
+    await client.delete(path)
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -165,6 +171,23 @@ async def test_what_was_left_out_is_filled_in(guarded: ApiClient) -> None:
     assert spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
     again = await guarded.text("PUT", f"{jobsets(namespace)}/train", body=manifest | {"metadata": stored["metadata"]})
     assert f'"generation":{stored["metadata"]["generation"]},' in again
+
+
+@pytest.mark.parametrize(("containers", "words"), [(2, ()), (4, ("denied request", "cost limit exceeded"))])
+async def test_thousands_of_fields_may_be_spelled_anew_at_once(
+    guarded: ApiClient, containers: int, words: tuple[str, ...]
+) -> None:
+    """2,000 variables without a value are within the server's budget; 4,000 are not, and the update is refused."""
+    namespace = await new_namespace(guarded)
+
+    def spelled(**value: str) -> list[KubeObject]:
+        env = [{"name": f"E{number}"} | value for number in range(1_000)]
+        return [{"name": f"c{number}", "image": "worker:1", "env": env} for number in range(containers)]
+
+    path = f"{SPEC}.template.spec.containers"
+    stored = await guarded.post(jobsets(namespace), merged(changed(jobset(), path, spelled()), namespace))
+    body = changed(stored, path, spelled(value=""))
+    check(words, await refusal(guarded.text("PUT", f"{jobsets(namespace)}/train", body=body)))
 
 
 async def test_the_largest_jobset_is_within_the_cost(guarded: ApiClient) -> None:

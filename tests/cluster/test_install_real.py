@@ -19,6 +19,7 @@ from tests.cluster.api_client import ApiClient
 from tests.cluster.binaries import Binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubectl import done, kubectl
+from tests.cluster.test_crd_real import refusal
 from tests.controller.manifests import changed, jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -268,6 +269,27 @@ async def test_before_1_36_leaves_out_what_older_servers_do_not_know(plane: Cont
     assert (
         len(whole) - len(older) == 4
     )  # of each kind two: one that fills in defaults, one that keeps what clients drop
+
+
+async def test_an_older_server_takes_the_overlay_and_keeps_templates(binaries: Binaries) -> None:
+    """A server that behaves as 1.33 refuses no manifest; a changed template is refused, another spelling is not."""
+    async with ControlPlane(binaries, apiserver_flags=("--emulated-version=1.33",)) as older, older.client() as api:
+        await done(older.kubeconfig, *APPLY, "deploy/overlays/before-1.36")
+        await done(older.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")
+        stored = await api.post(JOBSETS, jobset())
+        worker = "spec.replicatedJobs.0.template.spec.template.spec.containers.0"
+
+        async def said(key: str, value: object) -> str | None:
+            body = changed(stored, f"{worker}.{key}", value)
+            return await refusal(api.text("PUT", f"{JOBSETS}/train", body=body, query={"dryRun": "All"}))
+
+        async def refused() -> bool:
+            return "template.spec.template.spec.containers[0].image: field is immutable" in str(
+                await said("image", "x")
+            )
+
+        await eventually(refused, "a refusal that names the field")
+        assert await said("resources", {}) is None
 
 
 def kinds(rendered: str) -> list[str]:

@@ -67,6 +67,12 @@ SPELLINGS: Final[tuple[tuple[str, str, Any, Any], ...]] = (
             }
         ],
     ),
+    (
+        "more_variables_than_the_short_list_counts",
+        f"{WORKER}.env",
+        [{"name": f"A{index}", "value": ""} for index in range(101)],
+        [{"name": f"A{index}"} for index in range(101)],
+    ),
     ("mount_not_read_only", f"{WORKER}.volumeMounts", [{"name": "a", "readOnly": False}], [{"name": "a"}]),
 )
 
@@ -96,6 +102,14 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
     ("node_selector_with_an_empty_value", f"{PODS}.spec.affinity", {"labels": {"a": ""}}, {"labels": {}}),
     ("another_type", f"{WORKER}.resources", {"limits": "none"}, {"limits": {}}),
     ("schedule_group", f"{PODS}.spec.schedulingGroup", {"podGroupName": "a"}, {"podGroupName": "b"}),
+    (
+        "a_name_like_a_path",
+        f"{PODS}.spec.somethingNew",
+        {"a\n.b\n" * 99: {"c\n" * 99: 1}},
+        {"a\n.b\n" * 99: {"c\n" * 99: 2}},
+    ),
+    ("the_last_of_many", f"{WORKER}.args", ["a"] * 1000, [*["a"] * 999, "b"]),
+    ("more_items_than_are_looked_into", f"{WORKER}.env", [{"name": "A", "value": ""}] * 1001, [{"name": "A"}] * 1001),
     ("a_field_of_tomorrow", f"{PODS}.spec.somethingNew", {"deep": [{"er": 1}]}, {"deep": [{"er": 2}]}),
 )
 
