@@ -212,9 +212,8 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     scheduling_gates: tuple[Gate, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Drop gates that are not for us to lift, and those of a Pod that has more than anybody uses."""
-        gates = self.scheduling_gates
-        if gates is not None and (len(gates) > GATES_MAX or all(gate.name != wire.PLACEMENT_GATE for gate in gates)):
+        """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then."""
+        if self.scheduling_gates is not None and len(self.scheduling_gates) > GATES_MAX:
             msgspec.structs.force_setattr(self, "scheduling_gates", None)
 
 
@@ -303,7 +302,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_gated(self) -> bool:
         """Say whether our scheduling gate holds the Pod back."""
-        return self.spec.scheduling_gates is not None
+        gates = self.spec.scheduling_gates
+        return bool(gates) and any(gate.name == wire.PLACEMENT_GATE for gate in gates or ())
 
     @property
     def completion_index(self) -> str | None:
