@@ -110,6 +110,10 @@ _AGENT: Final = """\
 apiVersion: v1
 kind: ServiceAccount
 """
+_WORKERS: Final = """\
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+"""
 
 TABLE: Final = (
     Template(
@@ -158,19 +162,30 @@ TABLE: Final = (
 )
 
 
-def agents() -> str:
-    """Return the template of deploy/agent: one copy for each namespace that is named."""
-    text = (DEPLOY / "agent" / "agent.yaml").read_text()
-    comment, _, objects = text.partition(_AGENT)
-    assert objects.count("namespace: default") == 4, "agent/agent.yaml: expected four times the namespace"
-    objects = (_AGENT + objects).replace("namespace: default", "namespace: {{ . }}")
-    body = f"{comment}{{{{- range .Values.agentNamespaces }}}}\n---\n{objects}{{{{- end }}}}\n"
-    return _HEADER % "agent/agent.yaml" + body
+def per_namespace(source: str, first_kind: str, value: str, *, namespaces: int) -> str:
+    """Return the template of a manifest for namespaces of users: one copy for each that a value names.
+
+    Args:
+        source: under deploy/.
+        first_kind: of its first object; what stands above is its comment.
+        value: a list of namespaces.
+        namespaces: how often the manifest names one.
+    """
+    text = (DEPLOY / source).read_text()
+    comment, start, objects = text.partition(first_kind)
+    seen = objects.count("namespace: default")
+    assert start, f"{source}: expected it to begin with {first_kind!r}"
+    assert seen == namespaces, f"{source}: expected {namespaces} times the namespace, saw {seen}"
+    objects = (start + objects).replace("namespace: default", "namespace: {{ . }}")
+    return _HEADER % source + f"{comment}{{{{- range .Values.{value} }}}}\n---\n{objects}{{{{- end }}}}\n"
 
 
 def templates() -> dict[str, str]:
     """Return the text of each template by its file name."""
-    return {each.name: each.render() for each in TABLE} | {"agent-agent.yaml": agents()}
+    return {each.name: each.render() for each in TABLE} | {
+        "agent-agent.yaml": per_namespace("agent/agent.yaml", _AGENT, "agentNamespaces", namespaces=4),
+        "workers-network.yaml": per_namespace("workers/network.yaml", _WORKERS, "workerNamespaces", namespaces=1),
+    }
 
 
 def main() -> None:

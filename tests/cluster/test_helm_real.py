@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,19 @@ def by_name(text: str) -> dict[str, KubeObject]:
 async def test_helm_and_kustomize_agree(binary: Path, folder: str, settings: tuple[str, ...]) -> None:
     """The same objects, field by field."""
     assert await template(binary, "namespace.create=true", *settings) == await kustomize(folder)
+
+
+async def test_the_workers_policy_is_kustomizes(binary: Path, tmp_path: Path) -> None:
+    """In each namespace that is named, the NetworkPolicy of deploy/workers; nowhere without a name."""
+    made = await template(binary, "workerNamespaces={team-a,team-b}")
+    added = {key: made[key] for key in set(made) - set(await template(binary))}
+    wanted: dict[str, KubeObject] = {}
+    for team in ("team-a", "team-b"):
+        folder = tmp_path / team
+        shutil.copytree(REPOSITORY / "deploy" / "workers", folder / "workers")
+        (folder / "kustomization.yaml").write_text(f"namespace: {team}\nresources: [workers]\n")
+        wanted |= await kustomize(str(folder))
+    assert added == wanted
 
 
 async def test_the_values_arrive(binary: Path) -> None:
