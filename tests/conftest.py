@@ -12,7 +12,7 @@ import signal
 from hypothesis import settings
 
 # No deadline per example: others use the machine too.
-settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, derandomize=True, database=None, max_examples=200)
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=10_000)
 settings.load_profile("quick")
