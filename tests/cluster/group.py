@@ -239,12 +239,14 @@ async def running_group(
 
 
 @asynccontextmanager
-async def running_controller(plane: ControlPlane, namespace: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run our controller for one namespace; kill it afterwards."""
+async def running_controller(
+    plane: ControlPlane, namespace: str, *, kubeconfig: Path | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run our controller for one namespace, as the administrator unless told; kill it afterwards."""
     probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     flags = [
         "--kubeconfig",
-        str(plane.kubeconfig),
+        str(kubeconfig or plane.kubeconfig),
         "--namespace",
         namespace,
         "--no-leader-elect",
