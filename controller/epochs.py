@@ -115,8 +115,11 @@ def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
 
 
 def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
-    """Say in the same write when and why a group restart began, or that it is over; the first start is none."""
-    if scope.synced == 0:
+    """Say in the same write when and why a group restart began, or that it is over.
+
+    The first start is none, and after the last epoch there is none.
+    """
+    if scope.synced in (0, INT32_MAX):
         return
     now = draft.observed.now_micro or draft.observed.now
     cause = draft.causes.get(scope.name, UNSEEN)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from common import wire
+from common.epoch.int32 import INT32_MAX
 from common.kube.resources import JOBSETS
 from tests.cluster.api_client import ApiClient
 from tests.cluster.binaries import Binaries
@@ -89,6 +90,21 @@ async def test_a_new_controller_finds_a_lost_status_in_the_pods(
         await lose_status(group)
         async with running_controller(plane, namespace):
             await goes_on(group, before)
+
+
+async def test_the_last_epoch_fails_the_jobset(full_control_plane: ControlPlane, full_namespace: str) -> None:
+    """S = D = 2147483647 is a status that the server takes: the JobSet fails with a reason instead of hanging."""
+    plane, namespace = full_control_plane, full_namespace
+    async with running_group(plane, namespace, pods=2) as group, running_controller(plane, namespace):
+        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        spoiled = {"status": wire.status_of_epochs(INT32_MAX, INT32_MAX)}
+        await group.client.patch(JOBSETS, namespace, "train", spoiled, subresource="status")
+
+        async def reason() -> bool:
+            conditions = (await group.jobset())["status"].get("conditions", ())
+            return [found["reason"] for found in conditions if found["type"] == "Failed"] == ["NoEpochLeft"]
+
+        await group.until(reason, "the JobSet failed with NoEpochLeft")
 
 
 @asynccontextmanager
