@@ -12,11 +12,13 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
+from common.kube.resources import JOBS
 from images.build_once import MissingComponent
 from tests.cluster.api_client import ApiClient
 from tests.cluster.binaries import Binaries
 from tests.cluster.conftest import unavailable
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.group import Group, running_controller, running_group
 from tests.cluster.test_admission_real import install_policies, wait_until_active
 from tests.cluster.test_crd_real import install
 from tests.cluster.typedclient.build import SPELLINGS, typed_client
@@ -29,13 +31,18 @@ RUN_S_MAX: Final = 300.0  # it takes half a minute on a quiet machine
 Row = dict[str, Any]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def table(binaries: Binaries) -> AsyncIterator[list[Row]]:
-    """Give what the client with Go types did and what came of it."""
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """Find or build the client with Go types."""
     try:
-        program = typed_client()
+        return typed_client()
     except MissingComponent as error:
         unavailable(error)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def table(binaries: Binaries, program: Path) -> AsyncIterator[list[Row]]:
+    """Give what the client with Go types did and what came of it."""
     async with ControlPlane(binaries) as running, running.client() as client:
         await ready(client)
         yield await rows(program, running.kubeconfig)
@@ -79,6 +86,35 @@ async def test_what_is_a_change_is_refused(table: list[Row]) -> None:
 async def test_a_second_write_is_no_new_generation(table: list[Row]) -> None:
     """A client that writes back what it wrote before changes nothing that is stored."""
     assert [row for row in table if row["operation"] == "label again" and row["respelled"]] == []
+
+
+async def test_what_is_written_back_restarts_nobody(
+    full_control_plane: ControlPlane, full_namespace: str, program: Path
+) -> None:
+    """Another spelling of a running group's template makes no Job and no Pod anew; the next restart is the first."""
+    plane, namespace = full_control_plane, full_namespace
+    async with running_group(plane, namespace) as group, running_controller(plane, namespace):
+        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        before, jobs, pods = await group.jobset(), await jobs_of(group), {pod.uid for pod in group.pods.values()}
+        process = await asyncio.create_subprocess_exec(
+            str(program), "relabel", str(plane.kubeconfig), namespace, before["metadata"]["name"]
+        )
+        assert await process.wait() == 0
+        after = await group.jobset()
+        assert after["spec"] != before["spec"], "spelled as before: this test would show nothing"
+        assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+        # The controller's next write carries the resourceVersion of what it has seen: this one's, or it is refused.
+        assert await group.epochs() == (1, 0)
+        next(iter(group.pods.values())).kill()
+        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        assert [pod.lifts for pod in group.pods.values()] == [[1, 2]] * len(group.pods)
+        assert ({pod.uid for pod in group.pods.values()}, await jobs_of(group)) == (pods, jobs)
+
+
+async def jobs_of(group: Group) -> dict[str, tuple[str, int]]:
+    """Return UID and generation of each Job."""
+    listed = (await group.client.list(JOBS, group.namespace))["items"]
+    return {job["metadata"]["name"]: (job["metadata"]["uid"], job["metadata"]["generation"]) for job in listed}
 
 
 def as_text(table: list[Row]) -> str:

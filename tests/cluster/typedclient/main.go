@@ -2,7 +2,9 @@
 //
 //	typedclient KUBECONFIG NAMESPACE MANIFEST...
 //
-// Its answer is a table in JSON: a row for each manifest, way of creation and operation.
+//	typedclient relabel KUBECONFIG NAMESPACE NAME
+//
+// The second reads one JobSet and writes it back with another label. The first one's answer is a table in JSON: a row for each manifest, way of creation and operation.
 package main
 
 import (
@@ -47,9 +49,16 @@ type table struct {
 const atOnce = 4
 
 func main() {
-	if len(os.Args) < 4 {
+	if len(os.Args) < 4 || os.Args[1] == "relabel" && len(os.Args) != 5 {
 		fmt.Fprintln(os.Stderr, "usage: typedclient KUBECONFIG NAMESPACE MANIFEST...")
 		os.Exit(64)
+	}
+	if os.Args[1] == "relabel" {
+		server, err := connect(os.Args[2], os.Args[3])
+		exitOn(err)
+		_, err = server.change(os.Args[4], label)
+		exitOn(err)
+		return
 	}
 	server, err := connect(os.Args[1], os.Args[2])
 	exitOn(err)
