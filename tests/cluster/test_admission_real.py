@@ -53,8 +53,8 @@ async def install_policies(client: ApiClient, documents: Iterable[KubeObject]) -
         assert said is None or "already exists" in said
 
 
-async def wait_until_active(client: ApiClient) -> None:
-    """Return when the validating policies refuse and the mutating policy mutates."""
+async def wait_until_active(client: ApiClient, *, with_immutable: bool = True) -> None:
+    """Return when the validating policies refuse, with or without immutable.yaml, and the mutating one mutates."""
     path = f"{jobsets('default')}/{PROBE}"
     assert await refusal(client.post(jobsets("default"), jobset(PROBE))) is None
 
@@ -68,7 +68,10 @@ async def wait_until_active(client: ApiClient) -> None:
         another = changed(await client.get(path), f"{SPEC}.template.spec.containers.0.image", "worker:2")
         return (
             await refusal(client.post(jobsets("default"), REFUSED, dryRun="All")) is not None
-            and await refusal(client.text("PUT", path, body=another, query={"dryRun": "All"})) is not None
+            and (
+                not with_immutable
+                or await refusal(client.text("PUT", path, body=another, query={"dryRun": "All"})) is not None
+            )
             and named["spec"]["failurePolicy"]["rules"][0]["name"] != ""
         )
 

@@ -43,7 +43,7 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
     async with full_control_plane.client() as client:
         await install(client)
         await install_policies(client, admission("jobsets.yaml") + admission("defaults.yaml"))
-        await wait_until_active(client)
+        await wait_until_active(client, with_immutable=False)
     credentials = await load_credentials(str(full_control_plane.kubeconfig), clock=LoopClock())
     async with AiohttpTransport(credentials) as transport:
         admin = KubeClient(transport, user_agent="test", field_manager="test")
