@@ -100,7 +100,7 @@ class EventRecorder:
             wait_s = series.flush_due_s - self._clock.monotonic_s()
             self._report_dropped()
             if wait_s > 0:
-                await self._later(key, regarding, wait_s)
+                await self._later(key, regarding, series, wait_s)
                 continue
             series.queued = False
             self._put_back = 0
@@ -115,13 +115,13 @@ class EventRecorder:
             self._log.warning("events dropped", count=self._dropped, waiting=self._queue.qsize())
             self._dropped, self._report_due_s = 0, self._clock.monotonic_s() + REPORT_DROPPED_S
 
-    async def _later(self, key: _Key, regarding: KubeObject, wait_s: float) -> None:
+    async def _later(self, key: _Key, regarding: KubeObject, series: _Series, wait_s: float) -> None:
         """Put a series back until it may be written again; do not spin when all that is queued waits."""
         self._put_back += 1
         if self._put_back > self._queue.qsize():
             self._put_back = 0
             await self._clock.sleep(min(wait_s, 1.0))
-        self._series[key].queued = self._put(key, regarding)
+        series.queued = self._put(key, regarding)
 
     def _put(self, key: _Key, regarding: KubeObject) -> bool:
         """Let an Event wait for its turn; say whether there is a place for it."""

@@ -11,7 +11,7 @@ from common.kube.clock import LoopClock
 from common.kube.http import Request, Response
 from common.kube.resources import EVENTS
 from controller.draft import Note
-from controller.events import NOTE_CHARS_MAX, OF_NAMESPACE_MAX, QUEUE_MAX, SERIES_LIFE_S, EventRecorder
+from controller.events import NOTE_CHARS_MAX, OF_NAMESPACE_MAX, QUEUE_MAX, SERIES_LIFE_S, SERIES_MAX, EventRecorder
 from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from simulator.cluster.virtual_time import run
 
@@ -158,6 +158,23 @@ def test_a_namespace_that_says_too_much_keeps_no_other_out() -> None:
         rig.recorder.emit(other, Note("Told", "once", warning=False))
         await rig.clock.sleep(1.0)
         assert [event["note"] for event in (await rig.client.list(EVENTS, "kube-public"))["items"]] == ["once"]
+
+    scenario(play)
+
+
+def test_a_series_that_is_forgotten_while_it_waits_harms_nobody() -> None:
+    """A repeat waits until it may be written; meanwhile so much else is said that its series is dropped."""
+
+    async def play(rig: Rig) -> None:
+        for _ in range(2):
+            rig.recorder.emit(JOBSET, Note("Again", "and again", warning=True))
+            await rig.clock.sleep(0.5)
+        for number in range(SERIES_MAX):
+            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        await rig.clock.sleep(10.0)
+        rig.recorder.emit(JOBSET, Note("Last", "and it is written", warning=False))
+        await rig.clock.sleep(1.0)
+        assert "Last" in {event["reason"] for event in await rig.events()}
 
     scenario(play)
 
