@@ -11,6 +11,8 @@ MODE   ?= sidecar
 NODE_TESTS ?= tests/cluster/node
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
+# Some quick tests wait more than they work: one process more than there are cores.
+QUICK  := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
 SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
@@ -51,7 +53,7 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 test: $(STAMP)  ## run the quick tests, two minutes: the same ones with the same result on every clone, every time
-	$(PYTEST) tests --ignore=tests/cluster -m "not slow"
+	$(QUICK) tests --ignore=tests/cluster -m "not slow"
 
 test-sim: $(STAMP)  ## run what takes longer and needs no cluster: seeds of faults, planted bugs, the model, more examples
 	$(PYTEST) tests --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
