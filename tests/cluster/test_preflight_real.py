@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from controller.preflight import CRD_CURE, POLICIES_CURE
+from controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
 from controller.runtime import Controller
 from tests.cluster.binaries import Binaries
 from tests.cluster.control_plane import ControlPlane
@@ -77,10 +77,10 @@ async def test_each_cure_cures(plane: ControlPlane) -> None:
     await done(plane.kubeconfig, "apply", "--server-side", "-k", "deploy/rbac")
     missing = f"expected the CustomResourceDefinition jobsets.jobset.x-k8s.io, found none; {CRD_CURE}"
     lines = await said(plane, SYSTEM, "inplace-controller", missing)
-    assert [line["cure"] for line in lines] == [CRD_CURE, *[POLICIES_CURE] * 3]
+    assert [line["cure"] for line in lines] == [CRD_CURE, *[POLICIES_CURE] * len(POLICIES)]
     await done(plane.kubeconfig, *CRD_CURE.split()[1:])
     lines = await said(plane, SYSTEM, "inplace-controller", "ok")
-    assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * 3
+    assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * len(POLICIES)
     await done(plane.kubeconfig, *POLICIES_CURE.split()[1:])
     (line,) = await said(plane, SYSTEM, "inplace-controller", "ok")
     assert line["event"] == "installation complete"
