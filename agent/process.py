@@ -82,7 +82,7 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
     memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
     metrics = AgentMetrics()
     phases = phases_of(config, metrics)
-    with listen(config.barrier_address, config.barrier_port) as listener, _signals_raised():
+    with listen(config.barrier_address, config.barrier_port) as listener, _signals_raised() as signalled:
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
         ahead = head_start(config, credentials, context, memory, phases)
         problem = leave_agent_file(config.agent_file) if config.agent_file else None
@@ -103,19 +103,26 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
             listener=listener,
             ahead=ahead,
         )
+        if signalled:  # and what that raised was lost: Python drops it in a destructor, of which imports have many
+            raise _SignalledError(signalled[0])
         return session.run()
 
 
 @contextmanager
-def _signals_raised() -> Iterator[None]:
-    """Let a signal end what runs inside, with words; outside again it ends the process at once."""
+def _signals_raised() -> Iterator[list[int]]:
+    """Let a signal end what runs inside, with words; outside again it ends the process at once.
+
+    Yields the list of the signals that came.
+    """
+    signalled: list[int] = []
 
     def raise_signalled(number: int, _frame: FrameType | None) -> None:
+        signalled.append(number)
         raise _SignalledError(number)
 
     before = [(number, signal.signal(number, raise_signalled)) for number in SIGNALS]
     try:
-        yield
+        yield signalled
     finally:
         for number, handler in before:
             signal.signal(number, handler)

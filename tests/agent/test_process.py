@@ -139,6 +139,36 @@ async def test_a_signal_ends_the_agent_while_it_connects(tmp_path: Path) -> None
             assert (await finished(child))[0] == 143
 
 
+SIGNALLED_IN_A_DESTRUCTOR = """
+import os, signal, sys
+
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(10):
+            pass
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "agent.session":
+            Dying()
+
+sys.unraisablehook = lambda _: None
+sys.meta_path.insert(0, Finder())
+from agent.main import main
+sys.exit(main())
+"""
+
+
+async def test_a_signal_that_python_drops_ends_the_agent(tmp_path: Path) -> None:
+    """What a signal handler raises is lost where Python runs a destructor, as in imports: the signal counts."""
+    async with ScriptedServer() as server:
+        env = environment(tmp_path, server)
+    with socket.create_server(("127.0.0.1", server.port), backlog=0):
+        async with process(env, sys.executable, "-c", SIGNALLED_IN_A_DESTRUCTOR) as child:
+            assert (await finished(child))[0] == 143
+
+
 async def listening(port: int) -> None:
     """Wait until somebody accepts connections on `port`, at most 10 s."""
     async with asyncio.timeout(10):
