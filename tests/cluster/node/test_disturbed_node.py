@@ -102,11 +102,14 @@ async def test_a_worker_that_ignores_sigterm_is_ended_all_the_same(group: Group)
 
 
 async def test_failures_of_all_workers_at_once_cost_one_restart(group: Group) -> None:
-    """Everybody dies in the same moment: one epoch."""
-    epoch, before = group.epoch + 1, group.uids()
+    """Everybody dies in the same moment: one epoch.
+
+    Supervisors may all have announced it before the controller looks: it is synced then, and D tells nobody anything.
+    """
+    (synced, deprecated), before = group.epochs(), group.uids()
     await asyncio.gather(*(group.kill(slot, "worker") for slot in range(group.slots)))
-    await until_settled(group, epoch, before)
-    assert group.epochs() == (epoch, epoch - 1)
+    await until_settled(group, synced + 1, before)
+    assert group.epochs() in {(synced + 1, synced), (synced + 1, deprecated)}
 
 
 async def test_a_deleted_pod_is_replaced_and_the_group_restarts(group: Group) -> None:
