@@ -23,6 +23,8 @@ from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_p
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.promtool import complaints
 
+pytestmark = pytest.mark.slow  # each Python that the machine has runs it: what that is like is not for `make test`
+
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Where Pythons are beside PATH: pyenv's and uv's folders.
@@ -174,7 +176,6 @@ def test_the_model_runs_no_program() -> None:
     assert "expected --runtime process, saw model" in result.stderr
 
 
-@pytest.mark.slow
 def test_the_demo_runs_it_as_a_supervisor() -> None:
     """In supervisor mode, too: one restart, and kubelet restarted no container."""
     result = run("demo", "--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1", "--json")
@@ -212,7 +213,6 @@ def get(address: str, path: str, token: str = "") -> bytes:
         return connection.getresponse().read()
 
 
-@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str) -> None:
     """Every agent of the demo is the one file; what it exposes after a restart pleases promtool."""
