@@ -19,6 +19,7 @@ from simulator.apiserver import ApiServer, InMemoryTransport
 from simulator.cluster.virtual_time import run
 from tests.kube.answers import refusal
 from tests.kube.informer_rig import BreakingTransport, Rig, config_map, once
+from tests.kube.turns import Turns
 
 
 def test_it_lists_once_and_then_follows() -> None:
@@ -60,28 +61,22 @@ def test_others_run_while_a_long_list_is_taken_in() -> None:
 
     async def scenario() -> None:
         rig = Rig(resync_s=60.0)
-        loop, turn, told_in = asyncio.get_running_loop(), 0, list[int]()
-
-        def next_turn() -> None:
-            nonlocal turn
-            turn += 1
-            if turn < 1_000:
-                loop.call_soon(next_turn)
+        turns, told_in = Turns(), list[int]()
 
         def note(*_: object) -> None:
-            if turn == 0:
-                loop.call_soon(next_turn)
-            told_in.append(turn)
+            if turns.number == 0:
+                turns.count()
+            told_in.append(turns.number)
 
         rig.informer.add_handler(note)
         for number in range(10 * TURN_OBJECTS):
             await rig.create(f"c{number:04}")
         async with rig.running():
-            for seconds, created in ((1.0, 0), (1.0, 10 * TURN_OBJECTS), (70.0, 0)):
-                turn, told_in[:] = 0, []
-                rig.server.load([config_map(f"d{number:04}") for number in range(created)])
+            for seconds, created, told in ((1.0, 0, 10), (1.0, 10, 10), (70.0, 0, 20)):
+                turns.number, told_in[:] = 0, []
+                rig.server.load([config_map(f"d{number:04}") for number in range(created * TURN_OBJECTS)])
                 await rig.settle(seconds)
-                assert len(told_in) >= 10 * TURN_OBJECTS
+                assert len(told_in) == told * TURN_OBJECTS
                 assert max(told_in.count(one) for one in told_in) <= TURN_OBJECTS
 
     run(scenario())

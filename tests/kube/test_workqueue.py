@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from common.kube.clock import LoopClock
 from common.kube.workqueue import URGENT_RUN_MAX, NoMetrics, ShutDownError, WorkQueue
 from simulator.cluster.virtual_time import run
+from tests.kube.turns import Turns
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)),
@@ -275,20 +276,14 @@ def test_others_run_between_two_keys() -> None:
 
     async def scenario() -> None:
         queue: WorkQueue[int] = WorkQueue(LoopClock())
-        loop, turn, worked_in = asyncio.get_running_loop(), 0, list[int]()
-
-        def next_turn() -> None:
-            nonlocal turn
-            turn += 1
-            if turn < 1_000:
-                loop.call_soon(next_turn)
+        turns, worked_in = Turns(), list[int]()
 
         async def process(_: int) -> None:
-            worked_in.append(turn)
+            worked_in.append(turns.number)
 
         for key in range(100):
             queue.add(key)
-        loop.call_soon(next_turn)
+        turns.count()
         await work_until_idle(queue, process, workers=1)
         assert len(set(worked_in)) == 100
 
