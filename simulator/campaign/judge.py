@@ -58,6 +58,8 @@ class History:
         at_work: epoch -> workers that run in it.
         causes: what may end an epoch: deaths, and what users do. Counted by who did it.
         free: epochs that users' doings and recreations may take without using up maxRestarts.
+        grown: how often S grew: the first start, and each group restart. Two Pods with edited annotations move S by fifty
+            at once, and the group restarts once.
         ended: the JobSet as it was when it became terminal; what somebody edits later decided nothing.
     """
 
@@ -68,6 +70,7 @@ class History:
     at_work: dict[int, int] = field(default_factory=dict)
     causes: int = 0
     free: int = 0
+    grown: int = 0
     ended: KubeObject | None = None
 
 
@@ -178,6 +181,7 @@ class Judge(WorkerWatcher):
         if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
             was = f"S={history.synced} D={history.deprecated}"
             self.breaks(S4, f"{was} became S={synced} D={deprecated}")
+        history.grown += synced > history.synced
         if synced > history.synced and synced == deprecated:
             history.free += 1  # skipped: no worker starts in it, and the restart goes on
         elif synced > history.synced:
@@ -188,10 +192,11 @@ class Judge(WorkerWatcher):
         absent = [slot for slot in slots_of(jobset) if history.announced.get(slot, 0) < synced]
         if absent:
             self.breaks(S3, f"S became {synced} although {absent} had announced less")
-        restarts, allowed = synced - 1 - history.free, jobset["spec"]["failurePolicy"]["maxRestarts"]
+        ended = min(synced, history.grown) - 1
+        restarts, allowed = ended - history.free, jobset["spec"]["failurePolicy"]["maxRestarts"]
         if restarts > allowed:
             self.breaks(S6, f"S became {synced}: at least {restarts} counted restarts, maxRestarts is {allowed}")
-        if synced - 1 > history.causes:
+        if ended > history.causes:
             self.breaks(S7, f"S became {synced} after {history.causes} causes")
 
     def _observe_job(self, event: Event, by: str) -> None:

@@ -170,6 +170,21 @@ async def skipped(bench: Bench) -> None:
     await bench.start(1)
 
 
+async def moved_by_two(bench: Bench) -> None:
+    """Edit two Pods' epochs by hand, so that S jumps: the group restarts once, for these two causes."""
+    await good(bench)
+    bench.judge.note_cause(2)
+    bench.announce(50, 0)
+    bench.announce(31, 1)
+    bench.sync(31, 31)
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.announce(32, 0, 1)
+    bench.sync(32, 31)
+    await bench.start(0)
+    await bench.start(1)
+
+
 async def early(bench: Bench) -> None:
     """Let a worker start before S."""
     bench.announce(1, 0, 1)
@@ -260,7 +275,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
 
 
 @pytest.mark.parametrize(
-    "story", [good, recreated_after_success, replaced_by_force_unseen, outlived_by_its_worker, skipped]
+    "story", [good, recreated_after_success, replaced_by_force_unseen, outlived_by_its_worker, skipped, moved_by_two]
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
     """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
