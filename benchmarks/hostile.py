@@ -34,8 +34,8 @@ import msgspec
 from benchmarks.controller_lab import ACCOUNT, ACCOUNT_NAMESPACE, NAMESPACE, ControllerProcess, Lab, open_lab
 from benchmarks.controller_pods import PlayedGroup, at_once
 from benchmarks.controller_restart import SEEN_S_MAX, StatusWatch, announce_all, form, watching
+from benchmarks.hostile_objects import FAILING, Attack, attacks, failed_status
 from benchmarks.hostile_objects import NAMESPACE as HOSTILE
-from benchmarks.hostile_objects import Attack, attacks
 from benchmarks.timed_controller import TurnsFile, command
 from common.kube.client import KubeClient, KubeObject
 from common.kube.errors import ApiError
@@ -57,6 +57,7 @@ CLEAN_S_MAX: Final = 900.0  # a real server deletes some 500 objects a second
 CLEAN_TOGETHER: Final = 500
 CREATE_S_MAX: Final = 120.0  # of one object: a real server on two busy cores needs many seconds for a megabyte
 REFUSAL_CHARACTERS: Final = 200
+POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,20 @@ class Creation:
                     await self._create(attack.kind, manifest)
             else:
                 await at_once(partial(self._create, attack.kind), attack.objects())
+            if attack.fails:
+                await self._fail_jobs(attack.fails)
+
+    async def _fail_jobs(self, count: int) -> None:
+        """Let Jobs fail as the Job controller would, as they appear."""
+        failed: set[str] = set()
+        async with asyncio.timeout(CREATE_S_MAX):
+            while len(failed) < count:
+                found = (await self.client.list(JOBS, HOSTILE, query={"labelSelector": FAILING}))["items"]
+                for name in {job["metadata"]["name"] for job in found} - failed:
+                    status = {"status": failed_status(len(failed))}
+                    await self.client.patch(JOBS, HOSTILE, name, status, subresource="status")
+                    failed.add(name)
+                await asyncio.sleep(POLL_S)
 
     async def _create(self, kind: Resource, manifest: KubeObject) -> None:
         try:

@@ -14,6 +14,9 @@ from common.kube.resources import JOBS, JOBSETS, PODS, Resource
 NAMESPACE: Final = "hostile"
 INDEXED_PODS_MAX: Final = 100_000  # of one Indexed Job; source: pkg/apis/batch/validation, maxParallelismForIndexedJob
 HEAVY_JOBSETS: Final = 20
+FAILED_JOBS: Final = 200
+FAILING: Final = f"{wire.JOBSET_NAME}=patterns"
+START: Final = "2026-01-01T00:00:00Z"
 VARIABLE_BYTES: Final = 36  # of JSON: {"name": "N12345", "value": "12345"}
 ANNOTATION_BYTES: Final = (
     256 * 1024 - 64
@@ -29,12 +32,14 @@ class Attack:
         kind: of the objects.
         objects: makes them.
         one_by_one: create each after the one before it: some are so large that a server can hardly take two at once.
+        fails: how many Jobs to let fail that the controller makes of them.
     """
 
     name: str
     kind: Resource
     objects: Callable[[], Iterator[KubeObject]]
     one_by_one: bool = False
+    fails: int = 0
 
 
 def attacks(*, jobsets: int, heavy_bytes: int, pods: int, victim: KubeObject) -> tuple[Attack, ...]:
@@ -69,6 +74,9 @@ def attacks(*, jobsets: int, heavy_bytes: int, pods: int, victim: KubeObject) ->
             JOBSETS,
             lambda: _heavy(HEAVY_JOBSETS, heavy_bytes),
             one_by_one=True,
+        ),
+        Attack(
+            f"failures: {FAILED_JOBS:,} Jobs and 380 patterns", JOBSETS, lambda: _one(_patterns()), fails=FAILED_JOBS
         ),
         Attack(f"number: {jobsets:,} JobSets", JOBSETS, lambda: _crowd(jobsets)),
         Attack("number: 1,000 Jobs that claim another's JobSet", JOBS, lambda: _jobs(1_000, victim)),
@@ -127,6 +135,37 @@ def _wide_annotations() -> KubeObject:
     job = _replicated_job("workers", 2, 1)
     job["template"]["spec"]["template"]["metadata"] = {"annotations": {"padding": "x" * ANNOTATION_BYTES}}
     return _jobset("annotations", job)
+
+
+def _patterns() -> KubeObject:
+    """Return a JobSet whose Jobs may fail one by one, with as many patterns as there may be, slow ones.
+
+    RE2 simulates a large automaton for each character of a message. Each pattern differs: none is compiled twice.
+    """
+    patterns = [
+        [f"(?:[ -z]?){{{800 + rule * 10 + number % 10}}}[{number}]!" for number in range(20)] for rule in range(19)
+    ]
+    rules = [
+        {"name": f"rule{index}", "action": "FailJobSet", "onJobFailureMessagePatterns": some}
+        for index, some in enumerate(patterns)
+    ]
+    slow = _jobset("patterns", _replicated_job("workers", 1, FAILED_JOBS))
+    slow["spec"]["failurePolicy"] |= {
+        "restartStrategy": "Recreate",
+        "rules": [*rules, {"name": "else", "action": "FailJob"}],
+    }
+    return slow
+
+
+def failed_status(number: int) -> KubeObject:
+    """Return the status of a Job that failed, with a message as long as the Job controller's longest, and its own."""
+    message = (
+        f"Container {'c' * 63} for pod {NAMESPACE}/{'p' * 58}{number:05} failed with exit code 3 matching FailJob rule"
+    )
+    ended = {"status": "True", "reason": "PodFailurePolicy", "message": message} | dict.fromkeys(
+        ("lastProbeTime", "lastTransitionTime"), START
+    )
+    return {"startTime": START, "conditions": [ended | {"type": kind} for kind in ("FailureTarget", "Failed")]}
 
 
 def _heavy(count: int, heavy_bytes: int) -> Iterator[KubeObject]:

@@ -60,9 +60,10 @@ def decide_epochs(draft: Draft) -> bool:
     for name, decision in decisions.items():
         _write_epochs(draft, draft.jobset.scopes[name], decision)
     note_restarting(draft)
-    for job in draft.buckets.active + draft.buckets.successful if decisions else ():
-        if _cannot_restart(draft, job):
-            draft.delete(job, DeleteJob.COMPLETED_PODS)
+    if any(decision.recreate or _is_restarting(draft, name) for name, decision in decisions.items()):
+        for job in draft.buckets.active + draft.buckets.successful:
+            if _cannot_restart(draft, job):
+                draft.delete(job, DeleteJob.COMPLETED_PODS)
     return False
 
 
@@ -152,6 +153,11 @@ def _cannot_restart(draft: Draft, job: Job) -> bool:
     if place[0] not in draft.order.expected:
         return False
     scope = draft.jobset.scope_of(place[0])
-    decision = draft.observed.decisions[scope.name]
-    restarting = scope.synced > 0 and decision.synced == scope.synced and scope.deprecated >= scope.synced
-    return place in decision.recreate or (restarting and (job.status.succeeded or 0) > 0)
+    completed = (job.status.succeeded or 0) > 0
+    return place in draft.observed.decisions[scope.name].recreate or (completed and _is_restarting(draft, scope.name))
+
+
+def _is_restarting(draft: Draft, name: str) -> bool:
+    """Say whether the status says that a scope restarts, and this pass does not end that."""
+    scope = draft.jobset.scopes[name]
+    return 0 < scope.synced <= scope.deprecated and draft.observed.decisions[name].synced == scope.synced

@@ -53,7 +53,11 @@ def fail_or_restart(draft: Draft) -> bool:
     if policy is None:
         fail(draft, conditions.failed_jobs(first_failed(failed).metadata.name))
         return True
-    verdict = judge(draft.jobset, policy, failed)
+    matches = draft.observed.matches
+    if policy.rules and any(job.metadata.uid not in matches for job in failed):
+        draft.look_again(0.0)  # a rule that nobody looked at may come before those that match
+        return True
+    verdict = judge(policy, failed, matches)
     action, job = verdict.action, verdict.job.metadata.name
     message = f"applying {action} failure policy action"
     if action == LEAVE_FAILED:  # otherwise it would be among `left`
@@ -73,7 +77,7 @@ def _note_left(draft: Draft) -> None:
     if not left or policy is None:
         draft.set(conditions.NONE_LEFT_FAILED)
         return
-    verdict = judge(draft.jobset, policy, left)
+    verdict = judge(policy, left, draft.observed.matches)
     draft.set(conditions.left_failed(verdict.reason, verdict.job.metadata.name, len(left)))
 
 

@@ -13,6 +13,7 @@ from controller.causes import Cause, failure_of_entry, unix_time
 from controller.jobset import JobSet
 from controller.last_restart import cause_of
 from controller.metrics import GroupCount, JobSetCount
+from controller.rules import Matches
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
@@ -63,6 +64,7 @@ class Group:
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
         told_s: when conditions were last written.
+        matches: which rule of the failure policy each failed Job matches.
     """
 
     jobset: JobSet
@@ -70,6 +72,7 @@ class Group:
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
     told_s: float | None = None
+    matches: Matches = field(default_factory=Matches)
 
     @property
     def key(self) -> Key:

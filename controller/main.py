@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the controller until a signal ends it."""
     options = _parser().parse_args(arguments)
     configure_logs(options.log_level, options.log_format)
+    gc.freeze()  # what is imported stays: a full collection need not look through it, at 30 ms each time
     sys.exit(asyncio.run(_run(options)))
 
 

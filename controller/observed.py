@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
+from typing import Final
 
 from common import wire
 from common.epoch.decision import Decision
@@ -14,6 +16,8 @@ from controller.causes import Cause
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod
 from controller.rules import left_failed
+
+ATTEMPTS_KEPT: Final = 1_024  # texts, each of at most 256 characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Observed:
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
         now_micro: as `now`, with microseconds.
+        matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
     """
 
     jobset: JobSet
@@ -44,6 +49,7 @@ class Observed:
     causes: Mapping[str, Cause] = field(default_factory=dict)
     barriers: Mapping[str, Barrier] = field(default_factory=dict)
     now_micro: str = ""
+    matches: Mapping[str, int | None] = field(default_factory=dict)
 
 
 class Bucket(Enum):
@@ -84,12 +90,13 @@ class Buckets:
             if bucket is Bucket.PREVIOUS and (attempt_of(job) is None or job_attempt_of(job) is None):
                 unreadable.append(job)
         failed = sorted_jobs[Bucket.FAILED]
-        left = tuple(left_failed(observed.jobset, failed))
+        left = tuple(left_failed(observed.jobset, failed, observed.matches))
+        stay = {job.metadata.uid for job in left}
         return cls(
             previous=tuple(sorted_jobs[Bucket.PREVIOUS]),
             active=tuple(sorted_jobs[Bucket.ACTIVE]),
             successful=tuple(sorted_jobs[Bucket.SUCCESSFUL]),
-            failed=tuple(job for job in failed if job not in left),
+            failed=tuple(job for job in failed if job.metadata.uid not in stay),
             unreadable=tuple(unreadable),
             left=left,
         )
@@ -119,7 +126,7 @@ def _judge(jobset: JobSet, job: Job) -> Bucket:
     attempt, job_attempt = attempt_of(job), job_attempt_of(job)
     if attempt is not None and attempt < jobset.restarts:
         return Bucket.PREVIOUS
-    place = jobset.places.get(job.metadata.name)
+    place = jobset.places.find(job.metadata.name)
     if place is None:
         return Bucket.STRAY
     if attempt is None or job_attempt is None or job_attempt < jobset.job_restarts_of(*place):
@@ -133,23 +140,29 @@ def _judge(jobset: JobSet, job: Job) -> Bucket:
 
 def attempt_of(job: Job) -> int | None:
     """Read a Job's restart-attempt: the label, or the annotation when somebody broke the label."""
-    for keys in (job.metadata.labels, job.metadata.annotations):
-        try:
-            return wire.parse_int32(keys.attempt if keys else None, wire.RESTART_ATTEMPT, least=0)
-        except RemoteProtocolError:
-            continue
-    return None
+    metadata = job.metadata
+    first, second = (keys.attempt if keys else None for keys in (metadata.labels, metadata.annotations))
+    attempt = _read_attempt(first)
+    return attempt if attempt is not None else _read_attempt(second)
 
 
 def job_attempt_of(job: Job) -> int | None:
     """Read a Job's job-restart-attempt, as `attempt_of` does; 0 when there is none."""
-    texts = [keys.job_attempt for keys in (job.metadata.labels, job.metadata.annotations) if keys is not None]
-    for text in texts:
-        try:
-            return wire.parse_int32(text, wire.JOB_RESTART_ATTEMPT, least=0)
-        except RemoteProtocolError:
-            continue
-    return 0 if all(text is None for text in texts) else None
+    metadata = job.metadata
+    first, second = (keys.job_attempt if keys else None for keys in (metadata.labels, metadata.annotations))
+    if first is None and second is None:
+        return 0
+    attempt = _read_attempt(first)
+    return attempt if attempt is not None else _read_attempt(second)
+
+
+@lru_cache(maxsize=ATTEMPTS_KEPT)
+def _read_attempt(text: str | None) -> int | None:
+    """Read a counter; None for what is none. Most Jobs have the same few, and a pass reads two of each of 10,000."""
+    try:
+        return wire.parse_int32(text, "attempt", least=0)
+    except RemoteProtocolError:
+        return None
 
 
 def is_current(jobset: JobSet, job: Job) -> bool:

@@ -27,11 +27,16 @@ class Places(Mapping[str, Place]):
             self._size += replicas
         self._found: dict[str, Place | None] = {}  # what was asked for: names of Jobs that exist, not of all that might
 
-    def __getitem__(self, name: str) -> Place:
+    def find(self, name: str) -> Place | None:
+        """Return the place of a Job name; None where there is none."""
         try:
-            place = self._found[name]
+            return self._found[name]
         except KeyError:
             place = self._found[name] = self._read(name)
+            return place
+
+    def __getitem__(self, name: str) -> Place:
+        place = self.find(name)
         if place is None:
             raise KeyError(name)
         return place
@@ -45,7 +50,7 @@ class Places(Mapping[str, Place]):
 
     def position(self, name: str) -> int:
         """Return where a Job name stands in spec order; names of no expected place come last."""
-        place = self.get(name)
+        place = self.find(name)
         return self._size if place is None else self._first[place[0]] + place[1]
 
     def _read(self, name: str) -> Place | None:

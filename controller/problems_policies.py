@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from common import wire
 from controller.conditions import REASON_CHARS_MAX, is_reason
 from controller.failure import JOB_COUNTERS_MAX, WIDER
 from controller.jobset import JobSet
-from controller.rules import ACTIONS, RESTART, pattern_problem, rule_name
+from controller.rules import ACTIONS, RESTART, Pattern, patterns_of, rule_name
 
 STRATEGIES: Final = ("Recreate", "BlockingRecreate", wire.IN_PLACE_RESTART)
 OPERATORS: Final = ("All", "Any")
@@ -59,8 +59,9 @@ def bad_failure_policy(jobset: JobSet) -> Iterator[str]:
                 f"{where}.rules: rule names are not unique, {count} rules have the same name {name!r}; conditions do "
                 f"not tell them apart; {ANEW} other names"
             )
-    for index, rule in enumerate(policy.rules):
+    for index, (rule, patterns) in enumerate(zip(policy.rules, patterns_of(policy.rules), strict=True)):
         yield from _bad_rule(jobset, rule, index, f"{where}.rules[{index}]")
+        yield from _bad_patterns(rule, patterns, index, f"{where}.rules[{index}]")
 
 
 def _bad_rule(jobset: JobSet, rule: Mapping[str, Any], index: int, where: str) -> Iterator[str]:
@@ -98,16 +99,16 @@ def _bad_rule(jobset: JobSet, rule: Mapping[str, Any], index: int, where: str) -
             f"{where}.targetReplicatedJobs: {unknown} does not appear in .spec.ReplicatedJobs; no job of it fails; "
             f"{ANEW} names that do"
         )
-    yield from _bad_patterns(rule, index, where)
 
 
-def _bad_patterns(rule: Mapping[str, Any], index: int, where: str) -> Iterator[str]:
-    for position, pattern in enumerate(rule.get("onJobFailureMessagePatterns") or ()):
-        if (why := pattern_problem(pattern)) is not None:
+def _bad_patterns(rule: Mapping[str, Any], patterns: Sequence[Pattern], index: int, where: str) -> Iterator[str]:
+    texts = rule.get("onJobFailureMessagePatterns") or ()
+    for position, (text, pattern) in enumerate(zip(texts, patterns, strict=True)):
+        if pattern.problem:
             yield (
                 f"{where}.onJobFailureMessagePatterns[{position}] of rule {rule_name(rule, index)}: expected an RE2 "
-                f"regular expression, saw {_cut(pattern)!r} ({_cut(why)}); it matches no failure; {ANEW} a pattern "
-                "that compiles"
+                f"regular expression, saw {_cut(text)!r} ({_cut(pattern.problem)}); it matches no failure; {ANEW} a "
+                "pattern that compiles"
             )
 
 

@@ -28,7 +28,7 @@ from controller.kinds import PersistentVolumeClaim, Pod, Service
 from controller.last_restart import UNSEEN
 from controller.metrics import Metrics
 from controller.nodes import Nodes
-from controller.observed import Observed
+from controller.observed import Bucket, Observed, bucket_of
 from controller.placement import leaders_to_follow
 from controller.plan import plan
 from controller.restarts import RestartTimer
@@ -124,7 +124,17 @@ class Reconciler:
             causes=group.causes(),
             barriers=call_roll(self.groups, group, self.clock.monotonic_s()),
             now_micro=micro_time(self.clock),
+            matches=self._matches(group),
         )
+
+    def _matches(self, group: Group) -> Mapping[str, int | None]:
+        """Return which rule of the failure policy each failed Job matches, of those that there was time to look at."""
+        jobset = group.jobset
+        if jobset.failure_policy is None or not jobset.failure_policy.rules:
+            return {}
+        jobs = self.groups.jobs_of(jobset).values()
+        failed = (job for job in jobs if bucket_of(jobset, job) is Bucket.FAILED)
+        return group.matches.look(jobset, failed, self.clock.monotonic_s)
 
     def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:
         """Return the Pods of each Job that is placed exclusively."""

@@ -3,15 +3,17 @@ Which rule of a failure policy a failed Job matches: reasons, message patterns, 
 
 FailJob is about one Job and not about the JobSet, so what it leaves alone is taken out (`left_failed`) before the rest
 is judged. Patterns are RE2, as upstream's are: unanchored, and linear in the message's length whatever the pattern.
-One that does not compile matches nothing; `pattern_problem` says why, and controller/problems.py tells the user.
+How much it takes for each character is up to whoever writes the pattern: 10 us or 10 ms for a message. So all patterns
+of a policy have a bound together, and `Matches` looks at each failed Job once, and only for so long in one pass. A
+pattern that does not compile matches nothing; `patterns_of` says why, and controller/problems.py tells the user.
 Source: jobset pkg/controllers/failure_policy.go; KEP-262.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import re2
@@ -19,7 +21,7 @@ import re2
 from controller.conditions import is_reason
 from controller.jobset import JobSet
 from controller.jobset_spec import FailurePolicy
-from controller.kinds import Job
+from controller.kinds import Condition, Job
 
 FAIL: Final = "FailJobSet"
 RESTART: Final = "RestartJobSet"
@@ -41,8 +43,53 @@ ACTIONS: Final = (
     LEAVE_FAILED,
 )
 
-# re2 keeps the 128 patterns used last, so 128 MiB is the most that hostile ones can take; a plain one needs 10 KiB.
-PATTERN_MEMORY_BYTES: Final = 1 << 20
+PATTERN_MEMORY_BYTES: Final = 128 * 1024  # of one pattern; a plain one needs 10 KiB
+PATTERNS_KEPT: Final = 512  # compiled: 64 MiB if all are hostile. A policy has at most 400
+PROGRAM_MAX: Final = 5_000  # RE2 instructions of all patterns of a policy; a plain pattern has 20 to 100
+REFUSED_PROGRAM: Final = 100  # what a pattern counts that does not compile: to find that out takes as long
+MESSAGE_CHARACTERS_MAX: Final = 1_024  # that are searched; the Job controller's longest has some 300
+LOOK_S_MAX: Final = 0.05  # of one pass; one Job with the worst patterns and the longest message takes 0.1 s by itself
+
+Rules = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One message pattern: compiled, or why it matches nothing."""
+
+    compiled: Any = None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Matches:
+    """Which rule of a failure policy each failed Job matches, by UID; None for no rule.
+
+    A Job that is absent was not looked at yet: see `LOOK_S_MAX`.
+    """
+
+    found: Mapping[str, int | None] = field(default_factory=dict)
+    _rules: Rules = ()
+    _conditions: Mapping[str, Condition | None] = field(default_factory=dict)
+
+    def look(self, jobset: JobSet, failed: Iterable[Job], now_s: Callable[[], float]) -> Mapping[str, int | None]:
+        """Find the rules of those failed Jobs that were not looked at before, and forget all that are gone."""
+        rules = jobset.failure_policy.rules if jobset.failure_policy is not None else ()
+        known = self._conditions if rules == self._rules else {}
+        patterns, until_s = patterns_of(rules), now_s() + LOOK_S_MAX
+        found: dict[str, int | None] = {}
+        conditions: dict[str, Condition | None] = {}
+        for job in failed:
+            uid, condition = job.metadata.uid, job.condition("Failed")
+            if uid in known and known[uid] == condition:
+                found[uid] = self.found[uid]
+            elif now_s() < until_s:
+                found[uid] = _first_match(jobset, rules, patterns, job)
+            else:
+                continue
+            conditions[uid] = condition
+        self.found, self._rules, self._conditions = found, rules, conditions
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +109,33 @@ class Verdict:
     reason: str | None = None
 
 
-def judge(jobset: JobSet, policy: FailurePolicy, failed: Sequence[Job]) -> Verdict:
+def judge(policy: FailurePolicy, failed: Sequence[Job], matches: Mapping[str, int | None]) -> Verdict:
     """Find the first rule that matches a failed Job; of several matching Jobs the first to fail decides."""
-    for index, rule in enumerate(policy.rules):
-        matching = [job for job in failed if _applies(jobset, rule, job)]
-        if matching:
-            action = str(rule.get("action"))
-            return Verdict(
-                action if action in ACTIONS else RESTART,
-                first_failed(matching),
-                rule_name(rule, index),
-                condition_reason(rule),
-            )
-    return Verdict(RESTART, first_failed(failed))
+    index = min((index for job in failed if (index := matches.get(job.metadata.uid)) is not None), default=None)
+    if index is None:
+        return Verdict(RESTART, first_failed(failed))
+    rule = policy.rules[index]
+    action = str(rule.get("action"))
+    return Verdict(
+        action if action in ACTIONS else RESTART,
+        first_failed([job for job in failed if matches.get(job.metadata.uid) == index]),
+        rule_name(rule, index),
+        condition_reason(rule),
+    )
 
 
-def left_failed(jobset: JobSet, failed: Sequence[Job]) -> Sequence[Job]:
+def left_failed(jobset: JobSet, failed: Sequence[Job], matches: Mapping[str, int | None]) -> Sequence[Job]:
     """Return the failed Jobs that FailJob leaves as they are: each by the first rule that matches it.
 
     A Job for whose completion other replicatedJobs wait is none of them: those could never start.
     """
-    policy = jobset.failure_policy
-    if policy is None or all(rule.get("action") != LEAVE_FAILED for rule in policy.rules):
-        return ()
+    rules = jobset.failure_policy.rules if jobset.failure_policy is not None else ()
+    leaving = {index for index, rule in enumerate(rules) if rule.get("action") == LEAVE_FAILED}
     waits = jobset.awaited_to_complete
     return tuple(
         job
         for job in failed
-        if jobset.places[job.metadata.name][0] not in waits and judge(jobset, policy, (job,)).action == LEAVE_FAILED
+        if matches.get(job.metadata.uid) in leaving and jobset.places[job.metadata.name][0] not in waits
     )
 
 
@@ -114,35 +160,52 @@ def first_failed(failed: Sequence[Job]) -> Job:
     return min(failed, key=_failed_at)
 
 
-def pattern_problem(pattern: str) -> str | None:
-    """Say why a pattern is not RE2; None when it is."""
+def patterns_of(rules: Rules) -> Sequence[Sequence[Pattern]]:
+    """Compile the message patterns of each rule, in order, as long as all together are not too large."""
+    left = PROGRAM_MAX
+    patterns: list[list[Pattern]] = []
+    for rule in rules:
+        patterns.append([])
+        for text in rule.get("onJobFailureMessagePatterns") or ():
+            if left > 0:
+                pattern = _compile(str(text))
+                left -= pattern.compiled.programsize if pattern.compiled is not None else REFUSED_PROGRAM
+            else:
+                pattern = Pattern(
+                    problem=f"the patterns before it use up the {PROGRAM_MAX:,} RE2 instructions of a policy"
+                )
+            patterns[-1].append(pattern)
+    return patterns
+
+
+@lru_cache(maxsize=PATTERNS_KEPT)
+def _compile(text: str) -> Pattern:
     try:
-        re2.compile(pattern, _options())
+        return Pattern(re2.compile(text, _options()))
     except re2.error as error:
         (why,) = error.args
-        return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+        return Pattern(problem=why.decode(errors="replace") if isinstance(why, bytes) else str(why))
+
+
+def _first_match(jobset: JobSet, rules: Rules, patterns: Sequence[Sequence[Pattern]], job: Job) -> int | None:
+    """Return the first rule that matches a failed Job: every part that is given must match."""
+    condition = job.condition("Failed")
+    reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
+    searched = (message or "")[:MESSAGE_CHARACTERS_MAX]
+    for index, rule in enumerate(rules):
+        reasons = rule.get("onJobFailureReasons") or ()
+        targets = rule.get("targetReplicatedJobs") or ()
+        if (
+            (not reasons or reason in reasons)
+            and (not targets or jobset.places[job.metadata.name][0] in targets)
+            and (not patterns[index] or any(_finds(pattern, searched) for pattern in patterns[index]))
+        ):
+            return index
     return None
 
 
-def _applies(jobset: JobSet, rule: Mapping[str, Any], job: Job) -> bool:
-    """Say whether a rule matches a failed Job: every part that is given must match."""
-    condition = job.condition("Failed")
-    reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
-    reasons = rule.get("onJobFailureReasons") or ()
-    patterns = rule.get("onJobFailureMessagePatterns") or ()
-    targets = rule.get("targetReplicatedJobs") or ()
-    return (
-        (not reasons or reason in reasons)
-        and (not targets or jobset.places[job.metadata.name][0] in targets)
-        and (not patterns or any(_finds(pattern, message or "") for pattern in patterns))
-    )
-
-
-def _finds(pattern: str, message: str) -> bool:
-    try:
-        return re2.search(pattern, message, _options()) is not None
-    except re2.error:
-        return False
+def _finds(pattern: Pattern, message: str) -> bool:
+    return pattern.compiled is not None and pattern.compiled.search(message) is not None
 
 
 @cache

@@ -58,8 +58,8 @@ class History:
         at_work: epoch -> workers that run in it.
         causes: what may end an epoch: deaths, and what users do. Counted by who did it.
         free: epochs that users' doings and recreations may take without using up maxRestarts.
-        grown: how often S grew: the first start, and each group restart. Two Pods with edited annotations move S by fifty
-            at once, and the group restarts once.
+        grown: how often S grew: at the first start, and with each group restart. Two Pods whose annotations somebody
+            edited move S by fifty at once, and the group restarts once.
         ended: the JobSet as it was when it became terminal; what somebody edits later decided nothing.
     """
 

@@ -26,9 +26,10 @@ from controller.draft import (
 )
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod
-from controller.observed import Observed
+from controller.observed import Bucket, Observed, bucket_of
 from controller.plan import plan
 from controller.resume import template_patch
+from controller.rules import Matches
 from controller.scopes import WHOLE
 from simulator.apiserver.merge_patch import merge_patch
 
@@ -72,8 +73,18 @@ class PlannerWorld:
         jobs = {name: msgspec.convert(job, Job) for name, job in self.jobs.items()}
         claims = {name: msgspec.convert(claim, PersistentVolumeClaim) for name, claim in self.claims.items()}
         pods = {name: [msgspec.convert(pod, Pod) for pod in some] for name, some in self.pods.items()}
+        jobset = self.jobset
+        failed = [job for job in jobs.values() if bucket_of(jobset, job) is Bucket.FAILED]
         return Observed(
-            self.jobset, self.now, jobs, self.has_service, claims, self._decisions(), pods=pods, domains=self.domains
+            jobset,
+            self.now,
+            jobs,
+            self.has_service,
+            claims,
+            self._decisions(),
+            pods=pods,
+            domains=self.domains,
+            matches=Matches().look(jobset, failed, lambda: 0.0),
         )
 
     def _decisions(self) -> dict[str, Decision]:

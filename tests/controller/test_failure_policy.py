@@ -1,7 +1,5 @@
 """Every action and every part of a failure policy's rules, and what they cost of maxRestarts."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,40 +9,13 @@ from common.epoch.ledger import Ledger
 from common.kube.client import KubeObject
 from controller.budget import restarts_so_far
 from controller.failure import JOB_COUNTERS_MAX
-from controller.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED, pattern_problem
+from controller.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from controller.scopes import WHOLE
 from simulator.cluster.virtual_time import run
-from tests.controller.manifests import jobset, replicated_job
+from tests.controller.manifests import replicated_job
 from tests.controller.planner_world import PlannerWorld
+from tests.controller.policies import counters, started, uids, with_rules
 from tests.controller.rig import Rig
-
-TWO_JOBS = (replicated_job("a", replicas=2), replicated_job("b", replicas=2))
-
-
-def with_rules(*rules: KubeObject, strategy: str = "Recreate", restarts_max: int = 2, **options: Any) -> KubeObject:
-    """Return a JobSet with named rules."""
-    jobs = options.pop("jobs", list(TWO_JOBS))
-    manifest = jobset(jobs=jobs, strategy=strategy, restarts_max=restarts_max, **options)
-    named = [{"name": f"r{index}"} | rule for index, rule in enumerate(rules)]
-    manifest["spec"]["failurePolicy"]["rules"] = named
-    return manifest
-
-
-def started(*rules: KubeObject, **options: Any) -> PlannerWorld:
-    """Return a world whose Jobs were created."""
-    world = PlannerWorld(with_rules(*rules, **options))
-    world.settle()
-    return world
-
-
-def uids(world: PlannerWorld) -> dict[str, str]:
-    """Return every Job's UID."""
-    return {name: job["metadata"]["uid"] for name, job in world.jobs.items()}
-
-
-def counters(world: PlannerWorld, replicated_job: str) -> KubeObject:
-    """Return one entry of replicatedJobsStatus."""
-    return next(entry for entry in world.status["replicatedJobsStatus"] if entry["name"] == replicated_job)
 
 
 def uncounted_epochs(world: PlannerWorld) -> int:
@@ -174,25 +145,6 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert restarting is not None
     assert restarting["reason"] == "FailurePolicy_r1"
     assert restarting["message"].endswith("(first failed job: train-b-1)")
-
-
-def test_a_bad_pattern_is_a_condition() -> None:
-    """A pattern that does not compile is named in SpecProblem, with the reason, once; others still match."""
-    world = started({"action": "FailJobSet", "onJobFailureMessagePatterns": ["fine", "a(b"]})
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert condition["status"] == "True"
-    assert "rules[0].onJobFailureMessagePatterns[1] of rule r0" in condition["message"]
-    assert "'a(b' (missing ): a(b)" in condition["message"]
-    assert world.plan().notes == ()
-
-
-def test_hostile_patterns_are_cheap_or_refused() -> None:
-    """What would take exponential time elsewhere is linear; what would take memory does not compile."""
-    world = started({"action": "FailJobSet", "onJobFailureMessagePatterns": ["(a*)*(a*)*(a*)*b"]})
-    world.set_job("train-a-0", "Failed", message="a" * 30_000)
-    assert world.plan().status["restarts"] == 1
-    assert pattern_problem(r"((\w{100}){10}){10}") is not None
 
 
 @given(

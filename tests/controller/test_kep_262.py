@@ -9,8 +9,8 @@ from controller.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLI
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import replicated_job
 from tests.controller.planner_world import PlannerWorld
+from tests.controller.policies import counters, started, uids, with_rules
 from tests.controller.rig import Rig
-from tests.controller.test_failure_policy import counters, started, uids, with_rules
 
 LEAVE = {"action": LEAVE_FAILED, "onJobFailureReasons": ["PodFailurePolicy"]}
 

@@ -1,0 +1,37 @@
+"""JobSets with a failure policy."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from common.kube.client import KubeObject
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.planner_world import PlannerWorld
+
+TWO_JOBS: Final = (replicated_job("a", replicas=2), replicated_job("b", replicas=2))
+
+
+def with_rules(*rules: KubeObject, strategy: str = "Recreate", restarts_max: int = 2, **options: Any) -> KubeObject:
+    """Return a JobSet with named rules."""
+    jobs = options.pop("jobs", list(TWO_JOBS))
+    manifest = jobset(jobs=jobs, strategy=strategy, restarts_max=restarts_max, **options)
+    named = [{"name": f"r{index}"} | rule for index, rule in enumerate(rules)]
+    manifest["spec"]["failurePolicy"]["rules"] = named
+    return manifest
+
+
+def started(*rules: KubeObject, **options: Any) -> PlannerWorld:
+    """Return a world whose Jobs were created."""
+    world = PlannerWorld(with_rules(*rules, **options))
+    world.settle()
+    return world
+
+
+def uids(world: PlannerWorld) -> dict[str, str]:
+    """Return every Job's UID."""
+    return {name: job["metadata"]["uid"] for name, job in world.jobs.items()}
+
+
+def counters(world: PlannerWorld, replicated_job: str) -> KubeObject:
+    """Return one entry of replicatedJobsStatus."""
+    return next(entry for entry in world.status["replicatedJobsStatus"] if entry["name"] == replicated_job)
