@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import re
 import socket
 import ssl
 import sys
@@ -81,13 +82,21 @@ def pod_event(number: int, epoch: int, kind: str) -> bytes:
     return msgspec.json.encode({"type": kind, "object": pod})
 
 
+def page_of(objects: list[bytes], request: bytes) -> bytes:
+    """Return the page of the list that a request asks for, all of it where it states no limit."""
+    asked = {name: int(number) for name, number in re.findall(rb"[?&](limit|continue)=(\d+)", request)}
+    first = asked.get(b"continue", 0)
+    after = first + asked.get(b"limit", len(objects))
+    more = b',"continue":"%d"' % after if after < len(objects) else b""
+    return b'{"metadata":{"resourceVersion":"1500000"%s},"items":[%s]}' % (more, b",".join(objects[first:after]))
+
+
 def serve(listener: socket.socket, certificate: str, pods: int, rate: int) -> None:
     """Answer each connection's one request: a list, or a watch of as many events."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     events = [pod_event(number, 2, "MODIFIED") for number in range(pods)]
-    objects = b",".join(pod_event(number, 1, "ADDED")[len(b'{"type":"ADDED","object":') : -1] for number in range(pods))
-    listing = b'{"metadata":{"resourceVersion":"1500000"},"items":[' + objects + b"]}"
+    objects = [pod_event(number, 1, "ADDED")[len(b'{"type":"ADDED","object":') : -1] for number in range(pods)]
     while True:
         with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -95,8 +104,9 @@ def serve(listener: socket.socket, certificate: str, pods: int, rate: int) -> No
             while b"\r\n\r\n" not in request:
                 request += connection.recv(PIECE_BYTES)
             if b"watch=true" not in request:
-                connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(listing))
-                connection.sendall(listing)
+                page = page_of(objects, request)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(page))
+                connection.sendall(page)
                 continue
             connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
             due_s = time.monotonic()

@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from benchmarks.controller_events import POD_BYTES, main, measure, pod_event
+from benchmarks.controller_events import POD_BYTES, main, measure, page_of, pod_event
 from controller.kinds import POD_CODEC
 from controller.pods import epoch_of
 
@@ -37,3 +37,13 @@ def test_impossible_sizes_are_refused(
     with pytest.raises(SystemExit):
         main()
     assert "expected up to 100 pods or a multiple of it" in capsys.readouterr().err
+
+
+def test_a_list_comes_in_pages() -> None:
+    """The played server gives as many Pods as a request's limit allows, and says where the next page begins."""
+    objects = [b"0", b"1", b"2"]
+    first = msgspec.json.decode(page_of(objects, b"GET /api/v1/pods?limit=2 HTTP/1.1\r\n\r\n"))
+    second = msgspec.json.decode(page_of(objects, b"GET /api/v1/pods?limit=2&continue=2 HTTP/1.1\r\n\r\n"))
+    assert (first["items"], first["metadata"]["continue"]) == ([0, 1], "2")
+    assert (second["items"], "continue" in second["metadata"]) == ([2], False)
+    assert msgspec.json.decode(page_of(objects, b"GET /api/v1/pods HTTP/1.1\r\n\r\n"))["items"] == [0, 1, 2]
