@@ -105,7 +105,7 @@ soak-http: $(STAMP)
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
 	$(BIN)/python -m tests.mutants
 
-bench: $(STAMP)  ## print the numbers the README states
+bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.agent_start
 	$(BIN)/python -m benchmarks.supervisor

@@ -1,4 +1,4 @@
-"""Where the README's numbers come from: each module prints what it measured and what it compares with.
+"""Print the figures of docs/numbers.md: each module measures something and what it is compared with.
 
-With `--json` the last line is one JSON object. Machines are shared and noisy: compare within one run.
+With `--json` the last line is one JSON object. Machines are shared and noisy: compare figures of one run.
 """

@@ -91,12 +91,10 @@ def page_of(objects: list[bytes], request: bytes) -> bytes:
     return b'{"metadata":{"resourceVersion":"1500000"%s},"items":[%s]}' % (more, b",".join(objects[first:after]))
 
 
-def serve(listener: socket.socket, certificate: str, pods: int, rate: int) -> None:
-    """Answer each connection's one request: a list, or a watch of as many events."""
+def serve(listener: socket.socket, certificate: str, objects: list[bytes], events: list[bytes], rate: int) -> None:
+    """Answer each connection's one request: a list of the objects, or a watch of the events."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    events = [pod_event(number, 2, "MODIFIED") for number in range(pods)]
-    objects = [pod_event(number, 1, "ADDED")[len(b'{"type":"ADDED","object":') : -1] for number in range(pods)]
     while True:
         with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,13 +120,17 @@ def serve(listener: socket.socket, certificate: str, pods: int, rate: int) -> No
 
 @contextmanager
 def server(pods: int, rate: int) -> Iterator[Credentials]:
-    """Run the server in a process of its own."""
+    """Run the server in a process of its own. What it sends is made BEFORE: a client gives up a slow handshake."""
+    events = [pod_event(number, 2, "MODIFIED") for number in range(pods)]
+    objects = [pod_event(number, 1, "ADDED")[len(b'{"type":"ADDED","object":') : -1] for number in range(pods)]
     authority = trustme.CA()
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         certificate, ca = Path(folder, "server.pem"), Path(folder, "ca.pem")
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
         authority.cert_pem.write_to_path(ca)
-        process = multiprocessing.Process(target=serve, args=(listener, str(certificate), pods, rate), daemon=True)
+        process = multiprocessing.Process(
+            target=serve, args=(listener, str(certificate), objects, events, rate), daemon=True
+        )
         process.start()
         try:
             yield Credentials("127.0.0.1", listener.getsockname()[1], ca_file=str(ca))
