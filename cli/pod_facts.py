@@ -1,8 +1,9 @@
 """
 What the commands read of a Pod: a slim Struct, so that 5,000 Pods are decoded in a tenth of a second.
 
-controller/kinds.py has one too, of other fields: the controller keeps 5,000 Pods for weeks and drops what explains
-them, the commands look once and need just that. What both have (a node's name, gates) is too little to tie them.
+What a controller reads too comes from its Structs (controller/kinds.py), and the commands add the fields that explain a
+Pod. A Pod, its metadata and its status are Structs of their own: the controller, which keeps 5,000 of them for weeks,
+cuts what the commands show.
 """
 
 from __future__ import annotations
@@ -16,27 +17,16 @@ from common import wire
 from common.epoch.errors import RemoteProtocolError
 from common.epoch.slot import Slot
 from common.kube.codec import SlimMeta, slim
+from controller import kinds
+from controller.kinds import Gate
 
 EPOCHS_AT_ONCE: Final = 64  # that a group's Pods announced: two or three, whatever its size
 
 
-class Labels(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    rename={
-        "jobset_uid": wire.JOBSET_UID,
-        "replicated_job": wire.REPLICATED_JOB_NAME,
-        "job_index": wire.JOB_INDEX,
-        "completion_index": wire.JOB_COMPLETION_INDEX,
-    },
-):
+class Labels(kinds.PodLabels, frozen=True, gc=False, rename={"job_index": wire.JOB_INDEX}):
     """The labels that say whose Pod it is and which slot is its."""
 
-    jobset_uid: str | None = None
-    replicated_job: str | None = None
     job_index: str | None = None
-    completion_index: str | None = None
 
 
 class Annotations(
@@ -69,27 +59,22 @@ class Meta(SlimMeta, rename="camel", frozen=True, gc=False):
     creation_timestamp: str | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class Waiting(kinds.Waiting, frozen=True, gc=False):
     """state.waiting."""
 
-    reason: str | None = None
     message: str | None = None
 
 
-class Running(msgspec.Struct, rename="camel", frozen=True, gc=False):
+class Running(kinds.Running, rename="camel", frozen=True, gc=False):
     """state.running."""
 
     started_at: str | None = None
 
 
-class Terminated(msgspec.Struct, rename="camel", frozen=True, gc=False):
+class Terminated(kinds.Terminated, rename="camel", frozen=True, gc=False):
     """state.terminated, or lastState's."""
 
-    exit_code: int = 0
-    reason: str | None = None
-    message: str | None = None
     started_at: str | None = None
-    finished_at: str | None = None
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
@@ -111,20 +96,10 @@ class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
     last_state: State = State()
 
 
-class PodCondition(msgspec.Struct, rename="camel", frozen=True, gc=False):
+class PodCondition(kinds.PodCondition, rename="camel", frozen=True, gc=False):
     """One condition."""
 
-    type: str
-    status: str
-    reason: str | None = None
-    message: str | None = None
     last_transition_time: str | None = None
-
-
-class Gate(msgspec.Struct, frozen=True, gc=False):
-    """One scheduling gate."""
-
-    name: str
 
 
 class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -17,7 +17,6 @@ import msgspec
 from cli.pod_facts import (
     Annotations,
     Container,
-    Gate,
     Labels,
     ListMeta,
     Meta,
@@ -31,6 +30,7 @@ from cli.pod_facts import (
     Waiting,
 )
 from common.kube.http import GarbledError
+from controller.kinds import Gate
 
 ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _NO_NODE: Final = "<none>"
