@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from common import wire
 from controller.causes import Failure, Trigger
 from controller.draft import Draft
-from controller.jobset import JobSet
 from controller.scopes import Scope, write_scope
 
 
@@ -46,20 +45,3 @@ def exempt_unless_restarting(draft: Draft, replicated_job: str, trigger: Trigger
     scope = draft.jobset.scope_of(replicated_job)
     if scope.deprecated < scope.synced:
         exempt_next_epoch(draft, (scope,), trigger)
-
-
-def restarts_so_far(jobset: JobSet) -> int:
-    """Return how many restarts used up maxRestarts so far; one that is under way in place is not over yet."""
-    recreations = jobset.recreations_counted
-    if not jobset.is_in_place:
-        return recreations
-    return recreations + sum(scope.restarts_at(scope.synced) for scope in jobset.scopes.values())
-
-
-def restarts_begun(jobset: JobSet) -> int:
-    """Return the same together with those that are under way in place."""
-    scopes = jobset.scopes.values()
-    under_way = sum(
-        scope.restarts_at(scope.synced + 1) - scope.restarts_at(scope.synced) for scope in scopes if scope.is_restarting
-    )
-    return restarts_so_far(jobset) + under_way

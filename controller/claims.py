@@ -9,7 +9,8 @@ Source: jobset pkg/controllers/volume_claim_policy.go.
 
 from __future__ import annotations
 
-from controller.draft import CreateClaim, Draft
+from controller.actions import CreateClaim
+from controller.draft import Draft
 from controller.jobs import build_claim
 
 LOOK_AGAIN_S = 30.0  # an owner that is taken off a claim wakes nobody

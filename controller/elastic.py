@@ -9,9 +9,10 @@ the barrier up until it is gone. Source: jobset pkg/controllers/elastic_jobset.g
 
 from __future__ import annotations
 
+from controller.actions import ResizeJob
 from controller.budget import exempt_unless_restarting
 from controller.causes import Trigger
-from controller.draft import Draft, ResizeJob
+from controller.draft import Draft
 from controller.jobset_spec import ReplicatedJob
 
 

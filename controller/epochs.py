@@ -9,9 +9,11 @@ from common.epoch.decision import Decision
 from common.epoch.errors import InvariantError
 from common.epoch.int32 import INT32_MAX
 from controller import conditions
+from controller.actions import DeleteJob
 from controller.causes import Cause, Trigger
-from controller.draft import COUNTERS, COUNTERS_HOLD_RESTART_S, DeleteJob, Draft
+from controller.draft import COUNTERS_HOLD_RESTART_S, Draft
 from controller.finish import fail
+from controller.jobset import COUNTERS
 from controller.kinds import Job
 from controller.last_restart import UNSEEN, begun, ended
 from controller.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope

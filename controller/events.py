@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from random import Random
 
 from common.kube.client import KubeClient, KubeObject
@@ -20,7 +19,8 @@ from common.kube.errors import ApiError, NotFound
 from common.kube.http import TransportError
 from common.kube.informer import Log
 from common.kube.resources import EVENTS
-from controller.draft import Note
+from common.kube.timestamps import micro_time
+from controller.note import Note
 
 REPORTER = "inplace-controller"
 ACTION = "Reconciling"
@@ -171,13 +171,3 @@ class EventRecorder:
         if series.count > 1:
             event["series"] = {"count": series.count, "lastObservedTime": now}
         return event
-
-
-def micro_time(clock: Clock) -> str:
-    """Return the wall time as a metav1.MicroTime."""
-    return datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-
-
-def time_text(clock: Clock) -> str:
-    """Return the wall time as a metav1.Time."""
-    return datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"

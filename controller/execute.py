@@ -22,7 +22,7 @@ from common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from common.kube.http import TransportError
 from common.kube.informer import Informer, Log
 from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Resource
-from controller.draft import (
+from controller.actions import (
     Action,
     CreateClaim,
     CreateJob,
@@ -30,7 +30,6 @@ from controller.draft import (
     DeleteJob,
     DeleteJobSet,
     LiftGate,
-    Note,
     ResizeJob,
     ResumeJob,
     SuspendJob,
@@ -38,6 +37,7 @@ from controller.draft import (
 from controller.events import EventRecorder
 from controller.jobset import JobSet
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
+from controller.note import Note
 from controller.refusals import Refusals
 from controller.resume import template_patch
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from controller import conditions
-from controller.budget import exempt_next_epoch, restarts_so_far
+from controller.budget import exempt_next_epoch
 from controller.causes import Failure, Trigger
-from controller.draft import COUNTERS, Draft
+from controller.draft import Draft
 from controller.finish import fail
+from controller.jobset import COUNTERS
 from controller.kinds import Job
 from controller.rules import (
     FAIL,
@@ -64,7 +65,7 @@ def fail_or_restart(draft: Draft) -> bool:
         message += ": replicatedJobs that wait for its completion can never start"
     if action in (FAIL, LEAVE_FAILED):
         fail(draft, conditions.failed(verdict.reason or f"{action}FailurePolicyAction", message, job))
-    elif action in COUNTED and restarts_so_far(draft.jobset) >= policy.restarts_max:
+    elif action in COUNTED and draft.jobset.restarts_so_far >= policy.restarts_max:
         fail(draft, conditions.reached_max_restarts(job))
     else:
         _restart(draft, verdict, f"{message} (first failed job: {job})")

@@ -10,9 +10,9 @@ from common.epoch.decision import Decision
 from common.epoch.ledger import Ledger
 from common.epoch.slot import Shape
 from controller.causes import Cause, failure_of_entry, unix_time
+from controller.counts import GroupCount, JobSetCount
 from controller.jobset import JobSet
 from controller.last_restart import cause_of
-from controller.metrics import GroupCount, JobSetCount
 from controller.rules import Matches
 
 Key = tuple[str, str]

@@ -18,15 +18,15 @@ from common.epoch.errors import RemoteProtocolError
 from common.kube.client import KubeObject
 from common.kube.clock import Clock
 from common.kube.informer import Log
+from common.kube.timestamps import micro_time
+from controller.buckets import is_current
 from controller.causes import Cause
-from controller.draft import COUNTERS_HOLD_S, Note
-from controller.events import micro_time
+from controller.counts import GroupCount
 from controller.group import Group, Key, ScopeLedger
-from controller.jobset import JobSet, parse_jobset
+from controller.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod, Service
 from controller.last_restart import synced_at_of
-from controller.metrics import GroupCount
-from controller.observed import is_current
+from controller.note import Note
 from controller.pods import NOWHERE, Reading, read_pod
 from controller.signs import seconds_since, sign_of
 from controller.users import Users

@@ -43,6 +43,8 @@ COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
 COMPLETE = "Complete"  # of dependsOn[].status
+COUNTERS = "replicatedJobsStatus"
+COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,20 @@ class JobSet:
         return self.restarts_counted + sum(sum(counters) for counters in self.job_restarts_counted.values())
 
     @property
+    def restarts_so_far(self) -> int:
+        """Return how many restarts used up maxRestarts so far; one that is under way in place is not over yet."""
+        if not self.is_in_place:
+            return self.recreations_counted
+        return self.recreations_counted + sum(scope.restarts_at(scope.synced) for scope in self.scopes.values())
+
+    @property
+    def restarts_begun(self) -> int:
+        """Return the same together with those that are under way in place."""
+        restarting = [scope for scope in self.scopes.values() if scope.is_restarting]
+        under_way = sum(scope.restarts_at(scope.synced + 1) - scope.restarts_at(scope.synced) for scope in restarting)
+        return self.restarts_so_far + under_way
+
+    @property
     def annotations(self) -> Mapping[str, Any]:
         """Return the annotations."""
         annotations: Mapping[str, Any] = self.metadata.get("annotations") or {}
@@ -261,7 +277,7 @@ class JobSet:
 
     @cached_property
     def judged(self) -> dict[str, tuple[Any, Any]]:
-        """Return what `controller.observed.bucket_of` remembers of this version: by UID, a Job and its bucket."""
+        """Return what `controller.buckets.bucket_of` remembers of this version: by UID, a Job and its bucket."""
         return {}
 
     @cached_property

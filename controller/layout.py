@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from controller.actions import CreateJob, CreateService
 from controller.budget import exempt_unless_restarting
 from controller.causes import Trigger
-from controller.draft import CreateJob, CreateService, Draft
+from controller.draft import Draft
 from controller.jobs import build_service
 
 

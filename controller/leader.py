@@ -21,7 +21,7 @@ from common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from common.kube.http import Request, Response, Stream, Transport, TransportError
 from common.kube.informer import Log
 from common.kube.resources import LEASES
-from controller.events import micro_time
+from common.kube.timestamps import micro_time
 
 JITTER = 0.2  # of the retry period, so that candidates do not march in step
 

@@ -10,7 +10,6 @@ and so cannot outlive them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -25,9 +24,9 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from common.epoch.decision import Standing
 from common.phases import Phase
-from controller.causes import Failure, Trigger
+from controller.causes import Trigger
+from controller.counts import GroupCount
 from controller.exposition import SteppedCollector, pieces
 
 CONTROLLER: Final = "jobset"
@@ -69,50 +68,6 @@ FINISHED: Final = "finished"
 EXCEEDED: Final = "exceeded"
 OUTCOMES: Final = (FINISHED, EXCEEDED)
 SCOPED: Final = (*NAMES, "scope")  # "" where the whole JobSet restarts together, which to Prometheus is no label
-
-
-@dataclass(frozen=True, slots=True)
-class JobSetCount:
-    """What is said once of each JobSet.
-
-    Args:
-        restarts_max: maxRestarts.
-        restarts_left: how many more of them it has.
-        synced_at_s: when the last group restart ended, Unix time; None for never.
-        first_failure: of the last group restart; None when nothing failed in it, or nobody saw it.
-    """
-
-    namespace: str
-    jobset: str
-    restarts_max: int
-    restarts_left: int
-    synced_at_s: float | None
-    first_failure: Failure | None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCount:
-    """How one group stands, counted by its ledger.
-
-    Args:
-        scope: what restarts together; "" is the whole JobSet.
-        expected: N.
-        standing: what their Pods do.
-        synced: S.
-        deprecated: D.
-        waited_s: how long the present barrier has waited; 0 when none does.
-        whole: what is said once of the JobSet, by one of its scopes.
-    """
-
-    namespace: str
-    jobset: str
-    scope: str
-    expected: int
-    standing: Standing
-    synced: int
-    deprecated: int
-    waited_s: float = 0.0
-    whole: JobSetCount | None = None
 
 
 class Metrics:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from controller.buckets import Buckets, is_ready
 from controller.jobset import COMPLETE, JobSet
 from controller.jobset_spec import ReplicatedJob
 from controller.kinds import Job
-from controller.observed import Buckets, is_ready
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller.draft import Draft, LiftGate
+from controller.actions import LiftGate
+from controller.draft import Draft
 from controller.kinds import Job, Pod
 from controller.topology import exclusive_key, uses_node_selector
 

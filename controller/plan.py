@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from controller.actions import DeleteJob, Plan
 from controller.claims import ensure_claims
-from controller.draft import DeleteJob, Draft, Plan
+from controller.draft import Draft
 from controller.elastic import resize_jobs
 from controller.epochs import decide_epochs, divide_into_scopes, mend_contradictions
 from controller.failure import fail_or_restart
-from controller.finish import complete, delete_active_when_finished
+from controller.finish import complete, delete_active_when_finished, delete_after_ttl
 from controller.layout import create_missing_jobs, ensure_service
 from controller.manual import restart_on_request
 from controller.observed import Observed
@@ -25,7 +26,6 @@ from controller.problems import refuse_oversize, report_problems
 from controller.progress import count_jobs, note_jobs_ready
 from controller.startup import note_startup
 from controller.suspend import follow_suspend
-from controller.ttl import delete_after_ttl
 from controller.waiting import watch_barriers
 
 Step = Callable[[Draft], bool]

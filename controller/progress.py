@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from controller.buckets import is_ready
 from controller.conditions import RESTART_JOBS_READY
-from controller.draft import COUNTERS, Draft
-from controller.observed import is_ready
+from controller.draft import Draft
+from controller.jobset import COUNTERS
 
 
 def count_jobs(draft: Draft) -> bool:

@@ -16,10 +16,12 @@ from common.kube.clock import Clock
 from common.kube.errors import Conflict, NotFound
 from common.kube.informer import Informer, Log
 from common.kube.resources import JOBSETS
+from common.kube.timestamps import micro_time, time_text
 from controller import conditions
+from controller.actions import Plan
+from controller.buckets import Bucket, bucket_of
 from controller.causes import Cause
-from controller.draft import Plan
-from controller.events import EventRecorder, micro_time, time_text
+from controller.events import EventRecorder
 from controller.execute import Executor
 from controller.group import Group, Key
 from controller.groups import Groups
@@ -28,7 +30,7 @@ from controller.kinds import PersistentVolumeClaim, Pod, Service
 from controller.last_restart import UNSEEN
 from controller.metrics import Metrics
 from controller.nodes import Nodes
-from controller.observed import Bucket, Observed, bucket_of
+from controller.observed import Observed
 from controller.placement import leaders_to_follow
 from controller.plan import plan
 from controller.restarts import RestartTimer

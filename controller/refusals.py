@@ -12,7 +12,7 @@ from typing import Final
 
 from common.kube.clock import Clock
 from common.kube.errors import BadRequest, Forbidden, Invalid, ServerError, Throttled
-from controller.draft import Action, CreateJob
+from controller.actions import Action, CreateJob
 from controller.jobset import JobSet
 
 ASK_AGAIN_S = 1.0  # the first wait; a person needs longer

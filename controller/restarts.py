@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from common.kube.client import KubeObject
-from controller.budget import restarts_begun
 from controller.causes import Cause, Trigger
-from controller.draft import Note
 from controller.group import Group, ScopeLedger
 from controller.jobset import JobSet
 from controller.metrics import EXCEEDED, FINISHED, Metrics
+from controller.note import Note
 from controller.scopes import Scope
 
 
@@ -94,7 +93,7 @@ class RestartTimer:
 
     def _tell_start(self, jobset: JobSet, scope: Scope, cause: Cause) -> None:
         restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
-        count = restarts_begun(jobset)
+        count = jobset.restarts_begun
         number = f"restart {count} of {restarts_max}"
         if count > restarts_max:
             number = (

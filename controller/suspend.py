@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from controller import conditions
+from controller.actions import CreateJob, ResumeJob, SuspendJob
 from controller.budget import exempt_unless_restarting
 from controller.causes import Trigger
-from controller.draft import CreateJob, Draft, ResumeJob, SuspendJob
+from controller.draft import Draft
 from controller.finish import end_waiting
 from controller.kinds import Job
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from controller import conditions
+from controller.actions import DeleteJob
 from controller.barrier import NAMES_MAX, PATIENCE_S, Barrier
-from controller.draft import DeleteJob, Draft
+from controller.draft import Draft
 
 WAYS: Final = {
     "ghost": "in no slot of the group, may still run a worker; if it does not end, delete it",

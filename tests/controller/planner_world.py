@@ -12,7 +12,7 @@ import msgspec
 from common import wire
 from common.epoch.decision import Decision
 from common.kube.client import KubeObject
-from controller.draft import (
+from controller.actions import (
     CreateClaim,
     CreateJob,
     CreateService,
@@ -24,9 +24,10 @@ from controller.draft import (
     ResumeJob,
     SuspendJob,
 )
+from controller.buckets import Bucket, bucket_of
 from controller.jobset import JobSet, parse_jobset
 from controller.kinds import Job, PersistentVolumeClaim, Pod
-from controller.observed import Bucket, Observed, bucket_of
+from controller.observed import Observed
 from controller.plan import plan
 from controller.resume import template_patch
 from controller.rules import Matches

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common import wire
 from common.epoch.decision import Decision
 from common.kube.client import KubeObject
-from controller.draft import Plan
+from controller.actions import Plan
 from controller.jobs import build_job
 from tests.controller.planner_world import NOW, PlannerWorld
 from tests.controller.random_specs import JOBS_MAX, RACK, REASONS, STRATEGIES, manifests

@@ -11,7 +11,7 @@ from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from common.kube.errors import Invalid
 from common.kube.resources import JOBSETS, PODS
-from controller.draft import DeleteJob, ResizeJob
+from controller.actions import DeleteJob, ResizeJob
 from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld

@@ -10,8 +10,8 @@ from common.kube.client import KubeClient, KubeObject
 from common.kube.clock import LoopClock
 from common.kube.http import Request, Response
 from common.kube.resources import EVENTS
-from controller.draft import Note
 from controller.events import NOTE_CHARS_MAX, OF_NAMESPACE_MAX, QUEUE_MAX, SERIES_LIFE_S, SERIES_MAX, EventRecorder
+from controller.note import Note
 from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from simulator.cluster.virtual_time import run
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from common import wire
 from common.epoch.ledger import Ledger
 from common.kube.client import KubeObject
-from controller.budget import restarts_so_far
 from controller.failure import JOB_COUNTERS_MAX
 from controller.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from controller.scopes import WHOLE
@@ -170,7 +169,7 @@ def test_restarts_in_place_and_recreations_share_one_exact_budget(events: list[s
         counted += event in ("counted", "job") or (event == "in place" and epoch > 0)
         epoch += 1 if event in ("start", "in place") or epoch > 0 else 0
         world.status.update(wire.status_of_epochs(epoch, max(0, epoch - 1)))
-        assert restarts_so_far(world.jobset) == counted
+        assert world.jobset.restarts_so_far == counted
         ledger = Ledger(world.jobset.shape, epoch, max(0, epoch - 1))
         decision = ledger.decide(restarts_max=100, uncounted=uncounted_epochs(world))
         assert decision.restarts == counted or epoch == 0
@@ -192,7 +191,7 @@ def test_a_status_of_another_controller_keeps_its_meaning() -> None:
     world = started(strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(4, 3))
     world.status.update(restarts=2, restartsCountTowardsMax=1)
-    assert restarts_so_far(world.jobset) == 2
+    assert world.jobset.restarts_so_far == 2
     assert uncounted_epochs(world) == 1
 
 

@@ -13,10 +13,10 @@ from common import wire
 from common.epoch.pod_view import Life, Worker
 from common.kube.client import KubeObject
 from common.kube.clock import LoopClock
-from controller.draft import Note
 from controller.group import Key
 from controller.groups import Groups
 from controller.kinds import Job, Pod
+from controller.note import Note
 from controller.pods import life_of, read_pod, worker_of
 from controller.scopes import WHOLE
 from simulator.cluster.virtual_time import run

@@ -7,8 +7,8 @@ import pytest
 from common.kube.client import KubeObject
 from common.kube.errors import NotFound
 from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS
-from controller.draft import CreateClaim, CreateJob, DeleteJobSet, SuspendJob
-from controller.ttl import REQUEUE_S_MAX
+from controller.actions import CreateClaim, CreateJob, DeleteJobSet, SuspendJob
+from controller.finish import REQUEUE_S_MAX
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job

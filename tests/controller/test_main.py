@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from common.epoch.decision import Standing
+from controller.counts import GroupCount
 from controller.main import ExitCode, main
-from controller.metrics import GroupCount, LiveCollector, Metrics
+from controller.metrics import LiveCollector, Metrics
 
 
 def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

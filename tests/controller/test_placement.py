@@ -7,7 +7,7 @@ import pytest
 from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import NODES, PODS
-from controller.draft import LiftGate
+from controller.actions import LiftGate
 from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job

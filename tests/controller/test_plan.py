@@ -8,7 +8,8 @@ from common import wire
 from common.epoch.decision import Decision
 from common.epoch.errors import InvariantError
 from common.kube.client import KubeObject
-from controller.draft import COUNTERS_HOLD_RESTART_S, CreateJob, CreateService, DeleteJob, ResumeJob
+from controller.actions import CreateJob, CreateService, DeleteJob, ResumeJob
+from controller.draft import COUNTERS_HOLD_RESTART_S
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import NOW, PlannerWorld
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from common import wire
 from common.kube.client import KubeObject
-from controller.draft import (
+from controller.actions import (
     Action,
     CreateClaim,
     CreateJob,

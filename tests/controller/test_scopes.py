@@ -12,7 +12,7 @@ from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from common.kube.clock import LoopClock
 from common.kube.resources import JOBS
-from controller.draft import CreateJob
+from controller.actions import CreateJob
 from controller.groups import Groups
 from controller.rules import RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from simulator.cluster.virtual_time import run

@@ -16,8 +16,8 @@ from common.epoch.slot import Shape, Slot
 from common.kube.client import KubeObject
 from common.kube.http import Request
 from common.kube.resources import JOBSETS
+from controller.actions import CreateJob
 from controller.barrier import NAMES_MAX
-from controller.draft import CreateJob
 from controller.execute import ACTIONS_MAX, BYTES_MAX
 from controller.jobset_spec import ReplicatedJob
 from controller.places import Places

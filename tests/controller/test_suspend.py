@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, JOBSETS, PODS
-from controller.draft import ResumeJob, SuspendJob
+from controller.actions import ResumeJob, SuspendJob
 from controller.resume import GENERATED_LABELS, template_patch
 from simulator.apiserver.merge_patch import merge_patch
 from simulator.cluster.virtual_time import run

@@ -18,8 +18,9 @@ from agent.metrics import AgentMetrics
 from common.epoch.decision import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
+from controller.counts import GroupCount, JobSetCount
 from controller.exposition import SUFFIXED
-from controller.metrics import OUTCOMES, GroupCount, JobSetCount, LiveCollector, Metrics
+from controller.metrics import OUTCOMES, LiveCollector, Metrics
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 

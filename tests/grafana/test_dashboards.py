@@ -14,7 +14,8 @@ from agent.metrics import AgentMetrics
 from common.epoch.decision import Standing
 from common.phases import Phase
 from controller.causes import Failure, Trigger
-from controller.metrics import GroupCount, JobSetCount, LiveCollector, Metrics
+from controller.counts import GroupCount, JobSetCount
+from controller.metrics import LiveCollector, Metrics
 from grafana.build import BOARDS, FOLDER, RULES, files, main, path_of
 from grafana.concrete import concrete
 from grafana.links import DOCS_URL

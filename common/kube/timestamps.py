@@ -1,0 +1,17 @@
+"""The wall time in the two forms that Kubernetes' objects have for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from common.kube.clock import Clock
+
+
+def micro_time(clock: Clock) -> str:
+    """Return the wall time as a metav1.MicroTime."""
+    return datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def time_text(clock: Clock) -> str:
+    """Return the wall time as a metav1.Time."""
+    return datetime.fromtimestamp(clock.wall_s(), UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
