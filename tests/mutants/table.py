@@ -14,11 +14,11 @@ OURS: Final = "our own"
 
 _MOST: Final = Bounds()
 _INTRODUCTION: Final = f"""
-Can the campaign fail? `make mutants` plants each of these mistakes in a copy of the code and runs the campaign until a
-property breaks: {_MOST.seeds_first} ordinary seeds, {_MOST.directed} of the faults without which the mistake cannot
-show (where they are named), {_MOST.plans} perturbed situations, and ordinary seeds up to {_MOST.seeds}. *Runs* is how
-many that took. What catches a mistake passes on the code as it is: that is run too. `tests/mutants` holds the
-replacements; a seed is replayed with `python -m simulator.campaign run --seed N`, with `--faults` where they are named.
+To show that the campaign can fail, `make mutants` plants each of these bugs in a copy of the code. It runs the campaign until
+a property breaks: {_MOST.seeds_first} ordinary seeds, then {_MOST.directed} seeds of the faults that the bug needs (the table names them),
+{_MOST.plans} perturbed situations, and ordinary seeds up to {_MOST.seeds}. The column *runs* says how many runs that took. The run that
+catches a bug must pass on the real code. `tests/mutants` has the bugs. `python -m simulator.campaign run --seed N`
+replays a seed, with `--faults` if the table names faults.
 """
 
 
@@ -55,7 +55,7 @@ def markdown(hunts: Sequence[Hunt]) -> str:
         [
             HEADING,
             _INTRODUCTION,
-            f"{caught} of {len(hunts)} are caught; {modelled} are modelled on what happened to others.",
+            f"{caught} of {len(hunts)} are caught; {modelled} are modelled on bugs of other projects.",
             "",
             "| mistake | where | modelled on | caught by | in | runs |",
             "|---|---|---|---|---|---:|",
