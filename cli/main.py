@@ -1,11 +1,11 @@
 """
 The command line.
 
-Each command imports what it needs when it runs, so that `inplace --help` stays quick; it is plain text for the same
-reason: rich would take longer than all else.
+Each command imports its modules when it runs, so that `inplace --help` stays quick. The output is plain text for the
+same reason: importing rich would take longer than everything else.
 
-Exit codes: 0 done, 1 the thing asked for did not happen (said on stderr), 2 bad usage, 130 interrupted; commands that
-ask a cluster have more, see cli/refusal.py.
+Exit codes: 0 done, 1 the command failed (stderr says why), 2 bad usage, 130 interrupted. Commands that read a cluster
+have more, see cli/refusal.py.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-JobSetName = Annotated[str, typer.Argument(metavar="JOBSET", help="Its name.")]
-ContextOption = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig; its current one.")]
+JobSetName = Annotated[str, typer.Argument(metavar="JOBSET", help="Name of the JobSet.")]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", help="Context of the kubeconfig [default: its current one].")
+]
 KubeconfigOption = Annotated[
-    str | None, typer.Option("--kubeconfig", help="The file; KUBECONFIG, or the one in the home folder.")
+    str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
 ]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="The namespace; the context's, or default.")
+    str | None, typer.Option("--namespace", "-n", help="Namespace [default: the context's, then default].")
 ]
-OutputOption = Annotated[
-    Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="For people or programs.")
-]
+OutputOption = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]
 
 
 def _target(context: str | None, kubeconfig: str | None, namespace: str | None) -> Target:
@@ -55,14 +55,19 @@ def inplace() -> None:
 
 @app.command()
 def status(
-    jobset: Annotated[str | None, typer.Argument(metavar="JOBSET", help="Its name; none for all, a line each.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it, until it ends or Ctrl-C.")] = False,
+    jobset: Annotated[
+        str | None, typer.Argument(metavar="JOBSET", help="Name of the JobSet; without it, one line for each JobSet.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes until the JobSet ends or Ctrl-C.")] = False,
     output: OutputOption = "table",
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Say where a JobSet is: phase, Pods by epoch, who is waited for, how long it may take."""
+    """Show a JobSet's phase and Pods.
+
+    Also the Pods that it waits for and the time left; --watch shows changes live.
+    """
     if watch and jobset is None:
         raise typer.BadParameter("expected the name of a JobSet to watch, saw none", param_hint="--watch")
     from cli.status import run_status
@@ -78,7 +83,10 @@ def explain(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Say why a JobSet is where it is: what happened, what it waits for, what to do."""
+    """Explain why a JobSet waits or failed.
+
+    Says what happened, which Pod failed first, which Pods are missing and why, and what to do.
+    """
     from cli.explain import run_explain
 
     raise typer.Exit(run_explain(jobset, _target(context, kubeconfig, namespace), output=output))
@@ -87,13 +95,18 @@ def explain(
 @app.command()
 def timeline(
     jobset: JobSetName,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture instead.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write an SVG picture to FILE instead.")
+    ] = None,
     output: OutputOption = "table",
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Draw the last group restart: a row for each Pod, or each Job, and what it was doing when."""
+    """Draw the last group restart.
+
+    One row for each Pod, or for each Job of a large group.
+    """
     from cli.timeline import run_timeline
 
     raise typer.Exit(run_timeline(jobset, _target(context, kubeconfig, namespace), svg=svg, output=output))
@@ -102,13 +115,16 @@ def timeline(
 @app.command()
 def restart(
     jobset: JobSetName,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when every Pod is at the next epoch.")] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds to --wait for.")] = 600,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when every Pod has reached the next epoch.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Give up --wait after so many seconds.")] = 600,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Restart a JobSet in place now; it does not count towards maxRestarts."""
+    """Restart a JobSet in place now.
+
+    This does not count against maxRestarts.
+    """
     from cli.restart import run_restart
 
     raise typer.Exit(run_restart(jobset, _target(context, kubeconfig, namespace), wait=wait, timeout_s=timeout))
@@ -116,15 +132,20 @@ def restart(
 
 @app.command()
 def cost(
-    nodes: Annotated[int, typer.Option(min=1, help="Of the group.")],
-    price: Annotated[float, typer.Option(min=0, help="Of one node, per hour.")],
-    failures_per_day: Annotated[float, typer.Option(min=0, help="Of anything that restarts the group.")],
-    days: Annotated[float, typer.Option(min=0, help="To sum up.")] = 30,
-    recreate_seconds: Annotated[float, typer.Option(min=0, help="A restart that recreates every Pod.")] = 130,
-    in_place_seconds: Annotated[float, typer.Option(min=0, help="A restart in place.")] = 10,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes of the group.")],
+    price: Annotated[float, typer.Option(min=0, help="Price of one node per hour.")],
+    failures_per_day: Annotated[float, typer.Option(min=0, help="Failures that restart the group, per day.")],
+    days: Annotated[float, typer.Option(min=0, help="Days to add up.")] = 30,
+    recreate_seconds: Annotated[
+        float, typer.Option(min=0, help="Duration of a restart that recreates every Pod.")
+    ] = 130,
+    in_place_seconds: Annotated[float, typer.Option(min=0, help="Duration of a restart in place.")] = 10,
     output: OutputOption = "table",
 ) -> None:
-    """Say what restarts cost: recreating every Pod, and in place."""
+    """Compute what restarts cost.
+
+    Compares recreating every Pod with restarting in place.
+    """
     from cli.cost import Fleet, run_cost
 
     fleet = Fleet(nodes, price, failures_per_day, days)
@@ -134,31 +155,36 @@ def cost(
 @app.command()
 def demo(
     pods: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Pods of the group; 8, or what --file says.")
+        int | None, typer.Option(min=1, max=10_000, help="Pods of the group [default: 8, or those of --file].")
     ] = None,
     failures: Annotated[int, typer.Option(min=0, max=1_000, help="Workers to kill, one after the other.")] = 1,
     runtime: Annotated[
         Literal["process", "model"],
-        typer.Option(help="Real local processes, or the real agents with modelled containers under virtual time."),
+        typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
     ] = "process",
     mode: Annotated[
         Literal["sidecar", "supervisor"] | None,
-        typer.Option(help="The agent beside the worker, or as its parent; sidecar, or what --file says."),
+        typer.Option(
+            help="How the agent runs: beside the worker, or as its parent [default: sidecar, or that of --file]."
+        ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A manifest with one JobSet; its workers print 'step=...'.")
+        Path | None, typer.Option("--file", "-f", help="Manifest with one JobSet whose workers print 'step=...'.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Chooses the workers that die; under model, everything.")] = 1,
+    seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay up and print the KUBECONFIG to use.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
     agent_pyz: Annotated[
-        bool, typer.Option("--agent-pyz", help="Run every agent from the one file that `make agent-pyz` builds.")
+        bool, typer.Option("--agent-pyz", help="Run the agents from one file, as `make agent-pyz` builds it.")
     ] = False,
     profile: Annotated[
-        str | None, typer.Option(help="Under model: the cluster's delays, by name or as a .toml file of your own.")
+        str | None, typer.Option(help="With --runtime model: the cluster's delays, a name or your own .toml file.")
     ] = None,
 ) -> None:
-    """Train on an embedded Kubernetes, kill workers, and watch the group restart in place."""
+    """Run a training group without a cluster.
+
+    Starts an embedded Kubernetes, kills workers, and shows how the group restarts in place.
+    """
     from cli.demo import DemoOptions, run_demo
 
     options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile)
@@ -167,40 +193,46 @@ def demo(
 
 @app.command()
 def inject(
-    file: Annotated[str, typer.Option("--file", "-f", help="The manifest; - is standard input.")],
+    file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
     mode: Annotated[
-        Literal["sidecar", "supervisor"], typer.Option(help="The agent beside the worker, or as its parent.")
+        Literal["sidecar", "supervisor"], typer.Option(help="How the agent runs: beside the worker, or as its parent.")
     ] = "sidecar",
-    agent_image: Annotated[str, typer.Option(help="The image with the agent.")] = "inplace-agent",
+    agent_image: Annotated[str, typer.Option(help="Image that contains the agent.")] = "inplace-agent",
     agent_in_image: Annotated[
-        bool, typer.Option("--agent-in-image", help="The worker's image holds inplace-agent: copy nothing into it.")
+        bool, typer.Option("--agent-in-image", help="The worker's image contains inplace-agent: copy nothing into it.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option(help="Sidecar: the worker waits inside its container too (kubernetes #141155).")
+        bool, typer.Option(help="Sidecar mode: also let the worker's own command wait (kubernetes #141155).")
     ] = True,
     worker: Annotated[
-        list[str] | None, typer.Option("--worker", help="The worker's container, where there are several.")
+        list[str] | None,
+        typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
     ] = None,
     service_account: Annotated[
-        str | None, typer.Option(help="Of Pods that name none; inplace-agent or inplace-agent-SUFFIX.")
+        str | None, typer.Option(help="Account of Pods that name none: inplace-agent or inplace-agent-SUFFIX.")
     ] = None,
     unrestricted_account: Annotated[
         bool,
         typer.Option(
             "--unrestricted-account",
-            help="Let accounts of other names patch every Pod of the namespace; admission does not restrict them.",
+            help="Also give the agent's rights to accounts of other names; these may patch every Pod of the namespace.",
         ),
     ] = False,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of JobSets that name none.")] = "default",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
+    ] = "default",
     exit_code: Annotated[
-        int, typer.Option(min=1, max=255, help="With which the agent asks kubelet to restart its Pod.")
+        int, typer.Option(min=1, max=255, help="Exit code with which the agent restarts its Pod.")
     ] = 88,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On which the barrier answers.")] = 8080,
-    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o")] = "yaml",
-    diff: Annotated[bool, typer.Option("--diff", help="Print what would change instead of the manifest.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no difference on stderr.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the barrier.")] = 8080,
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Output format.")] = "yaml",
+    diff: Annotated[bool, typer.Option("--diff", help="Print the difference instead of the manifest.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the difference on stderr.")] = False,
 ) -> None:
-    """Add to a plain JobSet what in-place restart needs, and print it; the cluster is not asked and not changed."""
+    """Add the agent to a JobSet manifest.
+
+    Prints the manifest with all that in-place restart needs. Needs no cluster.
+    """
     from cli.inject import run_inject
     from cli.inject_pod import InjectOptions
 
@@ -221,17 +253,25 @@ def inject(
 
 @app.command()
 def lint(
-    file: Annotated[str, typer.Option("--file", "-f", help="The manifest; - is standard input.")],
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")] = "text",
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="Ask the cluster too; --context and --kubeconfig imply it.")
+        bool, typer.Option("--cluster", help="Check the cluster too; --context and --kubeconfig imply it.")
     ] = False,
-    context: Annotated[str | None, typer.Option(help="Of the kubeconfig; its current one.")] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The file; KUBECONFIG, or the one in the home folder.")] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of JobSets that name none.")] = "default",
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig [default: its current one].")] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
+    ] = "default",
 ) -> None:
-    """Say what keeps a JobSet from restarting in place: 0 nothing, 1 something, 2 it cannot be read or asked."""
+    """Check a JobSet manifest.
+
+    Says what keeps the JobSet from restarting in place.
+    Exit codes: 0 no errors, 1 errors, 2 the file or the cluster cannot be read.
+    """
     from cli.lint import LintOptions, run_lint
 
     asked = cluster or context is not None or kubeconfig is not None

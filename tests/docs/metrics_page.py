@@ -28,7 +28,7 @@ _HEAD: Final = """# Metrics
 
 Generated from the code by `make rewrite`; do not edit.
 
-The controller serves `/metrics` on port 8080; you need no other target. A JobSet's series end when the JobSet is deleted.
+The controller serves `/metrics` on port 8080; you need no other target. A JobSet's series end when it is deleted.
 Only one Pod of each JobSet is a label value: the Pod that failed first in the last restart. If a JobSet is divided into
 scopes ([ADR 27](adr/0027-partial-restart.md)), the label `scope` names one; otherwise it is empty.
 [ADR 39](adr/0039-why-a-group-restarts.md) explains triggers and first failures.
@@ -45,8 +45,8 @@ _EXEMPLARS: Final = """
     topk(5, max by (namespace, jobset) (inplace_last_restart_duration_seconds))
 
 `inplace_epoch{which="synced"}`, the marks on the JobSet's board and the Events show the rest. The metrics have no
-exemplars. There are no traces to which they could lead, and they need the OpenMetrics form: prometheus_client renders it
-in 0.43 s of CPU at 1,000 JobSets, our own renderer takes 0.13 s for Prometheus' text format.
+exemplars. There are no traces to which they could lead, and they need the OpenMetrics form. prometheus_client renders
+that form in 0.43 s of CPU at 1,000 JobSets; our own renderer takes 0.13 s for Prometheus' text format.
 """
 _VALUES: Final = """
 ## Values of labels

@@ -14,11 +14,12 @@ OURS: Final = "our own"
 
 _MOST: Final = Bounds()
 _INTRODUCTION: Final = f"""
-To show that the campaign can fail, `make mutants` plants each of these bugs in a copy of the code. It runs the campaign until
-a property breaks: {_MOST.seeds_first} ordinary seeds, then {_MOST.directed} seeds of the faults that the bug needs (the table names them),
-{_MOST.plans} perturbed situations, and ordinary seeds up to {_MOST.seeds}. The column *runs* says how many runs that took. The run that
-catches a bug must pass on the real code. `tests/mutants` has the bugs. `python -m simulator.campaign run --seed N`
-replays a seed, with `--faults` if the table names faults.
+To show that the campaign can fail, `make mutants` plants each of these bugs in a copy of the code. It runs the
+campaign until a property breaks: {_MOST.seeds_first} ordinary seeds, then {_MOST.directed} seeds of the faults
+that the bug needs (the table names them), {_MOST.plans} perturbed situations, and ordinary seeds up to
+{_MOST.seeds}. The column *runs* says how many runs that took. The run that catches a bug must pass on the real
+code. `tests/mutants` has the bugs. `python -m simulator.campaign run --seed N` replays a seed, with `--faults` if the
+table names faults.
 """
 
 
