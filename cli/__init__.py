@@ -1,1 +1,1 @@
-"""`inplace`, also installed as `kubectl-inplace`: what a person types."""
+"""The command line `inplace`, also installed as `kubectl-inplace`."""

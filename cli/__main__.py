@@ -1,4 +1,4 @@
-"""`python -m cli` is `inplace`."""
+"""Run `inplace` as `python -m cli`."""
 
 from cli.main import main
 

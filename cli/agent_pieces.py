@@ -1,5 +1,5 @@
 """
-What a manifest holds for the agent's sake, as examples/train.yaml and examples/train-supervisor.yaml write it by hand.
+The fields that a manifest needs for the agent, as examples/train.yaml and examples/train-supervisor.yaml have them.
 
 Everything here is data. Sources: docs/agent.md, agent/config.py, agent/exit_code.py, docs/adr/0007 (EPOCH_FILE).
 """

@@ -1,14 +1,15 @@
 """
-Build the agent as one file: `python -m cli.agent_pyz`, dist/inplace-agent.pyz.
+Build the agent as one file: `python -m cli.agent_pyz` writes dist/inplace-agent.pyz.
 
-The file is a zip that any Python from 3.10 on runs (PEP 441): the agent, what it reaches of common/, and its
-dependencies, all pure Python, with their licences. An init container copies it into a worker image that knows nothing
-of us.
+The file is a zip that any Python from 3.10 on runs (PEP 441). It holds the agent, the modules of common/ that the agent
+imports, and its dependencies, all pure Python, with their licences. An init container copies it into a worker image
+that lacks the agent.
 
-The sources are inside for whatever Python there is. Beside them is byte code for the Pythons that built the file (the
-current one, and each `--also`), in a folder named after the interpreter's cache tag. The entry puts that folder first
-on the path; where there is none, the sources are compiled at every start, which takes longer than the rest of it.
-Members are stored and not compressed: inflating them would be paid 5,000 times. The same sources and Pythons give the
+The sources are inside, for any Python. Beside them is byte code for the Pythons that built the file (the current one,
+and each `--also`), in a folder named after the interpreter's cache tag. The entry point puts that folder first on the
+path. Another Python compiles the sources at every start, which takes longer than the rest of the start.
+
+Members are stored and not compressed, because 5,000 starts would inflate them. The same sources and Pythons give the
 same bytes.
 """
 

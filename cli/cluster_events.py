@@ -1,4 +1,4 @@
-"""Kubernetes Events about one object, oldest first; what cannot be read is left out, and said."""
+"""Read the Kubernetes Events about one object, oldest first; say which could not be read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
-Open a connection to the cluster that kubectl would talk to: same files, same contexts, same namespace.
+Open a connection to the cluster that kubectl would use: same files, same contexts, same namespace.
 
-A kubeconfig that says directly who we are is read by the agent's small reader and served by its transport: a command
-is up in a third of the time. Exec plugins, auth providers, proxies and lists of files need kubernetes_asyncio, which is
-imported only then (see controller/credentials.py).
+The agent's small reader reads a kubeconfig with plain credentials, and the agent's transport serves it: a command
+starts in a third of the time. Exec plugins, auth providers, proxies and lists of files need kubernetes_asyncio, which
+is imported only then (see controller/credentials.py).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def connected(target: Target) -> AsyncIterator[Connection]:
 
 
 def refusal_of(error: ApiError | TransportError, target: Target) -> RefusalError:
-    """Put into words why the cluster did not do what was asked."""
+    """Put into words why the cluster refused a command."""
     where = f"context {target.context}" if target.context else f"the kubeconfig {target.path}"
     if target.is_in_cluster:
         where = "this Pod's account"
@@ -106,13 +106,13 @@ def refusal_of(error: ApiError | TransportError, target: Target) -> RefusalError
             message = f"the cluster of {where} does not accept its credentials: {error.message}; log in again"
             return RefusalError(message, CliExit.NO_CLUSTER)
         case Forbidden():
-            cure = "ask for it, or `kubectl auth can-i --list` to see what you may do"
+            cure = "ask for the right; `kubectl auth can-i --list` shows your rights"
             return RefusalError(f"not allowed: {error.message}; {cure}", CliExit.NOT_ALLOWED)
         case NotFound():
-            cure = "install it: kubectl apply --server-side -k deploy/; or is it another cluster (--context)?"
+            cure = "install it (kubectl apply --server-side -k deploy/), or choose another cluster (--context)"
             return RefusalError(f"the cluster of {where} does not know JobSets ({error.message}); {cure}")
         case TransportError():
-            cure = "is it up, and the right one (--context, --kubeconfig)?"
+            cure = "check that it is up, and that it is the right one (--context, --kubeconfig)"
             return RefusalError(f"no answer from the cluster of {where}: {error}; {cure}", CliExit.NO_CLUSTER)
         case _:
             return RefusalError(f"the cluster refused: {error}")

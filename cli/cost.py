@@ -1,10 +1,10 @@
 """
-`inplace cost`: what restarts cost, by the founding design's formula ("Financial impact of restarts").
+`inplace cost`: what restarts cost, by the formula of KEP-467's design ("Financial impact of restarts").
 
     nodes x price per node and hour / 3600 x seconds of each restart x failures per day x days
 
-The seconds that go without an option are that design's own benchmark at 5,000 nodes: 2m10s to recreate every Pod, 10 s
-in place. Take your own: `inplace status` and the controller's metrics tell them.
+The default seconds are that design's benchmark at 5,000 nodes: 2m10s to recreate every Pod, 10 s in place. `inplace
+status` and the controller's metrics show your own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-`inplace demo`: an embedded Kubernetes, the real controller, the real agents, and workers that die.
+`inplace demo`: an embedded Kubernetes, the real controller, the real agents, and workers that are killed.
 
-runtime=process: every container is a local process and time is real. runtime=model: containers are timed models around
-the real agents, under virtual time; its times come from simulator/cluster/timings.py and are not measurements.
+runtime=process: every container is a local process and time is real. runtime=model: the agents are real, the containers
+are timed models, and time is virtual. Its delays come from simulator/cluster/timings.py and are not measurements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read what the demo applies: examples/train.yaml, or a manifest of the user's with exactly one JobSet in it."""
+"""Read the manifest of the demo: examples/train.yaml, or a user's manifest with exactly one JobSet."""
 
 from __future__ import annotations
 

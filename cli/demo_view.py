@@ -1,4 +1,4 @@
-"""What the demo shows: a live picture while it runs, a table and, for machines, one JSON object at the end."""
+"""Show the demo: a live picture while it runs, and at the end a table or one JSON object."""
 
 from __future__ import annotations
 

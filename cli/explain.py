@@ -1,4 +1,4 @@
-"""`inplace explain`: why a JobSet is where it is. At most some ten requests, whatever its size."""
+"""`inplace explain`: explain why a JobSet waits or failed, with some ten requests at most."""
 
 from __future__ import annotations
 

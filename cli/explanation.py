@@ -1,8 +1,8 @@
 """
-Why a JobSet is where it is: what happened, what it waits for, what to do. Pure.
+Explain a JobSet's state: what happened, which Pods it waits for, what to do. Pure.
 
-Every source may be missing: a status that another controller wrote, Events that expired or may not be read, Pods that
-are gone. What is there is told; what could not be read is said.
+Every source may be missing: another controller wrote the status, Events expired or are forbidden, Pods are gone. The
+explanation uses what is there and says what could not be read.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         said = f": {failure['message']}" if failure.get("message") else ""
         yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
     elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
-        yield Moment(seen.at_s, f"first failure, by what the Pods remember: {failure_text(seen.as_data())}")
+        yield Moment(seen.at_s, f"first failure, guessed from the Pods:  {failure_text(seen.as_data())}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}")
@@ -148,13 +148,15 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Cause]:
     state, conditions = facts.state, facts.state.conditions or {}
     if state.managed_by is not None:
         text = f"another controller manages it: spec.managedBy is {state.managed_by}"
-        yield Cause("ManagedByAnother", text, "ask that controller; ours does nothing to this JobSet")
+        yield Cause("ManagedByAnother", text, "look at that controller; ours ignores this JobSet")
     if "Unreadable" in conditions:
-        advice = "mend the field: kubectl edit jobset " + state.name
+        advice = "correct the field:  kubectl edit jobset " + state.name
         yield Cause("Unreadable", conditions["Unreadable"]["message"], advice)
     if "SpecProblem" in conditions:
-        text = f"the spec cannot be followed: {conditions['SpecProblem'].get('message', '')}"
-        yield Cause("SpecProblem", text, "each problem says its cure; check the manifest with inplace lint -f FILE")
+        text = f"the controller cannot use the spec:  {conditions['SpecProblem'].get('message', '')}"
+        yield Cause(
+            "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
+        )
     if state.phase is Phase.FAILED:
         yield _of_failed(state, conditions["Failed"])
     elif state.phase is Phase.SUSPENDED:
@@ -174,10 +176,10 @@ def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Cause:
     """Return why it failed, for good."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if reason != "ReachedMaxRestarts":
-        return Cause(reason or "Failed", message, "mend what failed, and create the JobSet anew")
+        return Cause(reason or "Failed", message, "remove the cause, and create the JobSet again")
     last = state.last.first_failure if state.last is not None else None
     cause = f"; the last failure was {failure_text(last)}" if last else ""
-    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and there was one failure more{cause}"
+    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
     advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
     return Cause(reason, text, advice)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a manifest or a cluster: what `inplace inject` refuses and `inplace lint` finds."""
+"""A problem in a manifest or a cluster: `inplace inject` refuses it, and `inplace lint` reports it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
-Who failed first, as the containers' last states remember it: for a status that does not say.
+Guess which worker failed first from the containers' last states, for a status that does not say.
 
-A guess, and called one: kubelet writes whole seconds, and a group restart ends every worker within a few. Among the
-workers that ended in the newest run it takes the one that ended first, and of those in the same second one that was
-not told to end.
+It is a guess and is called one: kubelet records whole seconds, and a group restart ends every worker within a few
+seconds. Of the workers that ended in the newest run it takes the one that ended first. Of those in the same second it
+takes one that was not told to end.
 """
 
 from __future__ import annotations

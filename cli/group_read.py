@@ -1,9 +1,9 @@
 """
-Read a JobSet and its Pods in two requests, however many Pods there are, with no more bytes than it takes.
+Read a JobSet and its Pods in two requests, however many Pods there are, with as few bytes as possible.
 
-A Pod is 14 kB of JSON, a third of it managedFields. What the second request asks for depends on what the first one
-said (measured at 5,000 Pods, docs/adr/0041): whole Pods of a small group; of a large one, while an epoch runs, a Table
-without objects (0.8 MB); while the group gathers, the Pods' metadata, which have their epochs (44 MB).
+A Pod is 14 kB of JSON, a third of it managedFields. The second request depends on the answer to the first (measured at
+5,000 Pods, docs/adr/0041). It reads the whole Pods of a small group. Of a large group it reads a Table without objects
+while an epoch runs (0.8 MB), and the Pods' metadata with their epochs while the group gathers (44 MB).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-What a JobSet and its Pods say together: which phase, how many Pods where, who keeps the others waiting. Pure.
+Combine a JobSet and its Pods: its phase, the number of Pods in each state, the Pods that others wait for. Pure.
 
-The barrier's own counting is the controller's (common/epoch/ledger.py). This counts what anybody can read, so that it
-also works beside another controller, and while ours is away.
+The controller's own count for the barrier is common/epoch/ledger.py. This module counts only what every client can
+read, so that it also works beside another controller and while ours is down.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-`inplace inject`: print a manifest with what in-place restart needs; the cluster is never asked and never changed.
+`inplace inject`: print a manifest with all that in-place restart needs; it never talks to a cluster.
 
-Exit codes: 0 printed, 1 refused (a person has to decide something first), 2 bad usage or a manifest that is none.
+Exit codes: 0 printed, 1 refused (a person has to decide something first), 2 bad usage or a file that is not a manifest.
 """
 
 from __future__ import annotations

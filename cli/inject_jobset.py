@@ -1,8 +1,8 @@
 """
-Add to a plain JobSet what in-place restart needs. Pure: objects in, changed copies out.
+Add to a plain JobSet all that in-place restart needs. Pure: objects in, changed copies out.
 
-What is there already stays, so that doing it twice changes nothing. What it cannot decide it refuses, with everything
-that is wrong at once: a manifest is changed as a whole or not at all.
+Settings that are there stay, so that running it twice changes nothing. A manifest is changed as a whole or not at all:
+if something cannot be decided, it is refused with all problems at once.
 """
 
 from __future__ import annotations

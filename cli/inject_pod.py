@@ -1,4 +1,4 @@
-"""What `inplace inject` changes in a Pod template: the agent comes in, beside the worker or around it. Pure."""
+"""Add the agent to a Pod template, beside the worker or around it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inplace inject` changes in a worker's container: its restart rules, its command line, its variables."""
+"""Change a worker's container for the agent: its restart rules, its command line, its variables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
     """Put the agent in front of the worker's command."""
     command = worker.raw.get("command")
     if not command:
-        fix = "name what the image runs (its ENTRYPOINT): nobody can wrap a command that the manifest does not show"
+        fix = "write the image's ENTRYPOINT as the command: inject can only wrap a command that the manifest shows"
         fix += "; or --no-wait" if subcommand == "wait" else ""
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return

@@ -1,5 +1,5 @@
 """
-Bugs of kubelet that touch in-place restart, by version: what happens, and what a manifest can do about it.
+Bugs of kubelet that affect in-place restart, by version: the effect, and what a manifest can do about it.
 
 Versions are those known in November 2026; a fix whose release is not known counts as not released.
 """

@@ -1,8 +1,8 @@
 """
-`inplace lint`: say what keeps a JobSet from restarting in place: in its manifest, and in a cluster when one is named.
+`inplace lint`: say what keeps a JobSet from restarting in place, in its manifest and, if one is named, in a cluster.
 
-Exit codes: 0 no errors (with `strict`: no warnings either), 1 some, 2 bad usage, a manifest that is none, or a cluster
-that cannot be asked.
+Exit codes: 0 no errors (with `strict`: no warnings either), 1 errors, 2 bad usage, a file that is not a manifest, or a
+cluster that does not answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-Let the server judge: dry runs of the JobSet, of a Pod and a Job of each replicatedJob, and reviews of the account.
+Let the server judge: dry runs of the JobSet and of a Pod and a Job of each replicatedJob, and access reviews.
 
-A Pod's dry run shows what no version number does: whether the server knows restartPolicyRules (one that does not drops
-them without a word, or refuses the action), what Pod Security the namespace has, and what other admission says. All
-that only the Job controller would be told otherwise, in Events, after the JobSet was accepted.
+The dry run of a Pod shows facts that no version number shows: whether the server knows restartPolicyRules (a server
+that does not either drops them silently or refuses them), the namespace's Pod Security level, and other admission.
+Otherwise these errors would only appear in the Job's Events, after the JobSet was accepted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOU
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
+UNKNOWN: Final = "an unknown field"
 _UNKNOWN_FIELD: Final = re.compile(r'unknown field "([^"]+)"')
 _GATES: Final = "feature gates ContainerRestartRules and RestartAllContainersOnContainerExits"
 
@@ -123,15 +124,15 @@ def _pod_refusals(member: Member, namespace: str, error: ApiError) -> Iterator[F
         fix = f"change the template, or the label pod-security.kubernetes.io/enforce of namespace {namespace}"
         yield Finding("pod-security", member.pod_path, found, "a Pod that the level allows", fix)
     elif isinstance(error, Forbidden) and "cannot create resource" in error.message:
-        fix = "ask as somebody who may create Pods there"
-        yield Finding("cluster-unknown", member.pod_path, str(error), "leave to dry-run a Pod", fix)
+        fix = "use an account that may create Pods there"
+        yield Finding("cluster-unknown", member.pod_path, str(error), "the right to dry-run a Pod", fix)
     else:
         for refusal in _refusals("pod-refused", member.pod_path, "spec.", error):
             finding = replace(refusal, path=_by_name(member, refusal.path))
             gated = "restartPolicyRules" in finding.path or "restartPolicyRules" in finding.found
-            if gated and any(word in finding.found for word in ("Unsupported value", "Forbidden", "nobody knows")):
+            if gated and any(word in finding.found for word in ("Unsupported value", "Forbidden", UNKNOWN)):
                 fix = f"switch on {_GATES}, or use supervisor mode"
-                yield Finding("gates", finding.path, finding.found, "a server that takes them", fix)
+                yield Finding("gates", finding.path, finding.found, "a server that accepts them", fix)
             else:
                 yield finding
 
@@ -153,7 +154,7 @@ def _refusals(rule: str, where: str, prefix: str, error: ApiError) -> Iterator[F
     unknown = _UNKNOWN_FIELD.findall(error.message)
     for field in unknown:
         path = f"{where}.{field.removeprefix(prefix)}" if prefix else field
-        yield Finding(rule, path, "a field that nobody knows", "a field of the API", "correct its name, or remove it")
+        yield Finding(rule, path, UNKNOWN, "a field of the API", "correct its name, or remove it")
     if unknown:
         return
     for cause in causes or [{"message": error.message}]:
@@ -161,7 +162,7 @@ def _refusals(rule: str, where: str, prefix: str, error: ApiError) -> Iterator[F
         inside = field.removeprefix(prefix)
         path = f"{where}.{inside}" if prefix and inside else inside or where
         found = str(cause.get("message") or error.message)
-        yield Finding(rule, path, found, "a manifest that the server takes", "correct what it says")
+        yield Finding(rule, path, found, "a manifest that the server accepts", "correct the manifest")
 
 
 async def _account(

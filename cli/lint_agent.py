@@ -1,4 +1,4 @@
-"""What in-place restart asks of the agent's container, read with the agent's own code. Pure."""
+"""Check the agent's container with the agent's own code. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def check_supervisor(member: Member, agent: Container, jobset_name: str, group_p
         parse(words[place:], agent_environment(agent, jobset_name))
     except ArgumentsError as error:
         fix = "see inplace-agent --help"
-        yield Finding("agent-command", f"{agent.path}.command", str(error), "a command line that the agent takes", fix)
+        yield Finding(
+            "agent-command", f"{agent.path}.command", str(error), "a command line that the agent accepts", fix
+        )
 
 
 def _config(agent: Container, jobset_name: str) -> AgentConfig | None:

@@ -1,4 +1,4 @@
-"""What a manifest asks of the cluster as a whole: the server, the JobSet API, the policies, a controller. Pure."""
+"""Check a manifest against the cluster: the server, the JobSet API, the policies, a controller. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask one cluster for all that `inplace lint` wants to know of it. Every request only reads, or is a dry run."""
+"""Ask a cluster for all facts that `inplace lint` needs. Every request is a read or a dry run."""
 
 from __future__ import annotations
 

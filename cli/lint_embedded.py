@@ -1,7 +1,7 @@
 """
-Let an embedded API server judge a JobSet by our definition and policies, for whoever has no cluster at hand.
+Let an embedded API server judge a JobSet by our CRD and policies, for users without a cluster.
 
-It is the simulator's, with deploy/crd and deploy/admission in it: types, names, references, misspelt fields, CEL.
+It is the simulator's server with deploy/crd and deploy/admission: types, names, references, misspelt fields, CEL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-What the agent's variables say, as kubelet will fill them in, judged by the agent's own reader of them.
+Check the agent's variables, as kubelet will fill them in, with the agent's own reader.
 
-A variable whose value only the cluster knows (a ConfigMap, a Secret) is taken on trust.
+The values of variables from a ConfigMap or a Secret are not known here and count as correct.
 """
 
 from __future__ import annotations

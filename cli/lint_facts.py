@@ -1,4 +1,4 @@
-"""What is asked of a cluster once, whatever the manifest. A refusal is a fact too: what could not be asked is said."""
+"""The facts about a cluster that do not depend on the manifest, and the questions that the cluster refused."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ async def _ask(what: str, asking: Awaitable[T], unknown: list[Finding]) -> T | N
     except NotFound:
         return None
     except Forbidden as error:
-        fix = "ask as somebody who may, or take it on trust"
-        unknown.append(Finding("cluster-unknown", what, str(error), "leave to read it", fix))
+        fix = "use an account that has the right, or check it yourself"
+        unknown.append(Finding("cluster-unknown", what, str(error), "the right to read it", fix))
         return None
 
 

@@ -1,4 +1,4 @@
-"""What in-place restart asks of the JobSet and of its Jobs. Pure."""
+"""Check the JobSet and its Jobs. Pure."""
 
 from __future__ import annotations
 

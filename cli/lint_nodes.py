@@ -1,4 +1,4 @@
-"""What a manifest asks of the nodes: kubelets that restart all containers, and which of their bugs touch it. Pure."""
+"""Check a manifest against the nodes: do kubelets restart all containers, and which of their bugs affect it. Pure."""
 
 from __future__ import annotations
 

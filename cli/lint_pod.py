@@ -1,4 +1,4 @@
-"""What in-place restart asks of a Pod template as a whole. Pure."""
+"""Check a Pod template as a whole. Pure."""
 
 from __future__ import annotations
 

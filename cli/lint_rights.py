@@ -1,4 +1,4 @@
-"""What an agent's account may do, as far as the Roles and bindings of the same file show it. Pure."""
+"""Find the rights of an agent's account in the Roles and bindings of the same file. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in-place restart asks of a worker's container beside an agent. Pure."""
+"""Check a worker's container beside an agent. Pure."""
 
 from __future__ import annotations
 

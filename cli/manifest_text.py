@@ -1,9 +1,9 @@
 """
-Change objects in the text of a manifest and leave the rest of it as it was written: comments, order, quotes, blanks.
+Change objects in the text of a manifest and keep its comments, order, quotes and blank lines.
 
-PyYAML tells where each node stands. A change of a value becomes the smallest edit of the text that makes it; the edited
-text is read again, and when it does not say exactly what was wanted (anchors, merge keys, unusual layouts), all of it
-is written anew instead: the objects are right in either case, only comments are lost then.
+PyYAML tells the position of each node. Each change of a value becomes the smallest edit of the text. The edited text is
+read again. If it does not give exactly the wanted objects (anchors, merge keys, unusual layouts), the whole text is
+written anew: the objects are then right, but comments are lost.
 """
 
 from __future__ import annotations

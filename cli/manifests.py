@@ -1,7 +1,7 @@
 """
-Read a stream of manifests as users write them: several documents, JSON or YAML, from a file or standard input.
+Read a stream of manifests: several documents, JSON or YAML, from a file or standard input.
 
-Guarantees: a stream that cannot be used ends in one sentence that says what was expected and what was seen.
+Guarantees: an unusable stream gives one sentence that says what was expected and what was seen.
 """
 
 from __future__ import annotations

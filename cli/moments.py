@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them, and durations as people read them. Pure."""
+"""Read Kubernetes' timestamps, and write durations for people. Pure."""
 
 from __future__ import annotations
 

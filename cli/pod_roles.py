@@ -1,7 +1,7 @@
 """
-Who is who in a pod template: the agent, the workers, and which of both modes the template is written for.
+Find the agent, the workers and the mode in a pod template.
 
-Reads raw templates of any origin: ours, upstream's, and those in which something is missing.
+Reads raw templates of any origin: ours, upstream's, and incomplete ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-Read Pods from a Table: what `kubectl get pods` prints of them, 160 bytes each instead of 14,000.
+Read Pods from a Table, as `kubectl get pods` does: 160 bytes each instead of 14,000.
 
-A Table without objects has no annotations, so no epochs. It is asked for only while an epoch runs (S > D): then every
-slot announced S, or the status would not say S, and what is left to tell is which Pods are gone, new or in trouble.
-Source: k8s.io/kubernetes/pkg/printers/internalversion/printers.go, printPod.
+A Table without objects has no annotations, so no epochs. It is used only while an epoch runs (S > D): every slot has
+announced S then, and the question is only which Pods are gone, new or in trouble. Source:
+k8s.io/kubernetes/pkg/printers/internalversion/printers.go, printPod.
 """
 
 from __future__ import annotations

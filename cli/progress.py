@@ -1,4 +1,4 @@
-"""How fast a group gathers, and so when it will be complete: a straight line through what was seen. Pure."""
+"""Estimate when a group will be complete: a straight line through the arrivals so far. Pure."""
 
 from __future__ import annotations
 

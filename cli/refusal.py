@@ -1,4 +1,4 @@
-"""What a command says when it cannot do what was asked, and the exit code that goes with it."""
+"""The error of a command that failed: its message and its exit code."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from common.kube.resources import JOBSETS
 
 CANNOT: Final = {
     Phase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
-    Phase.SUSPENDED: "it is suspended, so nothing of it runs",
+    Phase.SUSPENDED: "it is suspended",
     Phase.LEAVING: "it is being deleted",
     Phase.UNREADABLE: "its controller cannot read it; `inplace explain` says why",
     Phase.COMPLETED: "it completed",
@@ -50,7 +50,7 @@ async def request_restart(connection: Connection, name: str) -> str:
     raw = await read_jobset(connection, name)
     state = group_state(raw, (), named_max=0)
     if state.managed_by is not None:
-        raise RefusalError(f"JobSet {name} is managed by {state.managed_by}: our controller does nothing to it")
+        raise RefusalError(f"JobSet {name} is managed by {state.managed_by}: our controller ignores it")
     if state.phase in CANNOT:
         raise RefusalError(f"JobSet {name} cannot be restarted in place: {CANNOT[state.phase]}")
     request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"

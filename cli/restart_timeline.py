@@ -1,8 +1,8 @@
 """
-The last group restart as rows of phases, one for each Pod, or for many Pods their slowest. Pure.
+The last group restart as rows of phases: one row for each Pod, or for many Pods the slowest one. Pure.
 
-Kubernetes keeps whole seconds: when a container ended and started, when the agent's announcement was written. Where the
-Pod's phases annotation says how long something took, to the millisecond, that is laid beside them (common/phases.py).
+Kubernetes records whole seconds: when a container ended and started, and when the agent's announcement was written. The
+Pod's phases annotation has milliseconds and is used where it is there (common/phases.py).
 """
 
 from __future__ import annotations

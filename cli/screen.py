@@ -1,8 +1,8 @@
 """
-What commands print: tables for people, JSON or YAML for programs, refusals on stderr.
+Print the output of commands: tables for people, JSON or YAML for programs, errors on stderr.
 
-Colours and the live picture are for terminals alone (rich looks; NO_COLOR is obeyed). A pipe gets whole lines, however
-long, so that grep finds what it looks for.
+Colours and the live picture are for terminals only (rich checks; NO_COLOR is obeyed). A pipe gets whole lines, however
+long, so that grep finds them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`inplace status`: where one JobSet is, once or live; or all JobSets of a namespace, one line each."""
+"""`inplace status`: show one JobSet, once or live, or all JobSets of a namespace, one line each."""
 
 from __future__ import annotations
 

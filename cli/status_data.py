@@ -1,4 +1,4 @@
-"""What `inplace status` says of a JobSet to programs; docs/cli.md names the fields."""
+"""The fields of `inplace status -o json`; docs/cli.md names them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
 
 def failure_text(failure: Any) -> str:
     """Return who failed first, in one line."""
-    who = f"Pod {failure['pod']}" if failure.get("pod") else "a Pod that nobody saw"
+    who = f"Pod {failure['pod']}" if failure.get("pod") else "an unknown Pod"
     what = [f"container {failure['container']} of {who}" if failure.get("container") else who]
     what += [f"on {failure['node']}"] if failure.get("node") else []
     if failure.get("exitCode") is not None:

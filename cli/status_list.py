@@ -1,4 +1,4 @@
-"""All JobSets of a namespace, one line each, from their statuses alone: one request."""
+"""Show all JobSets of a namespace, one line each, from their statuses: one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inplace status` shows of a JobSet to people."""
+"""Show a JobSet's status to people."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """
-`inplace status --watch`: two watches, one of the JobSet and one of its Pods, and a picture that follows them.
+`inplace status --watch`: watch one JobSet and its Pods, and keep the picture up to date.
 
-On a terminal the picture is drawn again when something changed, at most four times a second. Into a pipe goes one
-line, or one JSON object, for each change of what the line says.
+On a terminal the picture is drawn again after a change, at most four times a second. A pipe gets one line, or one JSON
+object, for each change of that line.
 
-The Pods are read as `inplace status` reads them, slim; what the watch tells after that are whole objects, which the
-server has encoded for the controller anyway (docs/adr/0041). A Pod that announced in the instant between the two reads
-is shown one epoch back until the watch tells of it again.
+The first read is the slim one of `inplace status`. The watch then sends whole objects, which the server has already
+encoded for the controller (docs/adr/0041). A Pod that announces between the read and the watch is shown one epoch back
+until its next event.
 """
 
 from __future__ import annotations

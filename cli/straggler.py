@@ -1,4 +1,4 @@
-"""Why one slot is not where its group is: read from what the scheduler, kubelet and the agent left on its Pod. Pure."""
+"""Find why one slot is late, from what scheduler, kubelet and agent wrote on its Pod. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw a restart as SVG, by hand: some hundred rectangles, no script, no font but the reader's own. Pure."""
+"""Draw a restart as SVG: some hundred rectangles, no script, the reader's own font. Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
-Write texts of strangers so that they are seen and obeyed by no terminal.
+Print other people's texts so that no terminal obeys them.
 
-Container messages, Events, names and manifests may hold what clears a screen, sets a title, fills the clipboard or
-reverses what follows. Everything that `inplace` prints, refusals and tracebacks too, passes one of two doors:
-`VisibleText`, which `cli.main` puts before both standard streams, or `VisibleConsole` (cli/visible_console.py), whose
-own colours are no texts of strangers. Both escape the same characters by `visible`, for a terminal and for a pipe.
+Container messages, Events, names and manifests may contain characters that clear a screen, set a title, fill the
+clipboard or reverse text. Everything that `inplace` prints, also errors and tracebacks, passes `VisibleText`, which
+`cli.main` puts before both standard streams, or `VisibleConsole` (cli/visible_console.py), whose own colours are
+allowed. Both escape the same characters with `visible`, on terminals and in pipes.
 """
 
 from __future__ import annotations

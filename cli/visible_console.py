@@ -1,4 +1,4 @@
-"""A rich console whose texts are visible: only its own styles become escape sequences."""
+"""A rich console that prints only its own styles as escape sequences."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """
-Read YAML as the API server's clients do: JSON's types and no others, and as much as a manifest can need.
+Read YAML as the API server's clients do: only JSON's types, and only as much as a manifest can need.
 
-Guarantees: what is no such text ends in a `yaml.YAMLError` that says what was seen and where, whatever it holds. The
-time is bounded by the text's length and by VALUES_MAX, although some hundred bytes of anchors and merge keys can stand
-for any number of values. Dates, `12:30` and `=` stay text, as Kubernetes has them; a key that stands twice is refused
-instead of silently halved.
+Guarantees: a text that is not such YAML raises a `yaml.YAMLError` that says what was seen and where. The time is
+bounded by the text's length and by VALUES_MAX, although some hundred bytes of anchors and merge keys can stand for any
+number of values. Dates, `12:30` and `=` stay text, as in Kubernetes. A repeated key is refused.
 """
 
 from __future__ import annotations
