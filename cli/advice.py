@@ -8,7 +8,7 @@ from cli.straggler import Why
 
 ADVICE: Final[dict[Why, str]] = {
     Why.MISSING: "find out why its Job creates no Pod: kubectl describe job {job}",
-    Why.GATED: "the program that set its scheduling gate must remove it; exclusive placement needs a free topology domain",
+    Why.GATED: "the program that set its scheduling gate must remove it; exclusive placement needs a free domain",
     Why.UNSCHEDULABLE: "free or add nodes that fit, or lower the Pod's requests: kubectl describe pod {pod}",
     Why.UNSCHEDULED: "if this stays, check that a scheduler runs: kubectl describe pod {pod}",
     Why.NODE_LOST: "if the node does not come back, delete it; until then its Pods cannot be deleted: "
