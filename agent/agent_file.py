@@ -1,8 +1,8 @@
 """
-Leave the agent, as one file, where the worker's container finds it: on an emptyDir that both mount.
+Copy the agent, as one file, to an emptyDir from which the worker's container starts it.
 
-`inplace-agent wait` runs from there in a worker's image that knows nothing of us. An init container could bring the
-file too, but init containers run again at every restart of the Pod, before everything else.
+`inplace-agent wait` runs from there in a worker's image that lacks the agent. An init container could copy the file
+too, but init containers run again at every restart of the Pod, before everything else.
 """
 
 from __future__ import annotations

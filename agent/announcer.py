@@ -1,9 +1,9 @@
 """
-Write the announcement, and say whether the server took it.
+Write the announcement, and report whether the server accepted it.
 
-One attempt at a time. A refusal and a lost reply look alike to the protocol: both are sent again, after a
-wait. The wait comes BEFORE the outcome is reported, so that the machine decides with the newest view whether
-it still wants to announce.
+One attempt at a time. The protocol treats a refusal and a lost reply alike: both are sent again after a wait. The wait
+comes BEFORE the outcome is reported, so that the machine decides with the newest view whether it still wants to
+announce.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-The command line of `inplace-agent`. Without arguments it is a sidecar, and this module is not even imported.
+Parse the command line of `inplace-agent`. Without arguments the agent is a sidecar, and this module is not imported.
 
-Written by hand: argparse costs 15 ms, and a worker's command line must be left alone from its first word on. Every
-option has a variable of the same meaning, for manifests; the option wins.
+It is written by hand: argparse costs 15 ms, and a worker's command line must stay untouched from its first word on.
+Every option has an environment variable with the same meaning; the option wins.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationG
 GRACE_S_MAX: Final = 86_400.0
 
 USAGE: Final = f"""\
-usage: inplace-agent                                        hold the barrier beside the worker (sidecar)
-       inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run the worker as a child, once per epoch (supervisor)
-       inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait until this Pod's barrier is lifted, then run COMMAND
+usage: inplace-agent                                        run beside the worker (sidecar)
+       inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run COMMAND as a child process (supervisor)
+       inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait for this Pod's barrier, then run COMMAND
        inplace-agent --version
 
-run: COMMAND starts when the barrier lifts, and again in each epoch, with INPLACE_EPOCH and INPLACE_RESTART_COUNT in its
-environment. When it exits 0, the Pod succeeds; when it dies, the group restarts in place.
-  --grace SECONDS              from SIGTERM to SIGKILL when the group restarts; {GRACE_S:g}
+run: COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT.
+If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
+  --grace SECONDS              time from SIGTERM to SIGKILL when the group restarts; default {GRACE_S:g}
                                (WORKER_GRACE_S)
-  --termination-grace SECONDS  the same when the Pod is told to end; kubelet's own bound applies
+  --termination-grace SECONDS  the same when the Pod ends; kubelet's grace period limits it
                                (WORKER_TERMINATION_GRACE_S)
-  --fail-on CODES              exit codes of the worker that end the Pod with that code, such as 3,10-20
+  --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
   --no-restart-on CODES        another name for --fail-on
-  --standby                    start COMMAND while the group waits at the barrier: it may import, but must not act
-                               before it reads its epoch, a line, from file descriptor INPLACE_STANDBY_FD; at the
-                               end of that file it must exit (WORKER_STANDBY=on)
+  --standby                    start COMMAND while the group waits at the barrier. COMMAND may import modules, but
+                               must then read a line with its epoch from file descriptor INPLACE_STANDBY_FD. At
+                               the end of that file it must exit (WORKER_STANDBY=on)
 
-wait: asks this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
-  --timeout SECONDS            give up after so long, with exit code 1; without it, wait for ever
+wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
+  --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
                                (WAIT_TIMEOUT_S)
 
-Everything else comes from the environment. With WORKER_COMMAND set and no arguments, $SHELL runs it once, as upstream's
-agent does: its exit code is the container's, and a group restart ends the container with IN_PLACE_RESTART_EXIT_CODE.
+All other settings come from the environment. Without arguments, if WORKER_COMMAND is set, $SHELL runs it once, as with
+upstream's agent. Its exit code is the container's. A group restart ends the container with IN_PLACE_RESTART_EXIT_CODE.
 """
 
 
@@ -50,7 +50,7 @@ class ArgumentsError(Exception):
 
 @record
 class RunOptions:
-    """What `run` needs to know.
+    """The options of `run`.
 
     Args:
         command: the worker's argv.
@@ -73,7 +73,7 @@ class RunOptions:
 
 @record
 class WaitOptions:
-    """What `wait` needs to know; timeout_s None is for ever, an empty command is none."""
+    """The options of `wait`; timeout_s None is for ever, an empty command is none."""
 
     timeout_s: float | None = None
     command: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_
 
 
 def _split(words: Sequence[str], known: Mapping[str, _Option]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Take options from the front; the rest is a command and nobody's business but its own."""
+    """Take options from the front; the rest is the worker's command and stays untouched."""
     given: dict[str, str] = {}
     left = list(words)
     while left and left[0].startswith("-"):

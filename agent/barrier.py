@@ -1,14 +1,13 @@
 """
-The barrier: closed until lifted, and it says what it waits for.
+The barrier: it is closed until the agent lifts it, and answers what it waits for.
 
-Who asks with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or after so long. A kubelet that asks once a
-second learns of the lift a second late at worst, and writes an Event for each refusal.
+A request with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or after that time. A kubelet that asks once a
+second learns of the lift up to a second late, and writes an Event for each refusal.
 
-Every Pod of the cluster may reach the port. Processes of this Pod have seats of their own, and no peer can keep
-another one out (`common.seats`).
+Every Pod of the cluster may reach the port. Some connections are reserved for the processes of this Pod, and no client
+can lock others out (`common.seats`).
 
-`Barrier` is the seam: the real one answers kubelet's startup probe over HTTP (`HttpBarrier`), the simulator's
-is in memory.
+`Barrier` is the seam: `HttpBarrier` answers kubelet's startup probe over HTTP, the simulator's barrier is in memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Where a barrier answers: our defaults and upstream's.
+The default address and paths of a barrier: ours and upstream's.
 
-In a module of its own because `inplace-agent wait`, which stands in front of every start of a worker, needs no more of
-the settings than this.
+This is a module of its own because `inplace-agent wait`, which runs before every start of a worker, needs only these
+settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-What to tell whoever reads the log after a request failed or a watch ended: the cause, the cure and the words.
+The cause, the cure and the log message of a request that failed or a watch that ended.
 
-One table for the watch and the announcement. How long to wait is said by `agent.retry_budget`.
+One table serves the watch and the announcement. `agent.retry_budget` says how long to wait.
 """
 
 from __future__ import annotations

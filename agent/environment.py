@@ -1,7 +1,7 @@
 """
-Typed reads of environment variables that collect what is wrong instead of stopping at the first error.
+Read typed environment variables, and collect all problems instead of stopping at the first one.
 
-An empty variable counts as unset: that is what the downward API makes of an annotation that is not there yet.
+An empty variable counts as unset: the downward API sets it to "" while the annotation does not exist.
 """
 
 from __future__ import annotations

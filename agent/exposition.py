@@ -1,7 +1,7 @@
 """
-Show the agent's numbers to Prometheus; loaded when they are first scraped, because prometheus_client costs 50 ms.
+Render the agent's metrics for Prometheus; loaded at the first scrape, because prometheus_client costs 50 ms.
 
-Names follow prometheus.io's naming practice: base units, `_total`, `_seconds`, `_info`; no Pod is a label.
+Names follow prometheus.io's naming practice: base units, `_total`, `_seconds`, `_info`. No label names a Pod.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class JobSetWatch:
             self._as_table = False
             return _Reopen()
         if isinstance(error, BadRequest | Invalid) and self._verb == "watch" and self._as_table and self._sends_state:
-            self._log.info("send_initial_events_refused", message=str(error), then="watching on from the version")
+            self._log.info("send_initial_events_refused", message=str(error), then="watching from the last version")
             self._sends_state = False
             return _Reopen()
         return None

@@ -1,12 +1,13 @@
 """
-End what the worker of a dead supervisor left in this Pod, BEFORE the next supervisor announces.
+End the processes that the worker of a dead supervisor left in this Pod, BEFORE the next supervisor announces.
 
-A supervisor that was killed took its worker's main process with it (`agent.spawn`), but not that one's children: they
-were adopted by somebody else, and only their environment says whose they are. Each worker carries INPLACE_SUPERVISOR:
-Pod, process id and start of its supervisor. Whoever carries this Pod's name and a supervisor that is gone is one.
+When a supervisor is killed, its worker's main process dies with it (`agent.spawn`), but that process's children live on
+under another parent. Only their environment shows that they belong to the worker: each worker gets INPLACE_SUPERVISOR
+with the Pod, the process id and the start time of its supervisor. A process that names this Pod and a dead supervisor
+is a leftover.
 
-Process 1 of a container needs none of this: nothing in a container outlives it.
-Source: proc_pid_environ(5), proc_pid_stat(5).
+Process 1 of a container needs none of this: no process of a container outlives it. Source: proc_pid_environ(5),
+proc_pid_stat(5).
 """
 
 from __future__ import annotations

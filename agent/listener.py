@@ -1,7 +1,7 @@
 """
 Bind the barrier's socket, BEFORE anything is announced and before there is an event loop.
 
-A worker may only be announced if its barrier can be asked: kubelet's startup probe is what holds the worker back.
+An agent may announce its Pod only if its barrier can be asked: kubelet's startup probe holds the worker back.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """
 The console script `inplace-agent`: one process around one `Agent`.
 
-The first thing it does is to take SIGTERM and SIGINT: as a container's first process it would otherwise
-ignore them. The second is to import the rest. It owns what an `Agent` does not: the environment, signals, the
-loop and the exit code.
+First it handles SIGTERM and SIGINT, because a container's first process ignores them otherwise. Then it imports the
+rest. It owns the parts that an `Agent` does not have: the environment, signals, the loop and the exit code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-prctl(2), which Python does not offer: by ctypes, which takes 4 ms to load and is loaded by whoever asks first.
+Call prctl(2) through ctypes; ctypes takes 4 ms to load and is loaded at the first call.
 
-Process 1 of a container never asks.
+Process 1 of a container never calls it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """
 The head start: list and announce before asyncio is imported.
 
-No decision is made here. The requests are the ones that the agent will ask for, the epoch comes from the agent's own
-machine (`common.epoch.agent.step`), and the epoch is kept BEFORE it is announced. What was asked, and what came of
-it, goes to the transport; the agent then asks the same again and gets those answers. So whatever is unexpected (a
-refusal, a view that is not fresh, a bypass, garbage) simply ends the head start, and the agent deals with it as ever.
+The prelude decides nothing. It sends the requests that the agent will send, takes the epoch from the agent's own
+machine (`common.epoch.agent.step`), and stores the epoch BEFORE it announces it. The prelude hands its requests and
+their answers to the transport. The agent then sends the same requests, and the transport replays the answers. Anything
+unexpected (a refusal, a view that is not fresh, a bypass, garbage) ends the head start, and the agent goes on without
+it.
 
-Each import stands where the server is busy with us anyway.
+Each import happens while the server works on a request.
 """
 
 from __future__ import annotations

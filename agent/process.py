@@ -1,8 +1,8 @@
 """
 Read the settings, bind the barrier, announce, run the agent in a loop, and turn every ending into an exit code.
 
-The order is the start's cost: what comes before the announcement is all that the announcement needs. asyncio and all
-that runs in it is imported once the announcement has left, structlog after that.
+The order keeps the start short: only what the announcement needs comes before it. asyncio and the modules that use it
+are imported after the announcement has left, structlog after that.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
         ahead = head_start(config, credentials, context, memory, phases)
         problem = leave_agent_file(config.agent_file) if config.agent_file else None
         if problem is not None:
-            log.warning("agent_file_not_left", message=problem, then="the worker's command may not find it")
+            log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
         from agent.session import Session
 
         gc.freeze()
@@ -171,10 +171,10 @@ def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     file = EpochFile(config.epoch_file)
     ran, problem = file.recall_run()
     if problem is not None:
-        log.warning("epoch_not_recalled", message=problem, then="the status is believed, also should it be lost")
+        log.warning("epoch_not_recalled", message=problem, then="the agent trusts the status, even a lost one")
     kept, problem = file.recall()
     if problem is not None:
-        log.warning("epoch_not_recalled", message=problem, then="a consistent view is taken")
+        log.warning("epoch_not_recalled", message=problem, then="the agent reads a consistent view")
         return replace(config, previous_epoch=None, reached_epoch=ran or 0)
     known = [epoch for epoch in (config.previous_epoch, kept) if epoch is not None]
     return replace(config, previous_epoch=max(known, default=None), reached_epoch=max(ran or 0, (kept or 1) - 1))

@@ -1,9 +1,9 @@
 """
-See and end every process that came of the worker, also those that left its process group or session.
+Find and end every descendant of the worker, also those that left its process group or session.
 
-Linux alone. A process that loses its parent is adopted by the nearest reaper above it: process 1 of the container, or
-whoever asked for it with PR_SET_CHILD_SUBREAPER. Being that reaper makes "nothing is left" a question that the kernel
-answers without a race: a reaper without children has no descendants at all.
+Linux only. A process that loses its parent is adopted by the nearest reaper above it: process 1 of the container, or a
+process that called PR_SET_CHILD_SUBREAPER. The agent is that reaper. So the kernel can tell without a race whether a
+descendant is left: a reaper without children has no descendants.
 
 Source: prctl(2) PR_SET_CHILD_SUBREAPER, proc(5) /proc/pid/task/tid/children and /proc/pid/stat, kill(2).
 """

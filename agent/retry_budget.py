@@ -1,10 +1,10 @@
 """
-How long an agent waits before it tries again: one budget for all that it sends.
+How long an agent waits before it tries again: one budget for all its requests.
 
-The watch and the announcement fail together when the server is in trouble, so they share one row of failures and one
-line of retries: each retry is a full-jitter wait AFTER the one before it, whoever asked. An agent in trouble
-therefore sends one request per RETRY_CAP_S / 2 on average, not one per task. What cannot be cured by trying again
-(`Denied`) waits longer and stands beside the line, so that it holds nobody up.
+The watch and the announcement fail together when the server is in trouble. So they share one count of failures and one
+sequence of retries: each retry is a full-jitter wait AFTER the previous one, of either task. An agent in trouble
+therefore sends one request per RETRY_CAP_S / 2 on average, not one per task. Failures that a retry cannot cure
+(`Denied`) wait longer, outside that sequence, so that they delay no other request.
 """
 
 from __future__ import annotations

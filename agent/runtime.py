@@ -2,11 +2,11 @@
 The agent's shell around the protocol machine: events in, actions out.
 
 One task group per agent holds two tasks: the watch, whose views are events, and (until it is accepted) the
-announcement, whose outcome is an event. Events are taken one at a time on the loop's thread; the machine's
-actions are performed in order. No decision of the protocol is made here: `common.epoch.agent` makes them all.
+announcement, whose outcome is an event. The agent takes events one at a time on the loop's thread and performs the
+machine's actions in order. It makes no decision of the protocol; `common.epoch.agent` makes them all.
 
-`Agent` owns no process: it reads no environment, handles no signal and never exits, so that thousands of them
-can run in one loop under virtual time.
+`Agent` owns no process: it reads no environment, handles no signal and never exits, so that thousands of agents can run
+in one loop under virtual time.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Agent:
         """Keep the epoch BEFORE the server can know it. A full disk costs the second safety, not the start."""
         problem = self._memory.remember(epoch)
         if problem is not None:
-            self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then="PREVIOUS_EPOCH has to do")
+            self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then="PREVIOUS_EPOCH is used instead")
 
     def _remember_run(self, epoch: int | None) -> None:
         """Keep the epoch BEFORE its worker starts: should the status be lost, nothing else says that it ran."""
@@ -205,7 +205,7 @@ class Agent:
         self._take(await self._announcer.announce(epoch))
 
     def _set_reminder(self) -> None:
-        """Remind the machine when the barrier has been up for long; whatever else happens to it makes that idle."""
+        """Remind the machine when the agent has waited at the barrier for long; whatever else happens to it makes that idle."""
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None
@@ -214,7 +214,7 @@ class Agent:
 
     async def _remind(self) -> None:
         await self._clock.sleep(self._rng.uniform(*REMINDER_S))
-        self._log.info("announcing_again", epoch=self._state.epoch, why="the barrier has been up for long")
+        self._log.info("announcing_again", epoch=self._state.epoch, why="the agent has waited at the barrier for long")
         self._reminder = None
         self._take(StillWaiting())
 

@@ -1,7 +1,7 @@
 """
-One agent in one event loop: its parts, its signals, its end.
+Run one agent in one event loop: its parts, its signals, its end.
 
-Loaded once the announcement has left (or had to be put off). From here on nothing is in a hurry but the answer.
+Loaded after the announcement has left, or after it had to be put off. From here on only the answer to it is urgent.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """
 Execute a command as a child that cannot outlive this process.
 
-Process 1 of a container takes everything with it. Whoever is not process 1 (a shell in front, a shared PID namespace)
-can be killed alone, and its worker would run on beside its successor's announcement. So the kernel is asked to kill the
-child when its parent dies: PR_SET_PDEATHSIG. The child asks for itself BEFORE it executes the command, which takes a
-fork; process 1 keeps posix_spawn, which is quicker.
+When process 1 of a container ends, the kernel ends all its processes. A supervisor that is not process 1 (behind a
+shell, or in a shared PID namespace) can be killed alone; its worker would then run on beside its successor's
+announcement. So the kernel is asked to kill the child when its parent dies: PR_SET_PDEATHSIG. The child asks for that
+itself BEFORE it executes the command, which takes a fork. Process 1 uses posix_spawn, which is quicker.
 
 What this does not do: the command's own children do not die with it (`agent.leftovers` finds them before the next
-announcement), and the kernel forgets the wish when the command changes its user, or its file is set-user-id.
+announcement), and the kernel drops the request when the command changes its user, or its file is set-user-id.
 
 Source: PR_SET_PDEATHSIG(2const), fork(2), credentials(7).
 """

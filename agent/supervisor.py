@@ -1,9 +1,9 @@
 """
 The supervisor's shell: an `Agent` that is the worker's parent.
 
-It differs from a sidecar in one thing: a group restart ends and starts a child process instead of the agent's own. The
-watch and the connection for announcements stay as they are. `common.epoch.supervisor` decides; this class tells the
-worker and reports what became of it.
+It differs from a sidecar in one thing: a group restart ends and starts a child process instead of the agent itself. The
+watch and the connection for announcements stay open. `common.epoch.supervisor` decides; this class starts and stops the
+worker and reports its end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 The process around a `Supervisor`: settings, signals, the loop and the exit code.
 
-A worker's command that cannot be found is refused before anything is announced. SIGTERM and SIGINT end the worker, then
-this process; SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are the worker's and passed on.
+A worker's command that does not exist is refused before anything is announced. SIGTERM and SIGINT end the worker, then
+this process. SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the worker.
 """
 
 from __future__ import annotations

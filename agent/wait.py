@@ -1,11 +1,11 @@
 """
-`inplace-agent wait`: block until the agent of this Pod has lifted the barrier, seen from inside the worker's container.
+`inplace-agent wait`: wait in the worker's container until the agent of this Pod has lifted the barrier.
 
-Why, when a startup probe holds the worker back already: kubelet may report a replaced sidecar as started before its
-probe ran (kubernetes/kubernetes#141155), and a worker that starts then joins a group that is not there yet.
+The startup probe holds the worker back already, but kubelet may report a replaced sidecar as started before its probe
+ran (kubernetes/kubernetes#141155). A worker that starts then joins an incomplete group.
 
-It stands in front of every start of a worker, so it loads next to nothing: the C modules below `socket` and `signal`,
-because those make enums of the system's constants, and no JSON unless an answer has to be understood in words.
+It runs before every start of a worker, so it loads very little: the C modules below `socket` and `signal`, because
+those modules make enums of the system's constants, and JSON only to explain an answer.
 """
 
 from __future__ import annotations

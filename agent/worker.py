@@ -1,12 +1,12 @@
 """
-Run the worker as a child process, one run per epoch, and see to it that nothing of a run is left behind.
+Run the worker as a child process, once per epoch, and leave no process of a run behind.
 
-The worker has a session of its own; standard output and error are inherited, so that what it prints never passes
-through the agent. When its main process ends, what it left is killed at once, as the kernel does with a container's
-processes. `gone` returns when the kernel says that this process has no child at all (`agent.process_tree`).
+The worker has a session of its own. It inherits standard output and error, so that its output never passes through the
+agent. When its main process ends, the agent kills the rest of its tree at once, as the kernel does with a container's
+processes. `gone` returns when the kernel says that the agent has no child at all (`agent.process_tree`).
 
-One mechanism tells of every end, the worker's and any orphan's: SIGCHLD, after which everything that can be reaped is
-(a pidfd would tell of the worker alone). Its handler stands before the first worker is started, so no end is lost.
+SIGCHLD reports every end, the worker's and any orphan's; then the agent reaps all children that have ended. (A pidfd
+would report the worker only.) Its handler is installed before the first worker starts, so no end is lost.
 """
 
 from __future__ import annotations

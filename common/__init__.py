@@ -1,1 +1,1 @@
-"""What agent, controller and simulator share: the protocol, its wire names, and the Kubernetes plumbing."""
+"""Code that agent, controller and simulator share: the protocol, its wire names, and the Kubernetes plumbing."""

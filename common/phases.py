@@ -1,15 +1,15 @@
 """
-What a restart is made of: the phases' names, and the annotation that carries their durations.
+The names of a restart's phases, and the annotation that carries their durations.
 
-A Pod's announcement carries the phases that ended since its last one, so that the controller can say where a group
-restart's time went without 5,000 scrape targets. Source of the encoding: docs/adr/0011-phases.md.
+A Pod's announcement carries the phases that ended since its last one. So the controller can say where the time of a
+group restart went without scraping 5,000 Pods. Source of the encoding: docs/adr/0011-phases.md.
 
     text  = "v1" *( "," name "=" milliseconds )     e.g. v1,kubelet=1203,view=41,announce=12,barrier=3021,lift=3074
     name  = one of `Phase`, each at most once, in any order
     milliseconds = 1 to 7 decimal digits; 9999999 (2 h 46 min) also stands for anything longer
 
-Reading is strict: another version, an unknown or repeated name, or another spelling of a number is refused as a whole.
-This module is pure, and on the agent's start path.
+Reading is strict: another version, an unknown or repeated name, or another spelling of a number makes the whole text
+invalid. This module is pure, and on the agent's start path.
 """
 
 from __future__ import annotations

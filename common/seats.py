@@ -1,9 +1,10 @@
 """
-Share a port's connections among its peers, so that no peer can keep another one out.
+Share a port's connections among its clients, so that no client can lock others out.
 
-A newcomer always gets a seat. When its source has as many as one source may have, the source's own oldest connection
-leaves for it; when all are taken, the oldest connection of the source that has most. So one Pod that floods the port
-pushes out nobody but itself, and a probe, which is over in a millisecond, is answered beside any number of holders.
+A new connection always gets a seat. If its source has as many seats as one source may have, the source's own oldest
+connection is closed. If all seats are taken, the oldest connection of the source with the most seats is closed. So a
+Pod that floods the port pushes out only its own connections, and a probe, which takes a millisecond, is always
+answered.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
-typing's names for modules on the agent's start path, without typing: importing that takes a tenth of a start.
+typing's names for modules on the agent's start path, without importing typing, which takes a tenth of a start.
 
-Those of collections.abc are for modules that `wait` loads, which need nothing else of collections.
+The names of collections.abc are for modules that `wait` loads, which need nothing else of collections.
 
 A type checker sees the real names. At run time annotations are never evaluated, so a name that stands in annotations
-alone may be anything; Protocol is a plain base class, and TypeVar returns its argument.
+only may be anything; Protocol is a plain base class, and TypeVar returns its argument.
 """
 
 TYPE_CHECKING = False  # type checkers take a name like this for True

@@ -1,4 +1,4 @@
-"""What a `Ledger` answers: the status that the JobSet should have, and how its Pods stand."""
+"""The answers of a `Ledger`: the status that the JobSet should have, and the number of its Pods in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose fault it is, as a type (after h11's LocalProtocolError and RemoteProtocolError)."""
+"""The protocol's errors, by whose fault they are (after h11's LocalProtocolError and RemoteProtocolError)."""
 
 
 class RemoteProtocolError(Exception):

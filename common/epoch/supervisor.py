@@ -1,11 +1,11 @@
 """
-The supervisor's machine: the agent's machine, and the life of the one worker it is the parent of.
+The supervisor's machine: the agent's machine, and the states of the one worker whose parent it is.
 
-Nothing of the protocol is decided anew: `common.epoch.agent` chooses epochs, lifts and asks for restarts. This machine
+`common.epoch.agent` makes all decisions of the protocol: it chooses epochs, lifts and asks for restarts. This machine
 says what that means for the worker's processes, and begins the next run of the agent's machine in the same process.
 
-Safety rests on one line: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there, which says
-that no process of the worker's whole tree is left. What the watch shows meanwhile is kept, so that the next machine
+Safety rests on one rule: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there. That event
+says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
 announces at once from the newest view: no new watch, one PATCH.
 """
 

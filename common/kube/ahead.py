@@ -1,9 +1,9 @@
 """
-One connection driven by a plain blocking socket, for what a process asks before it has an event loop.
+One connection driven by a plain blocking socket, for requests before there is an event loop.
 
-A loop and all that comes with it take longer to import than an API server takes to answer. What was asked, and what
-came of it, is then handed to `Http1Transport`, which goes on with the same connection: the caller above it asks the
-same again and cannot tell. Every wait is bounded by one deadline, and what has not come by then is waited for there.
+An event loop takes longer to import than an API server takes to answer. The requests and their answers are then handed
+to `Http1Transport`, which continues on the same connection. Its caller sends the same requests again and gets the
+answers that are there. One deadline bounds every wait; `Http1Transport` waits for answers that have not come by then.
 """
 
 from __future__ import annotations

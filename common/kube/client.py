@@ -1,7 +1,7 @@
 """
-A small typed-by-convention client: raw dictionaries in and out, one ApiError tree for what the server refuses.
+A small client: raw dictionaries in and out, one tree of ApiErrors for refusals.
 
-Objects stay raw so that a field this code has never heard of survives a round trip.
+Objects stay raw so that fields which this code does not know survive a round trip.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-How objects of a kind are kept in a cache: whole, or only the fields that somebody reads.
+Keep objects of a kind in a cache: whole, or only the fields that are read.
 
-A Pod is 5 to 15 kB of JSON and ten times that as dictionaries; decoded into a Struct of the dozen fields that
-matter it is about 1.5 kB, so that 10,000 Pods stay small.
+A Pod is 5 to 15 kB of JSON and ten times that as dictionaries. Decoded into a Struct of the dozen fields that are
+needed it takes about 1.5 kB, so 10,000 Pods stay small.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-Where the API server is and with what to talk to it: a Pod's service account, or a kubeconfig file.
+Find the API server's address and credentials: a Pod's service account, or a kubeconfig file.
 
-Only the cluster's own CA is trusted. A token file is read again for every request, because kubelet rewrites
-it. What a kubeconfig may say and we cannot do (exec plugins, auth providers, passwords, proxies) is refused
-by name. Source: client-go rest.InClusterConfig; k8s.io/client-go/tools/clientcmd/api/v1 types.
+Only the cluster's own CA is trusted. A token file is read again for every request, because kubelet rewrites it.
+Kubeconfig features that are not supported (exec plugins, auth providers, passwords, proxies) are refused by name.
+Source: client-go rest.InClusterConfig; k8s.io/client-go/tools/clientcmd/api/v1 types.
 """
 
 from __future__ import annotations

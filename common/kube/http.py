@@ -1,9 +1,9 @@
 """
-The HTTP seam: what agent and controller need of a transport, and nothing more.
+The HTTP seam: what agent and controller need of a transport.
 
 Three transports implement it: HTTP/1.1 over asyncio streams (`common.kube.http1`, the agent's), an aiohttp session
 (`controller.transport`), and in-memory calls into the embedded API server (`simulator.apiserver`). Code above the seam
-cannot tell them apart, which is what lets the same agent run on a cluster, over loopback and under virtual time.
+cannot tell them apart, so the same agent runs on a cluster, over loopback and under virtual time.
 """
 
 from __future__ import annotations

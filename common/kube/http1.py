@@ -1,9 +1,9 @@
 """
 HTTP/1.1 over sockets that an event loop drives, with TLS: the agent's transport.
 
-An exchange has a connection for itself. One that ended in good order is kept for the next request, so an agent
-that lists, announces and then watches needs only one. Nothing is sent twice behind the caller's back: a lost
-answer is a TransportError, and the caller decides.
+Each exchange has a connection for itself. A connection whose exchange ended in good order is kept for the next request,
+so an agent that lists, announces and then watches needs only one. The transport never repeats a request: a lost answer
+is a TransportError, and the caller decides.
 """
 
 from __future__ import annotations

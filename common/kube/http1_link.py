@@ -1,8 +1,8 @@
 """
-One connection to an API server as bytes in and bytes out: TLS where it is spoken, and HTTP/1.1 in it.
+One connection to an API server as bytes in and bytes out: HTTP/1.1, inside TLS if the server uses it.
 
 No I/O here: a blocking socket (`common.kube.ahead`) or an event loop (`common.kube.http1`) writes what `unsent`
-returns, reads, and calls `receive`. Because every state is in here, one may begin what the other ends.
+returns, reads, and calls `receive`. All state is in here, so the loop can continue what the socket began.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """
 One HTTP/1.1 client connection as bytes in and bytes out, with no I/O of its own.
 
-Whoever owns the socket drives it: `send` a request and write what comes back; then `poll`, and whenever that
-says NEED_BYTES, `receive` what was read (b"" at the end of the stream).
+The owner of the socket drives it: call `send` with a request and write the returned bytes; then call `poll`, and
+whenever it says NEED_BYTES, call `receive` with the bytes that were read (b"" at the end of the stream).
 
-Why not h11: it costs each of 5,000 starts as much as the interpreter itself, and of HTTP this needs one request
-at a time to one kind of server. What it reads it reads strictly: anything that two readers could take differently
-(two lengths, a length beside chunks, a bare line feed, obsolete folding) is refused. h11 judges it in the tests.
-Source: RFC 9112, sections 2.2, 4, 5, 6 and 7.1.
+Why not h11: importing it takes as long as starting the interpreter, 5,000 times, and this client needs only one request
+at a time to one kind of server. It reads strictly: it refuses everything that two readers could understand differently
+(two lengths, a length beside chunks, a bare line feed, obsolete folding). The tests compare it with h11. Source: RFC
+9112, sections 2.2, 4, 5, 6 and 7.1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
-A cache of one kind of object, kept by a list and a watch, that tells handlers what changed.
+A cache of one kind of object, filled by a list and a watch, that tells handlers about changes.
 
-Guarantees: `has_synced` only after a whole consistent list was taken in; every change is told once, in the
-server's order, as (old, new); what vanished while the watch was away is told as a deletion; an object that
-was replaced by one of the same name is told as a deletion and a creation; what this process wrote itself can
-be absorbed at once, so that a decision never works on a cache older than its own last write.
+Guarantees: `has_synced` is true only after a whole consistent list was read. Every change is told once, in the server's
+order, as (old, new). An object that vanished while the watch was away is told as a deletion. An object that was
+replaced by one of the same name is told as a deletion and a creation. A process can absorb its own writes at once, so
+that a decision never works on a cache older than its own last write.
 
 Deliberately not here: indexes (handlers build them), several watches for one cache, threads.
 """

@@ -1,10 +1,10 @@
 """
-What asyncio lacks in Python 3.10 and the agent uses: TaskGroup and timeout. Nothing else in the project knows of 3.10.
+The parts of asyncio that Python 3.10 lacks and the agent uses: TaskGroup and timeout. No other module knows of 3.10.
 
-Only the one-file agent runs there, in a worker image whose Python is not ours to choose; its entry calls `install`.
+Only the one-file agent runs there, in a worker image whose Python we cannot choose; its entry point calls `install`.
 Both are the parts of 3.11's classes that the agent needs, with two differences, because 3.10 has neither ExceptionGroup
-nor Task.uncancel: a group raises its first child's error bare, and a cancellation from outside that arrives in the same
-moment as an error or a deadline yields to it.
+nor Task.uncancel: a group raises its first child's error bare, and if a cancellation from outside arrives together with
+an error or a deadline, the error or deadline wins.
 """
 
 from __future__ import annotations

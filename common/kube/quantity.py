@@ -1,5 +1,5 @@
 """
-Quantities such as 1Gi, 500m and 1e3, as numbers.
+Read quantities such as 1Gi, 500m and 1e3 as numbers.
 
 Source: k8s.io/apimachinery pkg/api/resource, the grammar in quantity.go.
 """

@@ -1,4 +1,4 @@
-"""The kinds this project talks about, and where the API server keeps them."""
+"""The kinds that this project uses, with their API paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wall time in the two forms that Kubernetes' objects have for it."""
+"""Write the wall time in the two forms that Kubernetes' objects use."""
 
 from __future__ import annotations
 

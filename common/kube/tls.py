@@ -1,9 +1,8 @@
 """
 One TLS client session as bytes in and bytes out, with no I/O of its own.
 
-Why not asyncio's or a wrapped socket: a session that lives in memory can be begun by a plain blocking socket and
-gone on with by an event loop, in the middle of anything.
-Source: Python's ssl.MemoryBIO and ssl.SSLObject.
+Why not asyncio's TLS or a wrapped socket: a session in memory can begin on a plain blocking socket and continue on an
+event loop, at any point. Source: Python's ssl.MemoryBIO and ssl.SSLObject.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-One watch: its lines, and every way it can end, by name.
+One watch: its lines, and every way in which it can end, by name.
 
-The agent and the controller's informers share this file, so that "what do we do after a 410" has one answer.
-Decoding is left to the caller: the agent reads a Table cell, the informer a whole object.
+The agent and the controller's informers share this file, so that both react to a 410 in the same way. Decoding is left
+to the caller: the agent reads a Table cell, the informer a whole object.
 """
 
 from __future__ import annotations

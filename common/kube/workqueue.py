@@ -1,12 +1,14 @@
 """
 A queue of keys to reconcile.
 
-Two lanes: keys that are urgent when they enter, or become so while they wait, go before all others; after
-`URGENT_RUN_MAX` of them in a row one of the others has its turn, so that no key waits for ever. Fair: in each lane keys
-come out in the order in which they were added. Stingy: a key is never processed twice at once, and
-one that is added many times before it is processed is processed once. Honest: a key added while it is being
-processed is processed again after. Delays and per-key exponential backoff enter through the same door. Source
-of the semantics: k8s.io/client-go/util/workqueue; the metrics hooks carry its metrics' names.
+* Two lanes: keys that are urgent, or become urgent while they wait, come before all others. After `URGENT_RUN_MAX` of
+  them in a row one other key comes, so that no key waits for ever.
+* Fair: in each lane keys come out in the order in which they were added.
+* Once: a key is never processed twice at the same time. A key that is added several times before it is processed is
+  processed once. A key that is added while it is processed is processed again.
+* Delays and per-key exponential backoff use the same entry.
+
+Source of the semantics: k8s.io/client-go/util/workqueue; the metrics hooks carry its metrics' names.
 """
 
 from __future__ import annotations
