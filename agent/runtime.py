@@ -205,7 +205,7 @@ class Agent:
         self._take(await self._announcer.announce(epoch))
 
     def _set_reminder(self) -> None:
-        """Remind the machine when the agent has waited at the barrier for long; whatever else happens to it makes that idle."""
+        """Remind the machine after a long wait at the barrier; any other event makes the reminder idle."""
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None
