@@ -1,4 +1,4 @@
-"""`python -m controller` is `inplace-controller`."""
+"""Run `inplace-controller` as `python -m controller`."""
 
 from controller.main import main
 

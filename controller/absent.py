@@ -1,4 +1,4 @@
-"""Say why a slot is not at the barrier, from its Job and the Pods in it."""
+"""Find why a slot is not at the barrier, from its Job and its Pods."""
 
 from __future__ import annotations
 

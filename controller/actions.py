@@ -1,4 +1,4 @@
-"""What a plan may ask for: one class for each kind of write, and what else a pass decided."""
+"""The actions of a plan: one class for each kind of write, and the other decisions of a pass."""
 
 from __future__ import annotations
 

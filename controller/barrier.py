@@ -1,4 +1,4 @@
-"""A barrier that waits, and for whom; what the planner reads of it."""
+"""A barrier that waits, with the slots that it waits for, as the planner reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each Job of a JobSet stands: of an earlier restart, active, finished, or none of this JobSet's."""
+"""Sort the Jobs of a JobSet: from an earlier restart, active, finished, or not the JobSet's."""
 
 from __future__ import annotations
 

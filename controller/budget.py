@@ -1,16 +1,16 @@
 """
-What counts towards maxRestarts, in both ways of restarting; it survives the controller because the status holds it.
+Count restarts against maxRestarts, for both ways of restarting. The status holds the counts.
 
 A recreation is counted where upstream counts it (restartsCountTowardsMax, jobRestartsCountTowardsMax). Under in-place
-restart every group restart is an epoch, also one that a recreation, a resume or a resize brings about. Such an epoch
-is *exempt*: either it is counted already, as a recreation, or it is not to be counted. So
+restart every group restart is an epoch, also one that a recreation, a resume or a resize causes. Such an epoch is
+*exempt*: either it is counted already, as a recreation, or it must not be counted. So
 
     restarts = counted recreations + epochs after the first that are not exempt
 
-`status.exemptEpochs` is how many are, and `status.lastExemptEpoch` the newest of them, which makes an exemption that
-is asked for twice before its epoch came one exemption. Where a JobSet is divided into scopes, each has its own two, and
-there is one maxRestarts for their sum. A status without them is of an upstream controller or of one
-of ours that did not write them: there, every recreation made an exempt epoch.
+`status.exemptEpochs` is the number of exempt epochs, and `status.lastExemptEpoch` the newest of them. So an exemption
+that is asked for twice before its epoch comes is one exemption. If a JobSet is divided into scopes, each has its own
+two fields, and one maxRestarts applies to their sum. A status without these fields comes from an upstream controller,
+or from one of ours that did not write them; there, every recreation made an exempt epoch.
 """
 
 from __future__ import annotations

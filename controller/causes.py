@@ -1,8 +1,8 @@
 """
-Why a group restarts: what is remembered of the first sign, and how it is said.
+Why a group restarts: the first sign of the failure, and its words for people.
 
-One cause for each scope, from the first sign to the sync of the next epoch. The API server's view is what counts: a
-worker that died shows itself as a container's exit code, as a Pod that goes, or only as its next announcement.
+Each scope has one cause, from the first sign to the sync of the next epoch. The signs come from the API server: a dead
+worker shows as a container's exit code, as a Pod that goes away, or only as its Pod's next announcement.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
-PersistentVolumeClaims of spec.volumeClaimPolicies: created before any Job, also while suspended.
+Create the PersistentVolumeClaims of spec.volumeClaimPolicies before any Job, also while suspended.
 
-A claim that exists is used as it is, whatever its spec: that is how data outlives a JobSet (whenDeleted Retain) and how
-a claim made by hand is used; it is neither changed nor adopted. Only one that is going away, or that another JobSet
-will take with it, is waited for: Pods that mounted it would lose their data or never start.
-Source: jobset pkg/controllers/volume_claim_policy.go.
+A claim that exists is used as it is, whatever its spec: so data outlives a JobSet (whenDeleted Retain), and users can
+create claims by hand. Such a claim is neither changed nor adopted. The controller waits only for a claim that is being
+deleted, or that will be deleted with another JobSet: Pods that mounted it would lose their data or never start. Source:
+jobset pkg/controllers/volume_claim_policy.go.
 """
 
 from __future__ import annotations

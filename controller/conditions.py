@@ -1,8 +1,8 @@
 """
-Conditions of a JobSet: the exact texts, and the rule by which one is written.
+The conditions of a JobSet: the exact texts, and the rule for writing one.
 
-Same type, status, reason and message: no write. Another status: a new transition time. Only other words: the
-old transition time stays. A condition that is not True is not added where there was none. Source: jobset
+Same type, status, reason and message: no write. Another status: a new transition time. Only another message: the old
+transition time stays. A condition that is not True is not added if there was none. Source: jobset
 pkg/controllers/jobset_controller.go; tools and people match on these texts.
 """
 

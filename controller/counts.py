@@ -1,4 +1,4 @@
-"""How one group stands, in the numbers that the metrics show of it."""
+"""The numbers of one group that the metrics show."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
-Where the API server is and who we are: a kubeconfig, or the account of the Pod we run in.
+Find the API server's address and credentials: a kubeconfig, or the account of this Pod.
 
-What says so directly is read by `controller/plain_credentials.py`. All else (exec plugins, auth providers, proxies,
-lists of files) is kubernetes_asyncio's, which is imported here alone, and only then. Its package imports 800 generated
-models whatever sub-module one wants: 0.2 s and 38 MB more than aiohttp alone (measured), once per controller process;
-the only ways round it are to fake its package or to copy its kubeconfig loader, and both are worse.
+`controller/plain_credentials.py` reads plain credentials. kubernetes_asyncio handles everything else (exec plugins,
+auth providers, proxies, lists of files); it is imported only here, and only then. Its package imports 800 generated
+models for any sub-module: 0.2 s and 38 MB more than aiohttp alone (measured), once per controller process. The
+alternatives are to fake its package or to copy its kubeconfig loader, and both are worse.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan while it is being made: what the steps of one pass have decided so far."""
+"""The plan while the steps of one pass fill it."""
 
 from __future__ import annotations
 

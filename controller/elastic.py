@@ -1,10 +1,10 @@
 """
-Elastic Indexed Jobs: parallelism and completions of a replicatedJob that changed while it runs (KEP-3715).
+Elastic Indexed Jobs: parallelism and completions of a replicatedJob change while it runs (KEP-3715).
 
-Both change together, or the Job API refuses it. In place, the group restarts once, uncounted, at the new size. When it
-grows, the first new Pod announces the next epoch: those who run go on until somebody is there to join them. When it
-shrinks nobody is new, so we deprecate the epoch that runs, whose workers know the old size; who no longer belongs holds
-the barrier up until it is gone. Source: jobset pkg/controllers/elastic_jobset.go.
+Both change together, or the Job API refuses the change. In place, the group restarts once, uncounted, at the new size.
+When it grows, the first new Pod announces the next epoch: the running Pods go on until a new Pod is there. When it
+shrinks there is no new Pod, so the controller deprecates the running epoch, whose workers know the old size. The
+barrier waits until the surplus Pods are gone. Source: jobset pkg/controllers/elastic_jobset.go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Group restarts in place: what the ledgers decided, as status and actions."""
+"""Turn the decisions of the ledgers into status fields and actions: group restarts in place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-Kubernetes Events about JobSets: never in the way, and repeats folded into one Event with a series.
+Send Kubernetes Events about JobSets without blocking; repeats become one Event with a series.
 
-Guarantees: emitting never blocks and never fails; at most `QUEUE_MAX` Events wait, and `OF_NAMESPACE_MAX` of one
-namespace, so that nobody's JobSets keep another's Events out; the rest are dropped and counted in the log.
+Guarantees: emitting never blocks and never fails. At most `QUEUE_MAX` Events wait, and `OF_NAMESPACE_MAX` of one
+namespace, so that one namespace cannot keep out the Events of another. The rest are dropped and counted in the log.
 Source of the form: events.k8s.io/v1, client-go/tools/events.
 """
 

@@ -1,10 +1,13 @@
 """
-Carry out what was planned for one JobSet.
+Carry out the plan of one JobSet.
 
-Guarantees: every action that can be done is done, also when another fails; what only a person can mend is asked for
-once a pass, and later (`refusals`), and a server that cannot be reached once a pass; an object of ours that exists
-already counts as created; deletions and suspensions concern the very object that was looked at (UID); answers go into
-the caches, so the next pass does not work on an older view than this one left behind.
+Guarantees:
+* Every possible action is done, even if another one fails.
+* An action that only a person can make possible is tried once a pass, and later (`refusals`). An unreachable server is
+  tried once a pass.
+* An object of ours that exists already counts as created.
+* Deletions and suspensions name the object that the plan looked at (UID).
+* Answers go into the caches, so the next pass does not work on an older view than this one.
 """
 
 from __future__ import annotations

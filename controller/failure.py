@@ -1,9 +1,8 @@
 """
-What failed Jobs mean for their JobSet: the failure policy's verdict, carried into the status.
+Apply the failure policy to failed Jobs: its verdict goes into the status.
 
-One verdict a pass: what is restarted alone leaves the failed Jobs with the status that says so, and the next pass
-judges those that are left. A Job of an earlier attempt is deleted by the pass after. Source: jobset
-pkg/controllers/failure_policy.go; KEP-262.
+One verdict a pass: the status that restarts single Jobs takes them off the failed Jobs, and the next pass judges the
+others. The pass after deletes Jobs of an earlier attempt. Source: jobset pkg/controllers/failure_policy.go; KEP-262.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-The end of a JobSet: completed, failed, what happens to what still runs, and its deletion after its TTL.
+Finish a JobSet: completed or failed, then clean up running Jobs, and delete it after its TTL.
 
-The moment of finishing is the transition time that some controller wrote, the time now is ours. Where the two clocks
-differ, a JobSet that seems to finish in the future is deleted later, never earlier than asked: time runs from what is
-written. Source: jobset pkg/controllers/ttl_after_finished.go.
+A controller wrote the time of finishing by its own clock, and now is our clock's time. If the clocks differ and a
+JobSet seems to finish in the future, it is deleted later, never earlier: the TTL counts from the written time. Source:
+jobset pkg/controllers/ttl_after_finished.go.
 """
 
 from __future__ import annotations

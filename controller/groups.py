@@ -1,12 +1,12 @@
 """
-Who belongs to whom, by UID: Pods to Jobs, Jobs to JobSets, and each Pod to the ledger of its scope.
+Map Pods to Jobs, Jobs to JobSets, and each Pod to the ledger of its scope, by UID.
 
-Every event is O(1): a Pod event touches one ledger (controller/group.py) and asks it one question, whether the status
-should change; only then is the JobSet queued. A Pod counts when the Job that controls it is a current Job of the
-JobSet, whatever its labels say. Jobs and Pods may become known in any order: Pods are indexed by the UID of
-their Job and read again when the Job appears, changes sides or goes. A UID in an owner reference or a label is only a
-claim: it counts where both objects are in one namespace, as Kubernetes has it for owners. Who may write in another
-namespace can neither add to a group nor hold it up.
+Every event is O(1): a Pod event changes one ledger (controller/group.py) and asks it whether the status should change.
+Only then is the JobSet queued. A Pod counts if the Job that controls it is a current Job of the JobSet; labels do not
+matter. Jobs and Pods may become known in any order: Pods are indexed by the UID of their Job, and read again when the
+Job appears, changes to another JobSet or goes. A UID in an owner reference or a label counts only if both objects are
+in one namespace, as for Kubernetes' owners. So a user of another namespace can neither add a Pod to a group nor block
+it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-/healthz and /readyz.
+Serve /healthz and /readyz.
 
-Healthy means that the event loop answers. A server that cannot be reached does not make us unhealthy: a
-restart would not cure it and would lose the caches. Ready means: leading with full caches, or standing by.
+Healthy means that the event loop answers. An unreachable API server does not make the controller unhealthy: a restart
+would not help and would lose the caches. Ready means leading with full caches, or standing by.
 """
 
 from __future__ import annotations

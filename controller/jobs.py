@@ -1,8 +1,8 @@
 """
-Builds the Jobs and the headless Service of a JobSet.
+Build the Jobs and the headless Service of a JobSet.
 
-The user's template goes through untouched, whatever it holds; only the fields named here are set.
-Source of names, labels and annotations: jobset api/jobset/v1alpha2/jobset_types.go and pkg/controllers.
+The user's template stays as it is; only the fields named here are set. Source of names, labels and annotations: jobset
+api/jobset/v1alpha2/jobset_types.go and pkg/controllers.
 """
 
 from __future__ import annotations

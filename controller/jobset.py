@@ -1,8 +1,8 @@
 """
-A JobSet as the planner reads it: parsed once per version, and what follows from its spec and status together.
+A JobSet as the planner reads it: parsed once per version, with facts that follow from spec and status together.
 
-The CRD has validated types already; what it cannot have (upstream's CRD, another version) is answered with
-RemoteProtocolError, which concerns this JobSet alone.
+The CRD has validated the types. A value that our CRD would refuse (but upstream's CRD or another version accepts)
+raises RemoteProtocolError, which affects this JobSet only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-The form of a JobSet as far as this controller reads it, so that reading cannot fail later, in the middle of a pass.
+Check the form of a JobSet, so that reading it cannot fail later, in the middle of a pass.
 
-The CRD says the same of most fields; what it leaves opaque (parts of the templates), what another CRD let in, and a
-status that somebody wrote by hand are found here, once per version, with the path of what is wrong. Fields that nobody
-here reads are not looked at.
+The CRD checks most of these fields too. This module finds the rest, once per version and with the path: parts of the
+templates that the CRD leaves opaque, values that another CRD accepted, and a status that a person wrote. It ignores
+fields that the controller does not read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 The parts of a JobSet's spec as the planner reads them, with the defaults that upstream's webhook fills in.
 
-Templates stay the bytes that they came as: a field this code has never heard of survives, and a large one costs its
-size once. What decides something is read from them once, when their form is checked (controller/jobset_form.py).
+Templates stay bytes: fields that this code does not know survive, and a large template costs its size once. The fields
+that decide something are read once, when the form is checked (controller/jobset_form.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-What the controller keeps of Jobs, Pods and Services: the fields that a decision reads, and no other.
+The fields of Jobs, Pods and Services that the controller keeps: those that a decision reads.
 
-Whoever may create a Pod can put a megabyte into it. Of what is read, annotations, owner references and scheduling gates
-are the fields that the API server lets grow so far, and they are cut here: a Pod stays some 2 kB.
+A user who may create a Pod can put a megabyte into it. Of the fields that are read, the API server lets annotations,
+owner references and scheduling gates grow so far. They are cut here, so that a Pod takes some 2 kB.
 """
 
 from __future__ import annotations

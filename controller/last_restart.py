@@ -1,9 +1,9 @@
 """
-`status.lastGroupRestart`: when the last group restart in place began and ended, why, and who failed first.
+Write `status.lastGroupRestart`: when the last group restart in place began and ended, why, and which Pod failed first.
 
-It never asks for a status write of its own: it begins with the write that deprecates the epoch (or excuses the next),
-and ends with the write that syncs. Where a JobSet has scopes it is about the one that began last. A new controller
-reads from it what the one before has seen.
+It never causes a status write of its own: it begins with the write that deprecates the epoch (or excuses the next), and
+ends with the write that syncs. If a JobSet has scopes, it describes the scope that began last. A new controller learns
+from it what the previous one saw.
 """
 
 from __future__ import annotations

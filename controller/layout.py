@@ -1,4 +1,4 @@
-"""What must exist: the Service, and a Job in every place that is due."""
+"""Create the Service, and a Job in every place that is due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines for machines, or readable ones for a terminal."""
+"""Structured logs: JSON lines, or readable lines for a terminal."""
 
 from __future__ import annotations
 

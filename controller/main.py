@@ -1,4 +1,4 @@
-"""inplace-controller: flags, logs, signals, exit codes; all the rest is `runtime.Controller`."""
+"""inplace-controller: flags, logs, signals, exit codes; `runtime.Controller` does the rest."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
-Restart the group because somebody asked: annotation `restart-requested` with an id that was not seen before.
+Restart the group on a person's request: annotation `restart-requested` with a new id.
 
-Idempotent: the write that deprecates the running epochs also remembers the id, and the epoch to come is exempt from
-maxRestarts. What does not run needs no restart: before the first epoch, while suspended, and while a restart is under
-way the request is noted and nothing else happens. All scopes restart. docs/adr/0039
+Idempotent: the write that deprecates the running epochs also stores the id, and the next epoch is exempt from
+maxRestarts. If nothing runs (before the first epoch, while suspended, during a restart), the request is stored and
+nothing else happens. All scopes restart. docs/adr/0039
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts every request to the API server, by code, method and host."""
+"""Count every request to the API server, by code, method and host."""
 
 from __future__ import annotations
 

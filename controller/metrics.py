@@ -1,10 +1,9 @@
 """
-What the controller tells Prometheus.
+The controller's metrics for Prometheus.
 
-The names are those of client-go and controller-runtime where such metrics exist, and ours elsewhere.
-Bounded by design: of all Pods, one for each JobSet is ever a label value, that which failed first in its last
-restart; what carries a JobSet's name is dropped with the JobSet, or read from the ledgers and the status at scrape time
-and so cannot outlive them.
+Metrics that client-go or controller-runtime have carry their names, others our own. The number of series is bounded:
+for each JobSet only one Pod is a label value, the one that failed first in the last restart. Series with a JobSet's
+name are dropped with the JobSet, or read from the ledgers and the status at each scrape, so they cannot outlive it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Labels of nodes, read when they are needed: a watch would cost every cluster what few JobSets ask for."""
+"""Read the labels of nodes when they are needed: few JobSets need them, and a watch would cost every cluster."""
 
 from __future__ import annotations
 

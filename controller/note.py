@@ -1,4 +1,4 @@
-"""What the controller tells people about a JobSet: the words of one Event."""
+"""The words of one Event about a JobSet."""
 
 from __future__ import annotations
 

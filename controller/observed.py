@@ -1,4 +1,4 @@
-"""What the planner sees: one JobSet, its Jobs, and what its ledger decided; nothing in it changes."""
+"""The planner's input: one JobSet, its Jobs, and the decisions of its ledgers; immutable."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """
 In which order replicatedJobs start, and which of them a group restart in place waits for.
 
-Without startupPolicy InOrder and without dependsOn all start at once and all are expected at the barrier. Otherwise a
-replicatedJob is *due* when those before it are far enough, and only then is it expected: agents hold their workers back
-until all expected Pods are there, so one that waits for another to be Ready must not be waited for by that other.
+Without startupPolicy InOrder and without dependsOn all start at once, and the barrier waits for all. Otherwise a
+replicatedJob is *due* when those before it have started far enough. The barrier waits only for due ones: agents hold
+their workers back until all expected Pods are there, so the barrier must not wait for a replicatedJob that itself waits
+for another one to be Ready.
 
-Once its Jobs run it stays expected, although a group restart makes those before it not Ready for a while. It leaves
-the group when all its Jobs completed and others were waiting for just that: an initializer is not run again because a
+Once its Jobs run, a replicatedJob stays expected, although a group restart makes those before it not Ready for a while.
+It leaves the group when all its Jobs completed and others waited for that: an initializer does not run again because a
 worker died. Source: jobset pkg/controllers/startup_policy.go, depends_on.go; docs/adr/0022.
 """
 

@@ -1,12 +1,12 @@
 """
-How fast we write: as fast as the server takes it, and slower the moment it says that it is too much.
+Pace our writes: as fast as the server accepts them, and slower when it reports overload.
 
-One window for all JobSets bounds the writes in flight. It halves when the server is overloaded and grows again by one
-for each windowful of successes (additive increase, multiplicative decrease, as TCP does it); a 429 or 503 also lets
-every write wait, for as long as Retry-After says and a random time more. Nothing is dropped: a write that was refused
-fails at its caller, who tries again by its own backoff, and writes that wait here have not been sent.
+One window for all JobSets bounds the writes in flight. It halves when the server is overloaded and grows by one for
+each windowful of successes (additive increase, multiplicative decrease, as in TCP). After a 429 or 503 every write
+waits for Retry-After and a random time more. No write is dropped: a refused write fails at its caller, which tries
+again with its own backoff, and writes that wait here have not been sent.
 
-Status writes of JobSets, which whole groups of agents wait for, need no place in the window: they wait for a pause
+Status writes of JobSets, for which whole groups of agents wait, need no place in the window: they wait for a pause
 only. Reads, watches and the Lease (which has a client of its own) are not paced.
 """
 

@@ -1,10 +1,10 @@
 """
-Serve a few pages over HTTP, so that whoever asks costs the program next to nothing.
+Serve a few pages over HTTP at almost no cost for the program, however many clients there are.
 
-Any Pod may be able to connect. So a port has so many seats and no more (`common.seats`: a newcomer pushes out the
-oldest connection of the source that has most), takes so many connections a second and leaves the others in the kernel's
-queue, answers one request per connection, and ends an exchange that takes long. What it holds is bounded: a file
-descriptor and a request of 8 KiB for each seat; an answer is sent from where it lies, not copied.
+Any Pod may be able to connect. So a port has a fixed number of seats (`common.seats`: a new connection pushes out the
+oldest one of the source that has most). It accepts a bounded number of connections a second and leaves the others in
+the kernel's queue, answers one request per connection, and ends an exchange that takes long. Memory is bounded: a file
+descriptor and a request of 8 KiB for each seat; an answer is sent without copying it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """
-How long the event loop stands still, measured from inside: a task sleeps and notes by how much it woke late.
+Measure pauses of the event loop from inside: a task sleeps and records how late it woke.
 
-The loop serves renewals, probes and restarts in turn. What holds it up (one large object, a CPU limit that throttles)
-holds up all of them. A pause is seen less the rest of the sleep in which it began, so at most INTERVAL_S too short.
+The loop serves renewals, probes and restarts in turn. Anything that blocks it (one large object, a CPU limit that
+throttles) delays all of them. A pause is measured without the part of the sleep that was left when it began, so it is
+at most INTERVAL_S too short.
 """
 
 from __future__ import annotations

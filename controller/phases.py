@@ -1,12 +1,12 @@
 """
-Sum up what the Pods announce about their own restarts: one histogram instead of 5,000 scrape targets.
+Add up the phases that the Pods announce: one histogram instead of 5,000 scrape targets.
 
-Each announcement is counted once, at the event that shows a higher epoch than the Pod had before; a Pod that is seen
-for the first time (a new leader fills its caches) is not, so that no restart is counted by two leaders. While a herd
-announces, what it tells is only kept: counting it would be a fifth of what an event costs, and every worker waits for
-the last event. It is counted when S is written, or somebody looks (`Metrics.catch_up`). Of all Pods of a scope one
-number stays: the shortest wait at the last barrier, which is that of the Pod that came last. What a Pod measured
-decides nothing: garbage is counted and forgotten.
+Each announcement is counted once, at the event that shows a higher epoch than the Pod had before. A Pod that is seen
+for the first time (a new leader fills its caches) is not counted, so that no restart is counted by two leaders. While a
+herd announces, its phases are only stored: counting them would take a fifth of an event's cost, and every worker waits
+for the last event. They are counted when S is written, or at a scrape (`Metrics.catch_up`). For each scope one number
+is kept: the shortest wait at the last barrier, which is that of the last Pod. Phases decide nothing; garbage is counted
+and dropped.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """
 Exclusive placement: one Job in one topology domain (a rack, a node pool), and no other Job beside it.
 
-Two strategies, upstream's annotations. With `node-selector` the user labels and taints the nodes, Pods get selector and
-toleration, and nothing is left to do for us. Otherwise Pods carry the affinity, and a scheduling gate that we lift: the
-leader's (completion index 0) at once, the others' when the leader has a node, with a selector for the leader's domain,
-so that the scheduler looks at the nodes of that domain only. Upstream does it by webhooks, which stop every Pod of
-their kind when the controller is down, and repairs by deleting; a gate stops nobody who is scheduled, and the affinity
-holds for every Pod, so there is nothing to repair. Source: jobset pkg/webhooks/pod_mutating_webhook.go; KEP-3838.
+Two strategies, with upstream's annotations. With `node-selector` the user labels and taints the nodes, Pods get
+selector and toleration, and the controller does nothing more. Otherwise Pods carry the affinity and a scheduling gate
+that the controller lifts: the leader's gate (completion index 0) at once, the others' when the leader has a node, with
+a selector for the leader's domain, so that the scheduler looks only at nodes of that domain. Upstream uses webhooks,
+which block every Pod of their kind when the controller is down, and repairs by deleting Pods. A gate affects no
+scheduled Pod, and the affinity holds for every Pod, so there is nothing to repair. Source: jobset
+pkg/webhooks/pod_mutating_webhook.go; KEP-3838.
 """
 
 from __future__ import annotations

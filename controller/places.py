@@ -1,4 +1,4 @@
-"""The names of a JobSet's Jobs, `<jobset>-<replicatedJob>-<index>`: read back by arithmetic, never kept in a list."""
+"""The names of a JobSet's Jobs, `<jobset>-<replicatedJob>-<index>`: computed and parsed, never kept in a list."""
 
 from __future__ import annotations
 

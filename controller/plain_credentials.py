@@ -1,8 +1,8 @@
 """
-Credentials that say who we are directly: a Pod's own account, or one kubeconfig with a token or a client certificate.
+Plain credentials: a Pod's own account, or one kubeconfig with a token or a client certificate.
 
-The agent's reader (common/kube) reads them; it is small, and knows no exec plugins, auth providers or proxies. The
-loader that does (kubernetes_asyncio) brings 800 models along: 38 MB, a third of what 5,000 Pods may cost.
+The agent's reader (common/kube) reads them. It is small, and knows no exec plugins, auth providers or proxies. The
+loader that does (kubernetes_asyncio) loads 800 models: 38 MB, a third of the memory for 5,000 Pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a Pod for the ledger: its slot, its epoch, how alive it is, and what its worker does."""
+"""Read a Pod for the ledger: its slot, its epoch, whether it is live, and the state of its worker."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
-What the controller needs of a cluster, and which of it is missing, with the command that mends it.
+Find what the controller's installation lacks, with the command that adds it.
 
-A missing CRD or permission shows itself anyway, as a watch that is denied again and again, one at a time and in words
-that help nobody; a missing admission policy never does. So all of it is asked for when the process starts, and again
-until nothing is missing. It holds nobody up: work begins beside it, and what cannot be asked counts as there.
+A missing CRD or right would also show as a watch that is denied again and again, one at a time and with an unclear
+message. A missing admission policy would never show. So the controller checks all of it at its start, and again until
+nothing is missing. The check blocks nothing: work begins meanwhile, and what cannot be checked counts as there.
 """
 
 from __future__ import annotations

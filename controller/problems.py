@@ -1,9 +1,9 @@
 """
-What is wrong with a spec although admission let it pass: one condition, SpecProblem, and an Event when it changes.
+Report problems of a spec that admission accepted: one condition, SpecProblem, and an Event when it changes.
 
-Admission rules cannot compile a regular expression nor look at a second object, and a JobSet may be older than the
-rules. Nothing here stops anything: each feature does what it can with a spec that it cannot follow, and each problem
-says where it is, what is expected, what was seen, what happens meanwhile and what cures it.
+Admission rules can neither compile a regular expression nor look at a second object, and a JobSet may be older than the
+rules. A problem stops nothing: each feature does what it can. Each problem says the path, the expected and the found
+value, the effect meanwhile, and the cure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """
-volumeClaimPolicies that cannot work as written: V24 to V27 of upstream's webhook.
+Find volumeClaimPolicies that cannot work as written: V24 to V27 of upstream's webhook.
 
-A claim that exists is used as it is (controller/claims.py), so one that differs from its template, or that nobody will
-delete although the policy says so, is a surprise that is told here. It differs when a field that the template names
-has another value; what the server or a provisioner filled in is no difference, nor is more storage than was asked for.
+A claim that exists is used as it is (controller/claims.py). So this module reports a claim that differs from its
+template, or that nothing will delete although the policy says so. A claim differs if a field of the template has
+another value. Fields that the server or a provisioner filled in are no difference, nor is more storage than was asked
+for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What in-place restart needs of a manifest (the seed's "Manifest requirements"; upstream's V10 to V12)."""
+"""Find settings that a manifest lacks for in-place restart (KEP-467; upstream's V10 to V12)."""
 
 from __future__ import annotations
 

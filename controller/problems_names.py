@@ -1,4 +1,4 @@
-"""Names that the API refuses in what we create from them: V3, V6, V7 and V8 of upstream's webhook."""
+"""Find names that make the API refuse our objects: V3, V6, V7 and V8 of upstream's webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Success and failure policies that name what is not there: V13 and V15 to V21 of upstream's webhook."""
+"""Find success and failure policies that refer to unknown names: V13 and V15 to V21 of upstream's webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the annotations of a JobSet that ask for something from having an effect."""
+"""Find reasons why the annotations that ask for a restart or a deadline have no effect."""
 
 from __future__ import annotations
 

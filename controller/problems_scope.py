@@ -1,4 +1,4 @@
-"""What keeps the annotation that divides a JobSet into scopes from having an effect."""
+"""Find reasons why the annotation that divides a JobSet into scopes has no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the Jobs are: status.replicatedJobsStatus, and the end of a restart."""
+"""Count the Jobs for status.replicatedJobsStatus, and detect the end of a restart."""
 
 from __future__ import annotations
 

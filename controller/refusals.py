@@ -1,8 +1,9 @@
 """
-Remember what the server refused until a person mends it (a right, a quota, a template), and when to ask again.
+Remember refusals that only a person can cure (a right, a quota, a template), and when to try again.
 
-A refusal for want of a right or of quota concerns every action of its kind; a Job that is invalid concerns the Jobs of
-its replicatedJob, which have one template. With a thousand Jobs missing that is one request after 1, 2, 4, ... 60 s.
+A refusal for a missing right or quota concerns every action of its kind. A refusal of an invalid Job concerns all Jobs
+of its replicatedJob, which share one template. With a thousand Jobs missing that means one request after 1, 2, 4, ...
+60 s.
 """
 
 from __future__ import annotations

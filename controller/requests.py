@@ -1,7 +1,7 @@
 """
-What a person asks for with annotations of a JobSet: a restart of the group, and a deadline for its barriers.
+Read the annotations with which a person asks for a restart of the group, or sets a deadline for its barriers.
 
-An annotation, because the spec is immutable and `kubectl annotate` needs no tool of ours. docs/adr/0039
+These are annotations because the spec is immutable and `kubectl annotate` needs no tool of ours. docs/adr/0039
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times each group restart and tells about it: one Event at its start, one at its end, and the histograms."""
+"""Time each group restart and report it: one Event at its start, one at its end, and the histograms."""
 
 from __future__ import annotations
 

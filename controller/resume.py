@@ -1,10 +1,10 @@
 """
-What a resume changes in a Job: the parts of the pod template that a queue sets before it admits the JobSet.
+Change a Job at a resume: the parts of the pod template that a queue sets before it admits the JobSet.
 
-Labels, annotations, nodeSelector, tolerations and schedulingGates become what the JobSet's template says now, removals
-included: a queue that admitted to other nodes the first time took its node selector back since. (Upstream only adds.)
-The labels that the API server gave the Job stay. A Job that runs is never touched.
-Source: jobset pkg/controllers/jobset_controller.go, resumeJob; KEP-2926 (mutable scheduling directives), KEP-5440.
+Labels, annotations, nodeSelector, tolerations and schedulingGates become those of the JobSet's template, removals
+included: a queue that now admits to other nodes has removed its old node selector. (Upstream only adds.) The labels
+that the API server gave the Job stay. A running Job is never changed. Source: jobset
+pkg/controllers/jobset_controller.go, resumeJob; KEP-2926 (mutable scheduling directives), KEP-5440.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """
-Find the barriers of a JobSet that wait, and whom they wait for.
+Find the waiting barriers of a JobSet, and the slots that they wait for.
 
-A barrier that has just begun to wait is counted in O(1). Only when it waits for longer than a restart takes is it asked
-who is missing, in each pass over the JobSet; that costs O(Jobs + Pods that exist), however many
-slots a spec asks for.
+A barrier that has just begun to wait is counted in O(1). The missing slots are looked up only if it waits longer than a
+restart takes, in each pass over the JobSet. That costs O(Jobs + existing Pods), however many slots a spec asks for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """
-Which rule of a failure policy a failed Job matches: reasons, message patterns, targets; the first match wins.
+Find the failure policy rule that a failed Job matches: reasons, message patterns, targets; the first match wins.
 
-FailJob is about one Job and not about the JobSet, so what it leaves alone is taken out (`left_failed`) before the rest
-is judged. Patterns are RE2, as upstream's are: unanchored, and linear in the message's length whatever the pattern.
-How much it takes for each character is up to whoever writes the pattern: 10 us or 10 ms for a message. So all patterns
-of a policy have a bound together, and `Matches` looks at each failed Job once, and only for so long in one pass. A
-pattern that does not compile matches nothing; `patterns_of` says why, and controller/problems.py tells the user.
-Source: jobset pkg/controllers/failure_policy.go; KEP-262.
+FailJob concerns one Job and not the JobSet, so its Jobs are taken out (`left_failed`) before the others are judged.
+Patterns are RE2, as upstream's are: unanchored, and linear in the message's length. The author of a pattern decides its
+cost per character: 10 us or 10 ms for a message. So all patterns of a policy together have a bound, and `Matches` looks
+at each failed Job once, for a bounded time in one pass. A pattern that does not compile matches nothing; `patterns_of`
+says why, and controller/problems.py tells the user. Source: jobset pkg/controllers/failure_policy.go; KEP-262.
 """
 
 from __future__ import annotations

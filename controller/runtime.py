@@ -1,8 +1,8 @@
 """
-The controller as one object: no globals, no threads; its clock, randomness and transport come from outside.
+The controller as one object: no globals, no threads; its clock, randomness and transport are arguments.
 
-One term is one leadership: caches, ledgers and queue are built anew after the Lease was acquired, so they are
-never older than the leadership, and nothing of an earlier term can leak into a later one.
+One term is one leadership: caches, ledgers and queue are built anew after the Lease was acquired. So they are never
+older than the leadership, and nothing of an earlier term gets into a later one.
 """
 
 from __future__ import annotations

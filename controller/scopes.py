@@ -1,9 +1,9 @@
 """
-What restarts together in place: the whole JobSet, or each groupName or replicatedJob by itself.
+The scopes of a JobSet: the Pods that restart together in place are all, or those of one groupName or replicatedJob.
 
-Each scope is one instance of the protocol, with an S and a D of its own; none knows of the others. Where the JobSet is
-one scope, its name is "" and its epochs are fields of the status, as upstream has them. Elsewhere status.restartScope
-says by what it is divided, and status.scopedEpochs has an entry for each scope. docs/adr/0027.
+Each scope is one instance of the protocol with its own S and D, independent of the others. If the JobSet is one scope,
+its name is "" and its epochs are fields of the status, as upstream has them. Otherwise status.restartScope says how it
+is divided, and status.scopedEpochs has an entry for each scope. docs/adr/0027.
 """
 
 from __future__ import annotations

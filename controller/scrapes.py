@@ -1,8 +1,8 @@
 """
-/metrics: rendered at most once a second, whoever asks how often, and in slices between which the loop does its work.
+Serve /metrics: rendered at most once a second for all clients, in slices between which the loop does its work.
 
-A thousand JobSets are 16,000 series and a tenth of a second of CPU; ten times as many take ten times as long. In one go
-that would be a pause of the reconciling loop; in a thread the ledgers would change under it.
+A thousand JobSets are 16,000 series and a tenth of a second of CPU; ten times as many take ten times as long. Rendered
+in one go they would pause the reconciling loop; in a thread the ledgers would change meanwhile.
 """
 
 from __future__ import annotations

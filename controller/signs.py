@@ -1,4 +1,4 @@
-"""Read from one Pod event whether it is the first sign that a running group must restart, and what is known of it."""
+"""Read from one Pod event whether it is the first sign that a running group must restart, and its details."""
 
 from __future__ import annotations
 

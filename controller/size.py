@@ -1,8 +1,8 @@
 """
-How large a JobSet may be: beyond these bounds the controller does nothing for it but say so (condition SpecProblem).
+Bound the size of a JobSet: beyond these bounds the controller only sets the condition SpecProblem.
 
-A spec of 500 bytes can ask for 2^31 Pods. What the controller spends on a JobSet follows the Jobs and Pods that exist,
-but for two things: a pass looks at the place of each Job, and a barrier counts slots that can be filled. docs/adr/0056
+A spec of 500 bytes can ask for 2^31 Pods. The controller's cost for a JobSet follows the Jobs and Pods that exist, with
+two exceptions: a pass looks at the place of each Job, and a barrier counts slots that can be filled. docs/adr/0056
 """
 
 from __future__ import annotations

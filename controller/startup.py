@@ -1,4 +1,8 @@
-"""Who waits for whom at the start, and the conditions of InOrder. Source: jobset pkg/controllers/startup_policy.go."""
+"""
+Report which replicatedJobs wait for which at the start, and set the conditions of InOrder.
+
+Source: jobset pkg/controllers/startup_policy.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A merge patch that replaces fields of a status whole: RFC 7386 merges objects, and would keep what is left out."""
+"""Build a merge patch that replaces fields of a status whole: RFC 7386 alone would keep old fields of objects."""
 
 from __future__ import annotations
 

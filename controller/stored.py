@@ -1,9 +1,10 @@
 """
-A JobSet as the cache keeps it: what a user may fill with a megabyte stays the bytes that it came as.
+A JobSet as the cache keeps it: the parts that a user may fill with a megabyte stay bytes.
 
-Parsed, a template of a megabyte is ten megabytes of dictionaries. So templates (of Jobs and of claims) are kept as
-`msgspec.Raw` inside the object, and decoded where a Job is built; of the metadata only what is read here is kept. The
-memory of a JobSet is then about its JSON, which a ResourceQuota can bound by number: docs/operations.md, docs/adr/0057.
+A parsed template of a megabyte takes ten megabytes of dictionaries. So templates (of Jobs and of claims) are kept as
+`msgspec.Raw` inside the object, and decoded when a Job is built. Of the metadata only the fields that are read are
+kept. A JobSet then takes about as much memory as its JSON, which a ResourceQuota can bound by number:
+docs/operations.md, docs/adr/0057.
 """
 
 from __future__ import annotations

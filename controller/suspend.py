@@ -1,4 +1,4 @@
-"""Suspend and resume: the Jobs follow the JobSet."""
+"""Suspend and resume the Jobs as the JobSet says."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-One leadership: caches, ledgers, queue and workers, wired.
+One leadership: its caches, ledgers, queue and workers.
 
-JobSets are listed BEFORE Jobs, Jobs BEFORE Pods: a status is never newer than the Pods it is judged by, and a
-Pod finds its Job. Work begins when all caches are full.
+JobSets are listed BEFORE Jobs, Jobs BEFORE Pods: a status is never newer than the Pods by which it is judged, and a Pod
+finds its Job. Work begins when all caches are full.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What exclusive placement puts into a pod template: a selector, or affinity and a gate. Source: as placement.py."""
+"""The fields of a pod template for exclusive placement: a selector, or affinity and a gate. Source: as placement.py."""
 
 from __future__ import annotations
 

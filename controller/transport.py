@@ -1,9 +1,8 @@
 """
-The HTTP seam over one aiohttp session; streams have connections of their own, unless a proxy stands in between.
+The HTTP seam over one aiohttp session; streams have connections of their own, unless there is a proxy.
 
-Guarantees: every request has a bound; a refused or unreachable server, a certificate that is not trusted and
-expired credentials are told apart, in words; after a 401 the credentials are read again before the next
-request.
+Guarantees: every request has a bound. A refused or unreachable server, an untrusted certificate and expired credentials
+give different messages. After a 401 the credentials are read again before the next request.
 """
 
 from __future__ import annotations

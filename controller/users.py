@@ -1,7 +1,7 @@
 """
-Which JobSets use a Service or a claim by its name, whoever made it: those wait for it, and make their own when it goes.
+Find the JobSets that use a Service or a claim by its name: they wait for it, and create their own when it goes.
 
-Neither label nor owner would do: one that was made by hand has none of ours, and two JobSets may share a subdomain.
+Neither label nor owner would do: an object that was made by hand has neither, and two JobSets may share a subdomain.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
-Tell whom a barrier waits for, and what its deadline does.
+Report the slots that a barrier waits for, and apply the barrier's deadline.
 
-A barrier that waits longer than a restart takes is said in the condition BarrierWaiting: how many are there, and up to
-ten of those that are not, with the reason. It is written when it begins and then at most once in `REPEAT_S`, because
-every status write reaches all agents that wait. The annotations of docs/adr/0039 set a deadline: then an Event tells,
-and with RecreateJobs the Jobs of those that are missing are made anew, again after each further deadline.
+If a barrier waits longer than a restart takes, the condition BarrierWaiting says how many Pods are there, and names up
+to ten missing ones with the reason. It is written when the wait begins and then at most once in `REPEAT_S`, because
+every status write reaches all waiting agents. The annotations of docs/adr/0039 set a deadline: then an Event is sent,
+and with RecreateJobs the Jobs of the missing Pods are recreated, again after each further deadline.
 """
 
 from __future__ import annotations

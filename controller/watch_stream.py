@@ -1,9 +1,9 @@
 """
-A streaming answer on a connection of its own, read in gulps: what follows a chunk closely is taken in with it.
+A streaming answer on its own connection, read in gulps: chunks that closely follow each other are read together.
 
-A herd's events come one by one, each in a chunk and a TLS record or two; an event loop's streams and an HTTP library
-hand up each of them. Here nothing is read for a moment after a read, and then all that came is decrypted and taken
-apart in one go. docs/adr/0046
+A herd's events come one by one, each in a chunk and a TLS record or two. An event loop's streams and an HTTP library
+would hand up each of them. Here the reader waits a moment after a read, and then decrypts and splits everything that
+came, at once. docs/adr/0046
 """
 
 from __future__ import annotations
