@@ -7,9 +7,13 @@ the same each time; `make soak` draws others each time and prints what reproduce
 
 from __future__ import annotations
 
+import inspect
 import signal
 
+import pytest
 from hypothesis import settings
+
+from simulator.cluster.virtual_time import run
 
 # No deadline per example: others use the machine too.
 settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=25)
@@ -19,3 +23,13 @@ settings.load_profile("quick")
 
 # A shell that starts the tests in its background lets them ignore SIGINT, and their processes after them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the coroutine of a test with the mark `virtual_time` under simulated time."""
+    function = pyfuncitem.obj
+    if pyfuncitem.get_closest_marker("virtual_time") is None or not inspect.iscoroutinefunction(function):
+        return None
+    run(function(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(function).parameters}))
+    return True

@@ -12,10 +12,11 @@ from common.kube.client import KubeObject
 from common.kube.resources import JOBSETS, PODS
 from controller.absent import shortened, why_absent
 from controller.kinds import Job, Pod
-from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 NOWHERE = {
     "type": "PodScheduled",
@@ -48,97 +49,85 @@ async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
     return crew
 
 
-def test_a_barrier_that_waits_says_for_whom_and_why() -> None:
+async def test_a_barrier_that_waits_says_for_whom_and_why() -> None:
     """Not before a restart should be over; then with the scheduler's words, once; and no more when all are there."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)]))
-            assert await crew.epochs() == (1, 1)
-            await rig.settle(14.0)
-            assert await crew.condition("BarrierWaiting") is None
-            assert sample(rig, "inplace_barrier_wait_seconds", scope="") == pytest.approx(14.1, abs=0.2)
-            before = rig.writes("/jobsets/train/status")
-            await rig.settle(2.0)
-            condition = await crew.condition("BarrierWaiting")
-            assert condition is not None
-            words = "2/3 at epoch 2; waiting for train-workers-0-2 (Pending: 8 Insufficient google.com/tpu)"
-            assert (condition["status"], condition["message"]) == ("True", words)
-            await rig.settle(200.0)
-            assert rig.writes("/jobsets/train/status") == before + 1
-            assert len(await rig.events("PodsMissing")) == 1
-            assert sample(rig, "inplace_pods", scope="", state="waiting") == 2
-            assert sample(rig, "inplace_pods", scope="", state="restarting") == 1
-            await crew.announce_all(2)
-            await rig.settle(0.1)
-            assert await crew.epochs() == (2, 1)
-            condition = await crew.condition("BarrierWaiting")
-            assert condition is not None
-            assert condition["status"] == "False"
-            assert rig.writes("/jobsets/train/status") == before + 2
-            assert sample(rig, "inplace_barrier_wait_seconds", scope="") == 0
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)]))
+        assert await crew.epochs() == (1, 1)
+        await rig.settle(14.0)
+        assert await crew.condition("BarrierWaiting") is None
+        assert sample(rig, "inplace_barrier_wait_seconds", scope="") == pytest.approx(14.1, abs=0.2)
+        before = rig.writes("/jobsets/train/status")
+        await rig.settle(2.0)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        words = "2/3 at epoch 2; waiting for train-workers-0-2 (Pending: 8 Insufficient google.com/tpu)"
+        assert (condition["status"], condition["message"]) == ("True", words)
+        await rig.settle(200.0)
+        assert rig.writes("/jobsets/train/status") == before + 1
+        assert len(await rig.events("PodsMissing")) == 1
+        assert sample(rig, "inplace_pods", scope="", state="waiting") == 2
+        assert sample(rig, "inplace_pods", scope="", state="restarting") == 1
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        assert condition["status"] == "False"
+        assert rig.writes("/jobsets/train/status") == before + 2
+        assert sample(rig, "inplace_barrier_wait_seconds", scope="") == 0
 
 
-def test_other_words_are_written_at_most_every_half_minute() -> None:
+async def test_other_words_are_written_at_most_every_half_minute() -> None:
     """Each status write reaches every agent; with ten names at most, whoever else is missing is a number."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset(jobs=[replicated_job(pods=40)]))
-            await rig.settle(16.0)
-            condition = await crew.condition("BarrierWaiting")
-            assert condition is not None
-            assert condition["message"].startswith("0/40 at epoch 1; waiting for train-workers-0-0 (no pod), ")
-            assert condition["message"].endswith("train-workers-0-9 (no pod), 30 more")
-            before = rig.writes("/jobsets/train/status")
-            (job,) = (await crew.jobs()).values()
-            for index in range(30):
-                await crew.announce(await crew.make_pod(job, index), 1)
-                await rig.settle(2.0)
-            assert 2 <= rig.writes("/jobsets/train/status") - before <= 3
-            assert len(await rig.events("PodsMissing")) == 1
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(pods=40)]))
+        await rig.settle(16.0)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        assert condition["message"].startswith("0/40 at epoch 1; waiting for train-workers-0-0 (no pod), ")
+        assert condition["message"].endswith("train-workers-0-9 (no pod), 30 more")
+        before = rig.writes("/jobsets/train/status")
+        (job,) = (await crew.jobs()).values()
+        for index in range(30):
+            await crew.announce(await crew.make_pod(job, index), 1)
+            await rig.settle(2.0)
+        assert 2 <= rig.writes("/jobsets/train/status") - before <= 3
+        assert len(await rig.events("PodsMissing")) == 1
 
 
 @pytest.mark.parametrize("action", [None, "Event", "RecreateJobs"])
-def test_the_deadline_of_a_barrier(action: str | None) -> None:
+async def test_the_deadline_of_a_barrier(action: str | None) -> None:
     """After it an Event and a metric; with RecreateJobs the Job of the missing Pod is made anew, uncounted."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            manifest = jobset(jobs=[replicated_job(pods=3)])
-            wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
-            manifest["metadata"]["annotations"] = wanted
-            crew = await stuck(rig, manifest)
-            (before,) = (await crew.jobs()).values()
-            await rig.settle(58.0)
-            assert await rig.events("BarrierDeadlineExceeded") == []
-            await rig.settle(4.0)
-            (event,) = await rig.events("BarrierDeadlineExceeded")
-            assert "no sync within 60 s: 2/3 at epoch 2; waiting for train-workers-0-2 (Pending" in event["note"]
-            assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 1
-            (after,) = (await crew.jobs()).values()
-            is_new = after["metadata"]["uid"] != before["metadata"]["uid"]
-            assert is_new == (action == "RecreateJobs")
-            assert sample(rig, "inplace_barrier_recreations_total") == is_new
-            if is_new:
-                crew.pods.clear()
-                await crew.make_pods()
-                await crew.announce_all(2)
-                await rig.settle(0.1)
-                assert await crew.epochs() == (2, 1)
-                assert sample(rig, "inplace_restart_budget_remaining") == 2
-            else:
-                await rig.settle(60.0)
-                assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        manifest = jobset(jobs=[replicated_job(pods=3)])
+        wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
+        manifest["metadata"]["annotations"] = wanted
+        crew = await stuck(rig, manifest)
+        (before,) = (await crew.jobs()).values()
+        await rig.settle(58.0)
+        assert await rig.events("BarrierDeadlineExceeded") == []
+        await rig.settle(4.0)
+        (event,) = await rig.events("BarrierDeadlineExceeded")
+        assert "no sync within 60 s: 2/3 at epoch 2; waiting for train-workers-0-2 (Pending" in event["note"]
+        assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 1
+        (after,) = (await crew.jobs()).values()
+        is_new = after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert is_new == (action == "RecreateJobs")
+        assert sample(rig, "inplace_barrier_recreations_total") == is_new
+        if is_new:
+            crew.pods.clear()
+            await crew.make_pods()
+            await crew.announce_all(2)
+            await rig.settle(0.1)
+            assert await crew.epochs() == (2, 1)
+            assert sample(rig, "inplace_restart_budget_remaining") == 2
+        else:
+            await rig.settle(60.0)
+            assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2
 
 
 @pytest.mark.parametrize(
@@ -156,21 +145,17 @@ def test_the_deadline_of_a_barrier(action: str | None) -> None:
         ({wire.RESTART_REQUESTED: "x" * 64}, "expected an id of 1 to 63"),
     ],
 )
-def test_what_cannot_be_read_is_a_problem_of_the_spec(annotations: dict[str, str], words: str) -> None:
+async def test_what_cannot_be_read_is_a_problem_of_the_spec(annotations: dict[str, str], words: str) -> None:
     """The condition says what was expected, what was seen and what happens; the group lives on."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-            await rig.settle(0.1)
-            condition = await crew.condition("SpecProblem")
-            assert condition is not None
-            assert words in condition["message"]
-            assert await crew.epochs() == (1, 0)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
+        await rig.settle(0.1)
+        condition = await crew.condition("SpecProblem")
+        assert condition is not None
+        assert words in condition["message"]
+        assert await crew.epochs() == (1, 0)
 
 
 def pod(**parts: Any) -> Pod:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from common import wire
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize(
@@ -23,35 +24,27 @@ from tests.controller.rig import Rig
         ("acme.io/other", True, False),
     ],
 )
-def test_whose_a_jobset_is(managed_by: str | None, is_beside: bool, is_taken: bool) -> None:
+async def test_whose_a_jobset_is(managed_by: str | None, is_beside: bool, is_taken: bool) -> None:
     """A JobSet of ours gets its Jobs; of another's not even the status is written."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running(rig.controller(is_beside=is_beside)):
-            manifest = jobset() if managed_by is None else changed(jobset(), "spec.managedBy", managed_by)
-            crew = await rig.submit(manifest)
-            await rig.settle(30.0)
-            assert bool(await crew.jobs()) == is_taken
-            assert bool(rig.writes("/status")) == is_taken
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running(rig.controller(is_beside=is_beside)):
+        manifest = jobset() if managed_by is None else changed(jobset(), "spec.managedBy", managed_by)
+        crew = await rig.submit(manifest)
+        await rig.settle(30.0)
+        assert bool(await crew.jobs()) == is_taken
+        assert bool(rig.writes("/status")) == is_taken
 
 
-def test_what_happens_to_anothers_jobs_is_not_our_business() -> None:
+async def test_what_happens_to_anothers_jobs_is_not_our_business() -> None:
     """Beside, Jobs and Pods of a JobSet that is not ours come and go, and nothing is written or logged as wrong."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        upstream = rig.controller(lease_name="another")  # plays the other controller
-        async with rig.running(upstream):
-            crew = await rig.started(jobset())
-        ours = rig.controller(is_beside=True, lease_name="ours")
-        async with rig.running(ours):
-            rig.requests.clear()
-            await crew.announce_all(2)
-            await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
-            await rig.settle(30.0)
-            assert [request.path for request in rig.requests if request.method not in ("GET", "PUT")] == []
-
-    run(scenario())
+    rig = Rig()
+    upstream = rig.controller(lease_name="another")  # plays the other controller
+    async with rig.running(upstream):
+        crew = await rig.started(jobset())
+    ours = rig.controller(is_beside=True, lease_name="ours")
+    async with rig.running(ours):
+        rig.requests.clear()
+        await crew.announce_all(2)
+        await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
+        await rig.settle(30.0)
+        assert [request.path for request in rig.requests if request.method not in ("GET", "PUT")] == []

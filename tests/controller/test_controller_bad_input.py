@@ -8,158 +8,135 @@ from common import wire
 from common.kube.client import KubeObject
 from common.kube.errors import Invalid, NotFound
 from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBS, JOBSETS, PODS
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.deploy.crd_cases import crd
+
+pytestmark = pytest.mark.virtual_time
 
 TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 
 
 @pytest.mark.parametrize("text", ["2147483648", "-1", "abc", "", "1e3", "0"])
-def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(text: str) -> None:
+async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(text: str) -> None:
     """A Pod with an unreadable epoch counts as one that announced nothing; a good one cures it; others go on."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            other = await rig.started(jobset("other"))
-            crew = await rig.submit(jobset())
-            await crew.make_pods()
-            good, bad = crew.pods.values()
-            await crew.announce(good, 1)
-            await crew.annotate(bad, {wire.EPOCH: text})
-            await rig.settle()
-            assert await crew.epochs() == (0, 0)
-            (event,) = await rig.events("UnreadablePod")
-            assert event["type"] == "Warning"
-            assert bad in event["note"]
-            assert "expected an integer from 1 to 2147483647" in event["note"]
-            await crew.announce(bad, 1)
-            await other.announce_all(2)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-            assert await other.epochs() == (2, 1)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        other = await rig.started(jobset("other"))
+        crew = await rig.submit(jobset())
+        await crew.make_pods()
+        good, bad = crew.pods.values()
+        await crew.announce(good, 1)
+        await crew.annotate(bad, {wire.EPOCH: text})
+        await rig.settle()
+        assert await crew.epochs() == (0, 0)
+        (event,) = await rig.events("UnreadablePod")
+        assert event["type"] == "Warning"
+        assert bad in event["note"]
+        assert "expected an integer from 1 to 2147483647" in event["note"]
+        await crew.announce(bad, 1)
+        await other.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        assert await other.epochs() == (2, 1)
 
 
-def test_garbage_in_labels_stops_nobody() -> None:
+async def test_garbage_in_labels_stops_nobody() -> None:
     """Labels of Jobs and Pods are not what membership follows from: owner, name and index are."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset())
-            garbage = {wire.JOB_INDEX: "x", wire.REPLICATED_JOB_NAME: "y", wire.RESTART_ATTEMPT: "z"}
-            await rig.admin.patch(JOBS, "default", "train-workers-0", {"metadata": {"labels": garbage}})
-            await crew.make_pods()
-            one, _ = crew.pods.values()
-            broken = {wire.JOB_COMPLETION_INDEX: "x", wire.JOB_INDEX: "y", wire.JOBSET_UID: "z"}
-            await rig.admin.patch(PODS, "default", one, {"metadata": {"labels": broken}})
-            await crew.announce_all(1)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset())
+        garbage = {wire.JOB_INDEX: "x", wire.REPLICATED_JOB_NAME: "y", wire.RESTART_ATTEMPT: "z"}
+        await rig.admin.patch(JOBS, "default", "train-workers-0", {"metadata": {"labels": garbage}})
+        await crew.make_pods()
+        one, _ = crew.pods.values()
+        broken = {wire.JOB_COMPLETION_INDEX: "x", wire.JOB_INDEX: "y", wire.JOBSET_UID: "z"}
+        await rig.admin.patch(PODS, "default", one, {"metadata": {"labels": broken}})
+        await crew.announce_all(1)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
 
 
-def test_foreign_pods_do_not_count() -> None:
+async def test_foreign_pods_do_not_count() -> None:
     """A Pod with our labels that another JobSet's Job controls, or nobody does, changes nothing."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            other = await rig.submit(jobset("other"))
-            (ours,) = (await crew.jobs()).values()
-            (theirs,) = (await other.jobs()).values()
-            labels = ours["spec"]["template"]["metadata"]["labels"] | {wire.JOB_COMPLETION_INDEX: "0"}
-            await other.make_pod(theirs, 0, labels=labels, annotations=wire.epoch_annotations(2))
-            alone = {"name": "alone", "labels": labels, "annotations": wire.epoch_annotations(2), "ownerReferences": []}
-            await other.make_pod(theirs, 1, **alone)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        other = await rig.submit(jobset("other"))
+        (ours,) = (await crew.jobs()).values()
+        (theirs,) = (await other.jobs()).values()
+        labels = ours["spec"]["template"]["metadata"]["labels"] | {wire.JOB_COMPLETION_INDEX: "0"}
+        await other.make_pod(theirs, 0, labels=labels, annotations=wire.epoch_annotations(2))
+        alone = {"name": "alone", "labels": labels, "annotations": wire.epoch_annotations(2), "ownerReferences": []}
+        await other.make_pod(theirs, 1, **alone)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
 
 
-def test_a_foreign_job_with_our_name_is_reported_and_waited_for() -> None:
+async def test_a_foreign_job_with_our_name_is_reported_and_waited_for() -> None:
     """The other places are filled; a Warning names the Job; retries back off; freeing the name cures it."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        foreign: KubeObject = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": "train-workers-0"},
-            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
-        }
-        await rig.admin.create(JOBS, "default", foreign)
-        async with rig.running():
-            crew = await rig.submit(TWO_BY_TWO)
-            await rig.settle(300.0)
-            assert "train-workers-1" in await crew.jobs()
-            assert (await crew.status())["replicatedJobsStatus"]
-            attempts = rig.writes("/jobs", "POST")
-            assert attempts < 30
-            (event,) = await rig.events("JobCreationFailed")
-            assert "train-workers-0 exists and is not of this jobset" in event["note"]
-            assert event["series"]["count"] > 1
-            await rig.admin.delete(JOBS, "default", "train-workers-0")
-            await rig.settle(120.0)
-            assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
-
-    run(scenario())
+    rig = Rig()
+    foreign: KubeObject = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train-workers-0"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+    }
+    await rig.admin.create(JOBS, "default", foreign)
+    async with rig.running():
+        crew = await rig.submit(TWO_BY_TWO)
+        await rig.settle(300.0)
+        assert "train-workers-1" in await crew.jobs()
+        assert (await crew.status())["replicatedJobsStatus"]
+        attempts = rig.writes("/jobs", "POST")
+        assert attempts < 30
+        (event,) = await rig.events("JobCreationFailed")
+        assert "train-workers-0 exists and is not of this jobset" in event["note"]
+        assert event["series"]["count"] > 1
+        await rig.admin.delete(JOBS, "default", "train-workers-0")
+        await rig.settle(120.0)
+        assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
 
 
-def test_a_jobset_that_vanishes_in_the_middle_leaves_nothing_behind() -> None:
+async def test_a_jobset_that_vanishes_in_the_middle_leaves_nothing_behind() -> None:
     """Deleted while its Jobs are being created and its Pods announce: no error survives it, no series, no Job."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset(jobs=[replicated_job(replicas=20, pods=1)]))
-            assert b'jobset="train"' in rig.controllers[0].metrics.text()
-            await rig.admin.delete(JOBSETS, "default", "train")
-            for pod in list(crew.pods.values())[:5]:
-                with contextlib.suppress(NotFound):
-                    await crew.announce(pod, 2)
-            await rig.settle(30.0)
-            assert await crew.jobs() == {}
-            assert b'jobset="train"' not in rig.controllers[0].metrics.text()
-            again = await rig.started(jobset())
-            assert await again.epochs() == (1, 0)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(jobs=[replicated_job(replicas=20, pods=1)]))
+        assert b'jobset="train"' in rig.controllers[0].metrics.text()
+        await rig.admin.delete(JOBSETS, "default", "train")
+        for pod in list(crew.pods.values())[:5]:
+            with contextlib.suppress(NotFound):
+                await crew.announce(pod, 2)
+        await rig.settle(30.0)
+        assert await crew.jobs() == {}
+        assert b'jobset="train"' not in rig.controllers[0].metrics.text()
+        again = await rig.started(jobset())
+        assert await again.epochs() == (1, 0)
 
 
-def test_one_bad_jobset_does_not_stop_the_others() -> None:
+async def test_one_bad_jobset_does_not_stop_the_others() -> None:
     """One that no CRD validated, in its spec or deep in a template, is reported and left alone; others are served."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        definition = crd_without_validation()
-        rig.server.load([])
-        await rig.admin.patch(
-            CUSTOM_RESOURCE_DEFINITIONS,
-            None,
-            "jobsets.jobset.x-k8s.io",
-            {"spec": {"versions": definition["spec"]["versions"]}},
-        )
-        async with rig.running():
-            broken = jobset("broken", strategy=None)
-            broken["spec"]["replicatedJobs"] = [{"replicas": "many"}]
-            odd = jobset("odd", strategy=None)
-            odd["spec"]["replicatedJobs"][0]["template"] = {"spec": "text"}
-            await rig.submit(broken)
-            await rig.submit(odd)
-            good = await rig.started(jobset("good"))
-            assert await good.epochs() == (1, 0)
-            events = await rig.events("UnreadableJobSet")
-            assert {event["regarding"]["name"] for event in events} == {"broken", "odd"}
-
-    run(scenario())
+    rig = Rig()
+    definition = crd_without_validation()
+    rig.server.load([])
+    await rig.admin.patch(
+        CUSTOM_RESOURCE_DEFINITIONS,
+        None,
+        "jobsets.jobset.x-k8s.io",
+        {"spec": {"versions": definition["spec"]["versions"]}},
+    )
+    async with rig.running():
+        broken = jobset("broken", strategy=None)
+        broken["spec"]["replicatedJobs"] = [{"replicas": "many"}]
+        odd = jobset("odd", strategy=None)
+        odd["spec"]["replicatedJobs"][0]["template"] = {"spec": "text"}
+        await rig.submit(broken)
+        await rig.submit(odd)
+        good = await rig.started(jobset("good"))
+        assert await good.epochs() == (1, 0)
+        events = await rig.events("UnreadableJobSet")
+        assert {event["regarding"]["name"] for event in events} == {"broken", "odd"}
 
 
 def crd_without_validation() -> KubeObject:
@@ -170,27 +147,19 @@ def crd_without_validation() -> KubeObject:
     return definition
 
 
-def test_a_manifest_that_cannot_work_is_refused_at_the_door() -> None:
+async def test_a_manifest_that_cannot_work_is_refused_at_the_door() -> None:
     """The API server refuses it with the path and the value; the controller never sees it."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        manifest = changed(jobset(), "spec.replicatedJobs.0.template.spec.backoffLimit", 6)
-        with pytest.raises(Invalid, match="backoffLimit: found 6; must be set to 2147483647"):
-            await rig.admin.create(JOBSETS, "default", manifest)
-
-    run(scenario())
+    rig = Rig()
+    manifest = changed(jobset(), "spec.replicatedJobs.0.template.spec.backoffLimit", 6)
+    with pytest.raises(Invalid, match="backoffLimit: found 6; must be set to 2147483647"):
+        await rig.admin.create(JOBSETS, "default", manifest)
 
 
-def test_another_managers_jobset_is_never_touched() -> None:
+async def test_another_managers_jobset_is_never_touched() -> None:
     """managedBy: no Jobs, no status, no Event, not even for Pods that look like ours."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset(managedBy="example.com/other"))
-            await rig.settle(30.0)
-            assert await crew.jobs() == {}
-            assert "status" not in await crew.jobset()
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(managedBy="example.com/other"))
+        await rig.settle(30.0)
+        assert await crew.jobs() == {}
+        assert "status" not in await crew.jobset()

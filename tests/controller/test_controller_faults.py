@@ -16,160 +16,134 @@ from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.kube.answers import refusal
 
+pytestmark = pytest.mark.virtual_time
+
 TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 
 
-def test_a_controller_that_starts_anew_continues_in_every_state() -> None:
+async def test_a_controller_that_starts_anew_continues_in_every_state() -> None:
     """Killed before the first sync, while running, while deprecated, when all announced: the next one goes on."""
-
-    async def scenario() -> None:
-        rig = Rig()
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.submit(jobset())
+        await crew.make_pods()
+    one, two = crew.pods.values()
+    steps: tuple[tuple[str, int, tuple[int, int]], ...] = (
+        (one, 1, (0, 0)),
+        (two, 1, (1, 0)),
+        (two, 2, (1, 1)),
+        (one, 2, (2, 1)),
+    )
+    for pod, epoch, expected in steps:
+        await crew.announce(pod, epoch)  # while nobody watches
         async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.submit(jobset())
-            await crew.make_pods()
-        one, two = crew.pods.values()
-        steps: tuple[tuple[str, int, tuple[int, int]], ...] = (
-            (one, 1, (0, 0)),
-            (two, 1, (1, 0)),
-            (two, 2, (1, 1)),
-            (one, 2, (2, 1)),
-        )
-        for pod, epoch, expected in steps:
-            await crew.announce(pod, epoch)  # while nobody watches
-            async with rig.running(rig.controller(leader_elect=False)):
-                assert await crew.epochs() == expected
-
-    run(scenario())
+            assert await crew.epochs() == expected
 
 
-def test_an_own_job_that_exists_counts_as_created() -> None:
+async def test_an_own_job_that_exists_counts_as_created() -> None:
     """A lost reply to a creation costs one look, not an error."""
+    rig = Rig()
+    lost = [True]
 
-    async def scenario() -> None:
-        rig = Rig()
-        lost = [True]
+    async def create_behind_our_back(request: Request) -> None:
+        await rig.server.handle(request, user="admin")
 
-        async def create_behind_our_back(request: Request) -> None:
-            await rig.server.handle(request, user="admin")
+    def fault(request: Request) -> Response | None:
+        if request.method == "POST" and "/jobs" in request.path and lost:
+            lost.clear()
+            task = asyncio.ensure_future(create_behind_our_back(request))
+            tasks.append(task)
+            return refusal(500, "InternalError")
+        return None
+
+    tasks: list[Any] = []
+    rig.fault = fault
+    async with rig.running():
+        crew = await rig.submit(jobset())
+        await rig.settle(5.0)
+        assert set(await crew.jobs()) == {"train-workers-0"}
+
+
+async def test_a_conflict_is_decided_again_on_fresh_state() -> None:
+    """Somebody writes between our look and our write: the next try works on what they wrote, and nothing is lost."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset())
+        await crew.make_pods()
+        conflicts = [True, True]
 
         def fault(request: Request) -> Response | None:
-            if request.method == "POST" and "/jobs" in request.path and lost:
-                lost.clear()
-                task = asyncio.ensure_future(create_behind_our_back(request))
-                tasks.append(task)
-                return refusal(500, "InternalError")
+            if request.method == "PATCH" and "/status" in request.path and conflicts:
+                conflicts.pop()
+                return refusal(409, "Conflict")
             return None
 
-        tasks: list[Any] = []
         rig.fault = fault
-        async with rig.running():
-            crew = await rig.submit(jobset())
-            await rig.settle(5.0)
-            assert set(await crew.jobs()) == {"train-workers-0"}
-
-    run(scenario())
-
-
-def test_a_conflict_is_decided_again_on_fresh_state() -> None:
-    """Somebody writes between our look and our write: the next try works on what they wrote, and nothing is lost."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset())
-            await crew.make_pods()
-            conflicts = [True, True]
-
-            def fault(request: Request) -> Response | None:
-                if request.method == "PATCH" and "/status" in request.path and conflicts:
-                    conflicts.pop()
-                    return refusal(409, "Conflict")
-                return None
-
-            rig.fault = fault
-            with capture_logs() as logs:
-                await crew.announce_all(1)
-                await rig.settle(0.5)
-            assert await crew.epochs() == (1, 0)
-            assert not [entry for entry in logs if entry["log_level"] in ("error", "warning")]
-        assert b"inplace_api_conflicts_total 2.0" in rig.controllers[0].metrics.text()
-
-    run(scenario())
-
-
-def test_a_status_write_that_fails_is_tried_again() -> None:
-    """A server error or a throttled write delays the epoch, and does not lose it."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset())
-            await crew.make_pods()
-            answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests")]
-
-            def fault(request: Request) -> Response | None:
-                return answers.pop() if request.path.split("?")[0].endswith("/status") and answers else None
-
-            rig.fault = fault
-            await crew.announce_all(1)
-            await rig.settle(1.0)
-            assert await crew.epochs() == (1, 0)
-
-    run(scenario())
-
-
-def test_a_deleted_service_comes_back() -> None:
-    """The headless Service is restored when somebody deletes it."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            await rig.submit(jobset())
-            await rig.admin.delete(SERVICES, "default", "train")
-            await rig.settle(1.0)
-            assert await exists(rig.admin, SERVICES, "default", "train")
-
-    run(scenario())
-
-
-def test_a_job_deleted_by_hand_comes_back() -> None:
-    """A place whose Job vanished is filled again; the group waits for the new Pods."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(TWO_BY_TWO)
-            await rig.admin.delete(JOBS, "default", "train-workers-0")
-            await rig.settle(5.0)
-            assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
-            crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] == "train-workers-1"}
-            await crew.make_pods()
-            await crew.announce(crew.pods["train-workers-0", 0], 2)
-            await rig.settle()
-            assert await crew.epochs() == (1, 1)
-            await crew.announce_all(2)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-
-    run(scenario())
-
-
-def test_an_unreachable_server_is_waited_for() -> None:
-    """At start the server refuses everything: clear lines in the log, and work begins when it is back."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
         with capture_logs() as logs:
-            async with rig.running():
-                await rig.settle(60.0)
-                assert any(entry["event"] == "lease not acquired, retrying" for entry in logs)
-                rig.fault = lambda _: None
-                await rig.settle(30.0)
-                crew = await rig.started(jobset())
-                assert await crew.epochs() == (1, 0)
+            await crew.announce_all(1)
+            await rig.settle(0.5)
+        assert await crew.epochs() == (1, 0)
+        assert not [entry for entry in logs if entry["log_level"] in ("error", "warning")]
+    assert b"inplace_api_conflicts_total 2.0" in rig.controllers[0].metrics.text()
 
-    run(scenario())
+
+async def test_a_status_write_that_fails_is_tried_again() -> None:
+    """A server error or a throttled write delays the epoch, and does not lose it."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset())
+        await crew.make_pods()
+        answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests")]
+
+        def fault(request: Request) -> Response | None:
+            return answers.pop() if request.path.split("?")[0].endswith("/status") and answers else None
+
+        rig.fault = fault
+        await crew.announce_all(1)
+        await rig.settle(1.0)
+        assert await crew.epochs() == (1, 0)
+
+
+async def test_a_deleted_service_comes_back() -> None:
+    """The headless Service is restored when somebody deletes it."""
+    rig = Rig()
+    async with rig.running():
+        await rig.submit(jobset())
+        await rig.admin.delete(SERVICES, "default", "train")
+        await rig.settle(1.0)
+        assert await exists(rig.admin, SERVICES, "default", "train")
+
+
+async def test_a_job_deleted_by_hand_comes_back() -> None:
+    """A place whose Job vanished is filled again; the group waits for the new Pods."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(TWO_BY_TWO)
+        await rig.admin.delete(JOBS, "default", "train-workers-0")
+        await rig.settle(5.0)
+        assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
+        crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] == "train-workers-1"}
+        await crew.make_pods()
+        await crew.announce(crew.pods["train-workers-0", 0], 2)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+
+
+async def test_an_unreachable_server_is_waited_for() -> None:
+    """At start the server refuses everything: clear lines in the log, and work begins when it is back."""
+    rig = Rig()
+    rig.fault = lambda _: refusal(503, "ServiceUnavailable")
+    with capture_logs() as logs:
+        async with rig.running():
+            await rig.settle(60.0)
+            assert any(entry["event"] == "lease not acquired, retrying" for entry in logs)
+            rig.fault = lambda _: None
+            await rig.settle(30.0)
+            crew = await rig.started(jobset())
+            assert await crew.epochs() == (1, 0)
 
 
 @pytest.mark.slow
@@ -201,108 +175,88 @@ def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
     run(scenario(), shuffle_seed=seed)
 
 
-def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_event() -> None:
+async def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_event() -> None:
     """What is left of a namesake holds the Service's name while the watch is late: no flood, and ours in the end."""
-
-    async def scenario() -> None:
-        rig = Rig(watch_cache_lag_s=lambda plural: 3.0 if plural == "services" else 0.0)
-        async with rig.running():
-            old = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "train"}, "spec": {"clusterIP": "None"}}
-            await rig.admin.create(SERVICES, "default", old)
-            await rig.submit(jobset())
-            for number in range(100):
-                await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
-                await rig.settle(0.01)
-            assert 1 <= rig.writes("/services", "POST") <= (1.0 + 100 * 0.01) / AGAIN_S + 2
-            await rig.admin.delete(SERVICES, "default", "train")
-            await rig.settle(10.0)
-            found = await rig.admin.get(SERVICES, "default", "train")
-            assert found["metadata"]["ownerReferences"][0]["name"] == "train"
-
-    run(scenario())
+    rig = Rig(watch_cache_lag_s=lambda plural: 3.0 if plural == "services" else 0.0)
+    async with rig.running():
+        old = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "train"}, "spec": {"clusterIP": "None"}}
+        await rig.admin.create(SERVICES, "default", old)
+        await rig.submit(jobset())
+        for number in range(100):
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
+            await rig.settle(0.01)
+        assert 1 <= rig.writes("/services", "POST") <= (1.0 + 100 * 0.01) / AGAIN_S + 2
+        await rig.admin.delete(SERVICES, "default", "train")
+        await rig.settle(10.0)
+        found = await rig.admin.get(SERVICES, "default", "train")
+        assert found["metadata"]["ownerReferences"][0]["name"] == "train"
 
 
-def test_a_late_jobset_does_not_make_the_garbage_collector_work() -> None:
+async def test_a_late_jobset_does_not_make_the_garbage_collector_work() -> None:
     """The JobSet is gone and we do not know: what we create for it is removed at once, and each removal is an event."""
-
-    async def scenario() -> None:
-        rig = Rig(watch_cache_lag_s=lambda plural: 10.0 if plural == "jobsets" else 0.0)
-        rig.latency_s = lambda _: 0.01  # so that time passes in the loop that this is about
-        async with rig.running():
-            await rig.submit(TWO_BY_TWO)
-            await rig.settle(20.0)
-            before = len(rig.requests)
-            await rig.admin.delete(JOBSETS, "default", "train", propagation="Background")
-            await rig.settle(5.0)
-            posts = [request.path for request in rig.requests[before:] if request.method == "POST"]
-            again = [path for path in posts if "/events" not in path]
-            assert 3 <= len(again) <= 3 * (5.0 / AGAIN_S + 1)  # a Service and two Jobs
-            await rig.settle(20.0)
-            assert (await rig.admin.list(JOBS))["items"] == []
-
-    run(scenario())
+    rig = Rig(watch_cache_lag_s=lambda plural: 10.0 if plural == "jobsets" else 0.0)
+    rig.latency_s = lambda _: 0.01  # so that time passes in the loop that this is about
+    async with rig.running():
+        await rig.submit(TWO_BY_TWO)
+        await rig.settle(20.0)
+        before = len(rig.requests)
+        await rig.admin.delete(JOBSETS, "default", "train", propagation="Background")
+        await rig.settle(5.0)
+        posts = [request.path for request in rig.requests[before:] if request.method == "POST"]
+        again = [path for path in posts if "/events" not in path]
+        assert 3 <= len(again) <= 3 * (5.0 / AGAIN_S + 1)  # a Service and two Jobs
+        await rig.settle(20.0)
+        assert (await rig.admin.list(JOBS))["items"] == []
 
 
-def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
+async def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
     """History is compacted and all watches end while Pods announce: the caches are made right from lists."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(TWO_BY_TWO)
-            first, *rest = crew.pods.values()
-            await crew.announce(first, 2)
-            for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
-                rig.server.drop_watches(group, plural)
-            for pod in rest:
-                await crew.announce(pod, 2)
-            rig.server.compact()
-            await rig.settle(5.0)
-            assert await crew.epochs() in [(2, 0), (2, 1)]
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(TWO_BY_TWO)
+        first, *rest = crew.pods.values()
+        await crew.announce(first, 2)
+        for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
+            rig.server.drop_watches(group, plural)
+        for pod in rest:
+            await crew.announce(pod, 2)
+        rig.server.compact()
+        await rig.settle(5.0)
+        assert await crew.epochs() in [(2, 0), (2, 1)]
 
 
-def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
+async def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
     """The JobSet is read again after a conflict: a watch that trails by half a minute costs no epoch that long."""
-
-    async def scenario() -> None:
-        rig = Rig(watch_cache_lag_s=lambda plural: 30.0 if plural == "jobsets" else 0.0)
-        async with rig.running():
-            crew = await rig.submit(jobset())
-            await rig.settle(40.0)
-            await crew.make_pods()
-            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": "yes"}}})
-            await crew.announce_all(1)
-            await rig.settle(0.5)
-            assert await crew.epochs() == (1, 0)
-
-    run(scenario())
+    rig = Rig(watch_cache_lag_s=lambda plural: 30.0 if plural == "jobsets" else 0.0)
+    async with rig.running():
+        crew = await rig.submit(jobset())
+        await rig.settle(40.0)
+        await crew.make_pods()
+        await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": "yes"}}})
+        await crew.announce_all(1)
+        await rig.settle(0.5)
+        assert await crew.epochs() == (1, 0)
 
 
-def test_pods_are_listed_after_jobs_and_jobs_after_jobsets() -> None:
+async def test_pods_are_listed_after_jobs_and_jobs_after_jobsets() -> None:
     """A status is never newer than the Pods it is judged by: each list waits for the one before it."""
+    rig = Rig()
+    refused = {"jobsets"}
 
-    async def scenario() -> None:
-        rig = Rig()
-        refused = {"jobsets"}
+    def fault(request: Request) -> Response | None:
+        return refusal(503, "ServiceUnavailable") if _listed(request) in refused else None
 
-        def fault(request: Request) -> Response | None:
-            return refusal(503, "ServiceUnavailable") if _listed(request) in refused else None
-
-        rig.fault = fault
-        async with rig.running():
-            for now, then in (("jobsets", "jobs"), ("jobs", "services"), ("services", "pods"), ("pods", "nothing")):
-                await rig.settle(20.0)
-                kinds = {_listed(request) for request in rig.requests}
-                assert now in kinds
-                assert then not in kinds
-                refused.clear()
-                refused.add(then)
+    rig.fault = fault
+    async with rig.running():
+        for now, then in (("jobsets", "jobs"), ("jobs", "services"), ("services", "pods"), ("pods", "nothing")):
             await rig.settle(20.0)
-            assert rig.controllers[0].has_synced
-
-    run(scenario())
+            kinds = {_listed(request) for request in rig.requests}
+            assert now in kinds
+            assert then not in kinds
+            refused.clear()
+            refused.add(then)
+        await rig.settle(20.0)
+        assert rig.controllers[0].has_synced
 
 
 def _listed(request: Request) -> str:

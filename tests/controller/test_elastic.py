@@ -12,10 +12,11 @@ from common.kube.client import KubeObject
 from common.kube.errors import Invalid
 from common.kube.resources import JOBSETS, PODS
 from controller.actions import DeleteJob, ResizeJob
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 
 def resized(pods: int, **spec: Any) -> KubeObject:
@@ -90,55 +91,47 @@ def test_suspended_groups_are_resized_in_their_sleep() -> None:
     assert planned.status == {}
 
 
-def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
+async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
     """Each resize is one uncounted group restart, at whose end exactly the Pods of the new size run."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
+        uids = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        await rig.admin.patch(JOBSETS, "default", "train", resized(3))
+        await rig.settle()
+        assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
+        assert await crew.epochs() == (1, 0)
+        await crew.make_pods()
+        await crew.announce(crew.pods["train-workers-0", 2], 2)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
 
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
-            uids = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
-            await rig.admin.patch(JOBSETS, "default", "train", resized(3))
-            await rig.settle()
-            assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
-            assert await crew.epochs() == (1, 0)
-            await crew.make_pods()
-            await crew.announce(crew.pods["train-workers-0", 2], 2)
-            await rig.settle()
-            assert await crew.epochs() == (1, 1)
-            await crew.announce_all(2)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-
-            await rig.admin.patch(JOBSETS, "default", "train", resized(1))
-            await rig.settle()
-            assert await crew.epochs() == (2, 2)
-            await crew.announce_all(3)
-            await rig.settle()
-            assert await crew.epochs() == (2, 2)  # those who must go are still there
-            for (_, index), pod in list(crew.pods.items()):
-                if index >= 1:
-                    await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
-            await rig.settle()
-            assert await crew.epochs() == (3, 2)
-            assert (await crew.status())["exemptEpochs"] == 2
-            assert "terminalState" not in await crew.status()
-            assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == uids
-
-    run(scenario())
+        await rig.admin.patch(JOBSETS, "default", "train", resized(1))
+        await rig.settle()
+        assert await crew.epochs() == (2, 2)
+        await crew.announce_all(3)
+        await rig.settle()
+        assert await crew.epochs() == (2, 2)  # those who must go are still there
+        for (_, index), pod in list(crew.pods.items()):
+            if index >= 1:
+                await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
+        await rig.settle()
+        assert await crew.epochs() == (3, 2)
+        assert (await crew.status())["exemptEpochs"] == 2
+        assert "terminalState" not in await crew.status()
+        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == uids
 
 
-def test_a_finished_jobset_is_not_resized() -> None:
+async def test_a_finished_jobset_is_not_resized() -> None:
     """The API server refuses it and says why."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset(jobs=[replicated_job(replicas=2, pods=2)]))
-            for name in await crew.jobs():
-                await crew.finish_job(name, "Complete")
-            await rig.settle()
-            with pytest.raises(Invalid, match="Cannot mutate parallelism or completions when JobSet is in a terminal"):
-                await rig.admin.patch(JOBSETS, "default", "train", resized(3))
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=2, pods=2)]))
+        for name in await crew.jobs():
+            await crew.finish_job(name, "Complete")
+        await rig.settle()
+        with pytest.raises(Invalid, match="Cannot mutate parallelism or completions when JobSet is in a terminal"):
+            await rig.admin.patch(JOBSETS, "default", "train", resized(3))

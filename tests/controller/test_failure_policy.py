@@ -10,11 +10,12 @@ from common.kube.client import KubeObject
 from controller.failure import JOB_COUNTERS_MAX
 from controller.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from controller.scopes import WHOLE
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.policies import counters, started, uids, with_rules
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 
 def uncounted_epochs(world: PlannerWorld) -> int:
@@ -195,59 +196,51 @@ def test_a_status_of_another_controller_keeps_its_meaning() -> None:
     assert uncounted_epochs(world) == 1
 
 
-def test_uncounted_recreations_under_in_place_restart_survive_the_controller() -> None:
+async def test_uncounted_recreations_under_in_place_restart_survive_the_controller() -> None:
     """Job failures that a rule does not count never use up maxRestarts, not even for a controller that is new."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        rule = {"action": RESTART_JOB_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
-        manifest = with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=1)
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(manifest)
-            for epoch in (2, 3, 4):
-                await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-                await rig.settle(2.0)
-                crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] != "train-a-0"}
-                await crew.make_pods()
-                await crew.announce_all(epoch)
-                await rig.settle()
-                assert await crew.epochs() == (epoch, epoch - 1)
-            assert (await crew.status())["replicatedJobsStatus"][1]["jobRestarts"] == [3, 0]
-        async with rig.running(rig.controller(leader_elect=False)):
-            await crew.announce_all(5)
+    rig = Rig()
+    rule = {"action": RESTART_JOB_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
+    manifest = with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=1)
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(manifest)
+        for epoch in (2, 3, 4):
+            await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+            await rig.settle(2.0)
+            crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] != "train-a-0"}
+            await crew.make_pods()
+            await crew.announce_all(epoch)
             await rig.settle()
-            assert await crew.epochs() == (5, 4)
-            await crew.announce(crew.pods["train-a-0", 0], 6)
-            await rig.settle()
-            condition = await crew.condition("Failed")
-            assert condition is not None
-            assert condition["reason"] == "ReachedMaxRestarts"
-
-    run(scenario())
+            assert await crew.epochs() == (epoch, epoch - 1)
+        assert (await crew.status())["replicatedJobsStatus"][1]["jobRestarts"] == [3, 0]
+    async with rig.running(rig.controller(leader_elect=False)):
+        await crew.announce_all(5)
+        await rig.settle()
+        assert await crew.epochs() == (5, 4)
+        await crew.announce(crew.pods["train-a-0", 0], 6)
+        await rig.settle()
+        condition = await crew.condition("Failed")
+        assert condition is not None
+        assert condition["reason"] == "ReachedMaxRestarts"
 
 
 @pytest.mark.parametrize("peers_first", [False, True])
-def test_a_dead_pods_job_decides_before_max_restarts(peers_first: bool) -> None:
+async def test_a_dead_pods_job_decides_before_max_restarts(peers_first: bool) -> None:
     """With no restart left a worker's exit does not fail the JobSet: its Job's failure goes through the rules."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        rule = {"action": RESTART_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=0))
-            dead = crew.pods["train-a-0", 0]
-            await crew.set_worker(dead, exit_code=42)
-            await rig.settle()
-            if peers_first:
-                for pod in set(crew.pods.values()) - {dead}:
-                    await crew.announce(pod, 2)
-            await crew.set_phase(dead, "Failed")
-            await rig.settle()
-            assert await crew.condition("Failed") is None
-            await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-            await rig.settle()
-            status = await crew.status()
-            assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, None)
-            assert "terminalState" not in status
-
-    run(scenario())
+    rig = Rig()
+    rule = {"action": RESTART_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=0))
+        dead = crew.pods["train-a-0", 0]
+        await crew.set_worker(dead, exit_code=42)
+        await rig.settle()
+        if peers_first:
+            for pod in set(crew.pods.values()) - {dead}:
+                await crew.announce(pod, 2)
+        await crew.set_phase(dead, "Failed")
+        await rig.settle()
+        assert await crew.condition("Failed") is None
+        await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+        await rig.settle()
+        status = await crew.status()
+        assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, None)
+        assert "terminalState" not in status

@@ -6,11 +6,12 @@ from common import wire
 from common.kube.client import KubeObject
 from controller.failure import JOB_COUNTERS_MAX
 from controller.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLICATED_JOB_UNCOUNTED
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.policies import counters, started, uids, with_rules
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 LEAVE = {"action": LEAVE_FAILED, "onJobFailureReasons": ["PodFailurePolicy"]}
 
@@ -168,26 +169,22 @@ def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
     assert failed["reason"] == "FailJobSetFailurePolicyAction"
 
 
-def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
+async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
     """The barrier does not wait for them, now or after the controller changed; nothing is recreated."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))
-            before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
-            for index in range(2):
-                await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
-            await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-            await crew.announce_all(2)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-        async with rig.running(rig.controller(leader_elect=False)):
-            await crew.announce_all(3)
-            await rig.settle()
-            assert await crew.epochs() == (3, 2)
-            assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == before
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))
+        before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        for index in range(2):
+            await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
+        await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await crew.announce_all(3)
+        await rig.settle()
+        assert await crew.epochs() == (3, 2)
+        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == before

@@ -9,11 +9,12 @@ from common.kube.errors import NotFound
 from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS
 from controller.actions import CreateClaim, CreateJob, DeleteJobSet, SuspendJob
 from controller.finish import REQUEUE_S_MAX
-from simulator.cluster.virtual_time import run
 from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 CONTAINER = "spec.replicatedJobs.0.template.spec.template.spec.containers.0"
 
@@ -176,51 +177,43 @@ def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
     assert kinds == {CreateClaim, SuspendJob}
 
 
-def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster() -> None:
+async def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster() -> None:
     """The controller comes back at the right time by itself and deletes it in the foreground."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))
-            await crew.finish_job("train-workers-0", "Complete")
-            await rig.settle(295.0)
-            assert (await crew.status())["terminalState"] == "Completed"
-            await rig.settle(10.0)
-            with pytest.raises(NotFound):
-                await crew.jobset()
-            assert not await exists(rig.admin, JOBS, "default", "train-workers-0")
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))
+        await crew.finish_job("train-workers-0", "Complete")
+        await rig.settle(295.0)
+        assert (await crew.status())["terminalState"] == "Completed"
+        await rig.settle(10.0)
+        with pytest.raises(NotFound):
+            await crew.jobset()
+        assert not await exists(rig.admin, JOBS, "default", "train-workers-0")
 
 
-def test_claims_in_the_cluster() -> None:
+async def test_claims_in_the_cluster() -> None:
     """Claims are made, come back when they are deleted, and a namesake's claim is waited for until it is gone."""
+    rig = Rig()
+    claims = PERSISTENT_VOLUME_CLAIMS
+    async with rig.running():
+        crew = await rig.submit(with_claims())
+        assert len(await crew.jobs()) == 2
+        first = await rig.admin.get(claims, "default", "cache-train")
+        await rig.admin.delete(claims, "default", "cache-train")
+        await rig.settle()
+        second = await rig.admin.get(claims, "default", "cache-train")
+        assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
-    async def scenario() -> None:
-        rig = Rig()
-        claims = PERSISTENT_VOLUME_CLAIMS
-        async with rig.running():
-            crew = await rig.submit(with_claims())
-            assert len(await crew.jobs()) == 2
-            first = await rig.admin.get(claims, "default", "cache-train")
-            await rig.admin.delete(claims, "default", "cache-train")
-            await rig.settle()
-            second = await rig.admin.get(claims, "default", "cache-train")
-            assert first["metadata"]["uid"] != second["metadata"]["uid"]
-
-            hold = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
-            await rig.admin.patch(claims, "default", "cache-train", hold)
-            await rig.admin.delete(JOBSETS, "default", "train")
-            await rig.settle(5.0)
-            again = await rig.submit(with_claims())
-            assert await again.jobs() == {}
-            assert len(await rig.events("PVCCreationFailed")) == 1
-            await rig.admin.patch(claims, "default", "cache-train", {"metadata": {"finalizers": None}})
-            await rig.settle()
-            assert len(await again.jobs()) == 2
-            third = await rig.admin.get(claims, "default", "cache-train")
-            owner = (await again.jobset())["metadata"]["uid"]
-            assert third["metadata"]["ownerReferences"][0]["uid"] == owner
-
-    run(scenario())
+        hold = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
+        await rig.admin.patch(claims, "default", "cache-train", hold)
+        await rig.admin.delete(JOBSETS, "default", "train")
+        await rig.settle(5.0)
+        again = await rig.submit(with_claims())
+        assert await again.jobs() == {}
+        assert len(await rig.events("PVCCreationFailed")) == 1
+        await rig.admin.patch(claims, "default", "cache-train", {"metadata": {"finalizers": None}})
+        await rig.settle()
+        assert len(await again.jobs()) == 2
+        third = await rig.admin.get(claims, "default", "cache-train")
+        owner = (await again.jobset())["metadata"]["uid"]
+        assert third["metadata"]["ownerReferences"][0]["uid"] == owner

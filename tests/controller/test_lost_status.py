@@ -7,10 +7,11 @@ import pytest
 from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import JOBSETS
-from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 
 def group(restarts_max: int = 5) -> KubeObject:
@@ -35,109 +36,89 @@ async def lose_status(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("restarts_max", [5, 2])
-def test_what_every_pod_announced_is_the_groups_epoch(restarts_max: int) -> None:
+async def test_what_every_pod_announced_is_the_groups_epoch(restarts_max: int) -> None:
     """S is written again as it was, nobody has to restart, an Event tells, and no restart is made up."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        crew = await ran_to_epoch_3(rig, restarts_max)
-        await lose_status(rig)
-        async with rig.running():
-            await rig.settle()
-            synced, deprecated = await crew.epochs()
-            assert synced == 3
-            assert deprecated < 3
-            (event,) = await rig.events("StatusRestored")
-            assert "expected syncedEpoch to be 3" in event["note"]
-            assert "its workers run on" in event["note"]
-            assert len(await rig.events("GroupRestartStarted")) == 2
-            assert len(await rig.events("GroupRestartFinished")) == 2
-
-    run(scenario())
+    rig = Rig()
+    crew = await ran_to_epoch_3(rig, restarts_max)
+    await lose_status(rig)
+    async with rig.running():
+        await rig.settle()
+        synced, deprecated = await crew.epochs()
+        assert synced == 3
+        assert deprecated < 3
+        (event,) = await rig.events("StatusRestored")
+        assert "expected syncedEpoch to be 3" in event["note"]
+        assert "its workers run on" in event["note"]
+        assert len(await rig.events("GroupRestartStarted")) == 2
+        assert len(await rig.events("GroupRestartFinished")) == 2
 
 
-def test_a_controller_that_remembers_writes_the_status_again() -> None:
+async def test_a_controller_that_remembers_writes_the_status_again() -> None:
     """A status that is lost beside a running controller is back at once, as it was."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(group())
-            await crew.announce_all(2)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-            await lose_status(rig)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-            await crew.announce_all(3)
-            await rig.settle()
-            assert await crew.epochs() == (3, 2)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(group())
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+        await lose_status(rig)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+        await crew.announce_all(3)
+        await rig.settle()
+        assert await crew.epochs() == (3, 2)
 
 
-def test_one_tampered_pod_alone_decides_nothing() -> None:
+async def test_one_tampered_pod_alone_decides_nothing() -> None:
     """An epoch that one Pod alone announces moves nobody, with a lost status or without."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(group())
-            one, *_ = crew.pods.values()
-            await crew.announce(one, 7)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-        await lose_status(rig)
-        async with rig.running():
-            await rig.settle()
-            assert await crew.epochs() == (0, 0)
-            await crew.announce(one, 1)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(group())
+        one, *_ = crew.pods.values()
+        await crew.announce(one, 7)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+    await lose_status(rig)
+    async with rig.running():
+        await rig.settle()
+        assert await crew.epochs() == (0, 0)
+        await crew.announce(one, 1)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
 
 
-def test_pods_of_two_generations_meet_in_the_epoch_after() -> None:
+async def test_pods_of_two_generations_meet_in_the_epoch_after() -> None:
     """A Pod that is new since the loss and those that ran on restart together; no epoch is theirs in common before."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        crew = await ran_to_epoch_3(rig, 5)
-        await lose_status(rig)
-        new, *_ = crew.pods.values()
-        await crew.announce(new, 1)
-        async with rig.running():
-            await rig.settle()
-            assert await crew.epochs() == (3, 3)
-            (event,) = await rig.events("StatusRestored")
-            assert "the group meets in the epoch after" in event["note"]
-            await crew.announce_all(4)
-            await rig.settle()
-            assert await crew.epochs() == (4, 3)
-
-    run(scenario())
+    rig = Rig()
+    crew = await ran_to_epoch_3(rig, 5)
+    await lose_status(rig)
+    new, *_ = crew.pods.values()
+    await crew.announce(new, 1)
+    async with rig.running():
+        await rig.settle()
+        assert await crew.epochs() == (3, 3)
+        (event,) = await rig.events("StatusRestored")
+        assert "the group meets in the epoch after" in event["note"]
+        await crew.announce_all(4)
+        await rig.settle()
+        assert await crew.epochs() == (4, 3)
 
 
-def test_a_budget_that_was_lost_too_fails_nobody_before_the_next_restart() -> None:
+async def test_a_budget_that_was_lost_too_fails_nobody_before_the_next_restart() -> None:
     """Epochs that were never counted may be beyond maxRestarts once the status that says so is gone."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(group(restarts_max=1))
-            for epoch in (2, 3):  # restarts on request are not counted
-                annotations = {wire.RESTART_REQUESTED: f"request-{epoch}"}
-                await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-                await rig.settle()
-                await crew.announce_all(epoch)
-                await rig.settle()
-            assert await crew.epochs() == (3, 2)
-        await lose_status(rig)
-        async with rig.running():
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(group(restarts_max=1))
+        for epoch in (2, 3):  # restarts on request are not counted
+            annotations = {wire.RESTART_REQUESTED: f"request-{epoch}"}
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
             await rig.settle()
-            assert (await crew.epochs())[0] == 3
-            assert (await crew.status())[wire.EXEMPT_EPOCHS] == 1
-            assert await crew.condition("Failed") is None
-
-    run(scenario())
+            await crew.announce_all(epoch)
+            await rig.settle()
+        assert await crew.epochs() == (3, 2)
+    await lose_status(rig)
+    async with rig.running():
+        await rig.settle()
+        assert (await crew.epochs())[0] == 3
+        assert (await crew.status())[wire.EXEMPT_EPOCHS] == 1
+        assert await crew.condition("Failed") is None

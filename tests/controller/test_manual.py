@@ -7,11 +7,12 @@ import pytest
 from common import wire
 from common.epoch.decision import Decision
 from common.kube.resources import JOBSETS
-from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 
 async def ask(rig: Rig, request: str) -> None:
@@ -27,90 +28,74 @@ async def meet(rig: Rig, crew: Crew, epoch: int) -> None:
     await rig.settle(0.1)
 
 
-def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
+async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
     """Two status writes; the same id again, or by another controller, does nothing; maxRestarts stays whole."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset(restarts_max=1))
-            before = rig.writes("/jobsets/train/status")
-            for epoch, request in ((2, "one"), (3, "2026-11-22T02:39:09Z"), (4, "three")):
-                await ask(rig, request)
-                assert await crew.epochs() == (epoch - 1, epoch - 1)
-                await ask(rig, request)
-                await meet(rig, crew, epoch)
-                assert await crew.epochs() == (epoch, epoch - 1)
-                entry = (await crew.status())[wire.LAST_GROUP_RESTART]
-                assert (entry["trigger"], entry["request"]) == ("manual", request)
-            assert rig.writes("/jobsets/train/status") == before + 6
-            labels = {"namespace": "default", "jobset": "train"}
-            registry = rig.controllers[0].metrics.registry
-            assert registry.get_sample_value("inplace_restart_budget_remaining", labels) == 1
-            counted = labels | {"outcome": "finished", "trigger": "manual"}
-            assert registry.get_sample_value("inplace_group_restarts_total", counted) == 3
-        async with rig.running(rig.controller()):
-            await rig.settle(20.0)
-            assert await crew.epochs() == (4, 3)
-            await meet(rig, crew, 5)
-            assert await crew.epochs() == (5, 4)
-            await meet(rig, crew, 6)
-            assert (await crew.status())["terminalState"] == "Failed"  # one was allowed, and one more is too many
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=1))
+        before = rig.writes("/jobsets/train/status")
+        for epoch, request in ((2, "one"), (3, "2026-11-22T02:39:09Z"), (4, "three")):
+            await ask(rig, request)
+            assert await crew.epochs() == (epoch - 1, epoch - 1)
+            await ask(rig, request)
+            await meet(rig, crew, epoch)
+            assert await crew.epochs() == (epoch, epoch - 1)
+            entry = (await crew.status())[wire.LAST_GROUP_RESTART]
+            assert (entry["trigger"], entry["request"]) == ("manual", request)
+        assert rig.writes("/jobsets/train/status") == before + 6
+        labels = {"namespace": "default", "jobset": "train"}
+        registry = rig.controllers[0].metrics.registry
+        assert registry.get_sample_value("inplace_restart_budget_remaining", labels) == 1
+        counted = labels | {"outcome": "finished", "trigger": "manual"}
+        assert registry.get_sample_value("inplace_group_restarts_total", counted) == 3
+    async with rig.running(rig.controller()):
+        await rig.settle(20.0)
+        assert await crew.epochs() == (4, 3)
+        await meet(rig, crew, 5)
+        assert await crew.epochs() == (5, 4)
+        await meet(rig, crew, 6)
+        assert (await crew.status())["terminalState"] == "Failed"  # one was allowed, and one more is too many
 
 
-def test_a_group_that_has_not_started_is_not_restarted() -> None:
+async def test_a_group_that_has_not_started_is_not_restarted() -> None:
     """An annotation that came with the manifest is noted; the first start is not interrupted."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            manifest = jobset()
-            manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "from-a-copy"}
-            crew = await rig.started(manifest)
-            assert await crew.epochs() == (1, 0)
-            assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "from-a-copy"
-            (event,) = await rig.events("RestartRequestNoted")
-            assert "the group has not started yet" in event["note"]
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        manifest = jobset()
+        manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "from-a-copy"}
+        crew = await rig.started(manifest)
+        assert await crew.epochs() == (1, 0)
+        assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "from-a-copy"
+        (event,) = await rig.events("RestartRequestNoted")
+        assert "the group has not started yet" in event["note"]
 
 
-def test_a_request_during_a_restart_joins_it() -> None:
+async def test_a_request_during_a_restart_joins_it() -> None:
     """Everybody restarts already: no second restart follows, and the one under way counts as it did."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset(restarts_max=1))
-            await crew.announce(next(iter(crew.pods.values())), 2)
-            await rig.settle(0.1)
-            await ask(rig, "impatient")
-            await meet(rig, crew, 2)
-            await rig.settle(5.0)
-            assert await crew.epochs() == (2, 1)
-            assert (await crew.status())[wire.LAST_GROUP_RESTART]["trigger"] == "worker_exit"
-            (event,) = await rig.events("RestartRequestNoted")
-            assert "a restart is under way" in event["note"]
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=1))
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        await rig.settle(0.1)
+        await ask(rig, "impatient")
+        await meet(rig, crew, 2)
+        await rig.settle(5.0)
+        assert await crew.epochs() == (2, 1)
+        assert (await crew.status())[wire.LAST_GROUP_RESTART]["trigger"] == "worker_exit"
+        (event,) = await rig.events("RestartRequestNoted")
+        assert "a restart is under way" in event["note"]
 
 
-def test_suspended_and_resumed() -> None:
+async def test_suspended_and_resumed() -> None:
     """What is suspended has nothing to restart, and does not after its resume."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
-            await rig.settle(0.1)
-            await ask(rig, "asleep")
-            assert await crew.epochs() == (1, 0)
-            assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "asleep"
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle(0.1)
+        await ask(rig, "asleep")
+        assert await crew.epochs() == (1, 0)
+        assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "asleep"
 
 
 def test_all_scopes_restart() -> None:

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from common import wire
 from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS, PODS
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 
 def monitor(**spec: Any) -> KubeObject:
@@ -58,32 +61,28 @@ def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
     assert world.jobset.recreations_counted == 1
 
 
-def test_a_group_starts_and_restarts_without_it() -> None:
+async def test_a_group_starts_and_restarts_without_it() -> None:
     """It may die, be replaced, or linger: nothing of that holds the barrier up or restarts anybody."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.submit(with_monitor())
-            await crew.make_pods()
-            watcher = crew.pods["train-monitor-0", 0]
-            workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
-            for pod in workers:
-                await crew.announce(pod, 1)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-            await crew.set_worker(watcher)
-            await crew.set_worker(watcher, exit_code=1)
-            await rig.admin.patch(PODS, "default", watcher, {"metadata": {"finalizers": ["test/hold"]}})
-            await rig.admin.delete(JOBS, "default", "train-monitor-0")
-            await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
-            await rig.settle()
-            assert await crew.epochs() == (1, 0)
-            for pod in workers:
-                await crew.announce(pod, 2)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-            uid = (await crew.jobset())["metadata"]["uid"]
-            assert (await crew.jobs())["train-monitor-0"]["metadata"]["ownerReferences"][0]["uid"] == uid
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(with_monitor())
+        await crew.make_pods()
+        watcher = crew.pods["train-monitor-0", 0]
+        workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
+        for pod in workers:
+            await crew.announce(pod, 1)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        await crew.set_worker(watcher)
+        await crew.set_worker(watcher, exit_code=1)
+        await rig.admin.patch(PODS, "default", watcher, {"metadata": {"finalizers": ["test/hold"]}})
+        await rig.admin.delete(JOBS, "default", "train-monitor-0")
+        await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        for pod in workers:
+            await crew.announce(pod, 2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+        uid = (await crew.jobset())["metadata"]["uid"]
+        assert (await crew.jobs())["train-monitor-0"]["metadata"]["ownerReferences"][0]["uid"] == uid

@@ -11,8 +11,9 @@ from common.kube.clock import LoopClock
 from common.kube.http import Request, Response, Stream, TransportError
 from common.kube.resources import JOBS, JOBSETS
 from controller.pace import WRITES_MAX, PacedTransport, is_status_write
-from simulator.cluster.virtual_time import run
 from tests.kube.answers import refusal
+
+pytestmark = pytest.mark.virtual_time
 
 CREATE = Request("POST", JOBS.path("default"))
 STATUS = Request("PATCH", JOBSETS.path("default", "train", subresource="status", query={"fieldManager": "x"}))
@@ -60,138 +61,110 @@ async def send(transport: PacedTransport, request: Request, times: int) -> list[
     return await asyncio.gather(*(transport.request(request, timeout_s=1.0) for _ in range(times)))
 
 
-def test_writes_in_flight_are_bounded_and_status_writes_do_not_wait_for_them() -> None:
+async def test_writes_in_flight_are_bounded_and_status_writes_do_not_wait_for_them() -> None:
     """At most WRITES_MAX ordinary writes at once, in order; a status write and a read go at once beside them."""
-
-    async def scenario() -> None:
-        server = Server()
-        transport = paced(server)
-        creating = asyncio.create_task(send(transport, CREATE, WRITES_MAX * 3))
-        await asyncio.sleep(0)
-        await asyncio.gather(send(transport, STATUS, 1), send(transport, READ, 1))
-        assert asyncio.get_running_loop().time() == pytest.approx(ANSWER_S)
-        assert len(await creating) == WRITES_MAX * 3
-        assert server.most == WRITES_MAX + 2
-        assert asyncio.get_running_loop().time() == pytest.approx(3 * ANSWER_S)
-
-    run(scenario())
+    server = Server()
+    transport = paced(server)
+    creating = asyncio.create_task(send(transport, CREATE, WRITES_MAX * 3))
+    await asyncio.sleep(0)
+    await asyncio.gather(send(transport, STATUS, 1), send(transport, READ, 1))
+    assert asyncio.get_running_loop().time() == pytest.approx(ANSWER_S)
+    assert len(await creating) == WRITES_MAX * 3
+    assert server.most == WRITES_MAX + 2
+    assert asyncio.get_running_loop().time() == pytest.approx(3 * ANSWER_S)
 
 
-def test_a_throttling_server_is_left_alone_for_as_long_as_it_says() -> None:
+async def test_a_throttling_server_is_left_alone_for_as_long_as_it_says() -> None:
     """After a 429 no write of any kind is sent before Retry-After is over; reads go on."""
-
-    async def scenario() -> None:
-        answers = [Response(429, {"retry-after": "3"}, b"{}")]
-        server = Server(lambda request: answers.pop() if answers and request is CREATE else OK)
-        transport = paced(server)
-        assert (await send(transport, CREATE, 1))[0].status == 429
-        await asyncio.gather(send(transport, CREATE, 5), send(transport, STATUS, 1), send(transport, READ, 1))
-        (_, first_s), *others = server.came
-        assert [at_s for method, at_s in others if method == "GET"] == [pytest.approx(ANSWER_S)]
-        writes_s = [at_s for method, at_s in others if method != "GET"]
-        assert len(writes_s) == 6
-        assert min(writes_s) >= first_s + ANSWER_S + 3.0
-
-    run(scenario())
+    answers = [Response(429, {"retry-after": "3"}, b"{}")]
+    server = Server(lambda request: answers.pop() if answers and request is CREATE else OK)
+    transport = paced(server)
+    assert (await send(transport, CREATE, 1))[0].status == 429
+    await asyncio.gather(send(transport, CREATE, 5), send(transport, STATUS, 1), send(transport, READ, 1))
+    (_, first_s), *others = server.came
+    assert [at_s for method, at_s in others if method == "GET"] == [pytest.approx(ANSWER_S)]
+    writes_s = [at_s for method, at_s in others if method != "GET"]
+    assert len(writes_s) == 6
+    assert min(writes_s) >= first_s + ANSWER_S + 3.0
 
 
-def test_the_window_halves_once_for_what_was_refused_together_and_grows_again() -> None:
+async def test_the_window_halves_once_for_what_was_refused_together_and_grows_again() -> None:
     """48 refusals of one moment halve it once; each windowful of successes gives one place back."""
-
-    async def scenario() -> None:
-        server = Server(lambda _: refusal(503, "ServiceUnavailable"))
-        transport = paced(server)
+    server = Server(lambda _: refusal(503, "ServiceUnavailable"))
+    transport = paced(server)
+    await send(transport, CREATE, WRITES_MAX)
+    assert transport.window == WRITES_MAX // 2
+    await send(transport, CREATE, 1)
+    assert transport.window == WRITES_MAX // 4
+    server.answer = lambda _: OK
+    server.most = 0
+    await send(transport, CREATE, WRITES_MAX // 4)
+    assert server.most == WRITES_MAX // 4
+    await send(transport, CREATE, 1)
+    assert transport.window == WRITES_MAX // 4 + 1
+    for _ in range(60):
         await send(transport, CREATE, WRITES_MAX)
-        assert transport.window == WRITES_MAX // 2
-        await send(transport, CREATE, 1)
-        assert transport.window == WRITES_MAX // 4
-        server.answer = lambda _: OK
-        server.most = 0
-        await send(transport, CREATE, WRITES_MAX // 4)
-        assert server.most == WRITES_MAX // 4
-        await send(transport, CREATE, 1)
-        assert transport.window == WRITES_MAX // 4 + 1
-        for _ in range(60):
-            await send(transport, CREATE, WRITES_MAX)
-        assert transport.window == WRITES_MAX
-
-    run(scenario())
+    assert transport.window == WRITES_MAX
 
 
-def test_pauses_grow_while_the_server_is_overloaded_and_the_window_never_closes() -> None:
+async def test_pauses_grow_while_the_server_is_overloaded_and_the_window_never_closes() -> None:
     """A server that answers 503 for long is asked ever more rarely, by one write at a time, and found again."""
+    server = Server(lambda _: refusal(503, "ServiceUnavailable"))
+    transport = paced(server)
 
-    async def scenario() -> None:
-        server = Server(lambda _: refusal(503, "ServiceUnavailable"))
-        transport = paced(server)
+    async def insist() -> None:
+        while (await send(transport, CREATE, 1))[0].status != 201:
+            pass
 
-        async def insist() -> None:
-            while (await send(transport, CREATE, 1))[0].status != 201:
-                pass
-
-        tasks = [asyncio.create_task(insist()) for _ in range(100)]
-        await asyncio.sleep(120.0)
-        assert transport.window == 1
-        tries = sum(at_s > 60.0 for _, at_s in server.came)
-        assert 10 <= tries <= 60  # of 100 writers that try again at once, in 60 s
-        server.answer = lambda _: OK
-        await asyncio.gather(*tasks)
-
-    run(scenario())
+    tasks = [asyncio.create_task(insist()) for _ in range(100)]
+    await asyncio.sleep(120.0)
+    assert transport.window == 1
+    tries = sum(at_s > 60.0 for _, at_s in server.came)
+    assert 10 <= tries <= 60  # of 100 writers that try again at once, in 60 s
+    server.answer = lambda _: OK
+    await asyncio.gather(*tasks)
 
 
-def test_an_error_about_one_object_slows_down_and_does_not_stop() -> None:
+async def test_an_error_about_one_object_slows_down_and_does_not_stop() -> None:
     """A 500 (a webhook that fails) halves the window, and nothing waits longer than for a place."""
-
-    async def scenario() -> None:
-        answers = [refusal(500, "InternalError")]
-        server = Server(lambda _: answers.pop() if answers else OK)
-        transport = paced(server)
-        await send(transport, CREATE, 2)
-        assert transport.window == WRITES_MAX // 2
-        await send(transport, CREATE, 1)
-        assert asyncio.get_running_loop().time() == pytest.approx(2 * ANSWER_S)
-
-    run(scenario())
+    answers = [refusal(500, "InternalError")]
+    server = Server(lambda _: answers.pop() if answers else OK)
+    transport = paced(server)
+    await send(transport, CREATE, 2)
+    assert transport.window == WRITES_MAX // 2
+    await send(transport, CREATE, 1)
+    assert asyncio.get_running_loop().time() == pytest.approx(2 * ANSWER_S)
 
 
-def test_a_cancelled_write_gives_its_place_back() -> None:
+async def test_a_cancelled_write_gives_its_place_back() -> None:
     """Whether it waited for its turn, got it just now, or was under way."""
-
-    async def scenario() -> None:
-        server = Server()
-        transport = paced(server)
-        tasks = [asyncio.create_task(transport.request(CREATE, timeout_s=1.0)) for _ in range(WRITES_MAX * 2 + 10)]
-        await asyncio.sleep(ANSWER_S / 2)
-        for task in tasks[:20] + tasks[WRITES_MAX : WRITES_MAX + 30]:
-            task.cancel()
-        await asyncio.sleep(0)
-        for task in tasks[WRITES_MAX + 30 : WRITES_MAX + 35]:  # these have just been let in
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        server.most = 0
-        await send(transport, CREATE, WRITES_MAX * 2)
-        assert server.most == WRITES_MAX
-
-    run(scenario())
+    server = Server()
+    transport = paced(server)
+    tasks = [asyncio.create_task(transport.request(CREATE, timeout_s=1.0)) for _ in range(WRITES_MAX * 2 + 10)]
+    await asyncio.sleep(ANSWER_S / 2)
+    for task in tasks[:20] + tasks[WRITES_MAX : WRITES_MAX + 30]:
+        task.cancel()
+    await asyncio.sleep(0)
+    for task in tasks[WRITES_MAX + 30 : WRITES_MAX + 35]:  # these have just been let in
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    server.most = 0
+    await send(transport, CREATE, WRITES_MAX * 2)
+    assert server.most == WRITES_MAX
 
 
-def test_a_lost_answer_slows_down() -> None:
+async def test_a_lost_answer_slows_down() -> None:
     """A write that was not answered in time is a sign of overload; one that was never sent is none."""
+    errors = [TransportError("unsent", sent=False), TransportError("lost")]
 
-    async def scenario() -> None:
-        errors = [TransportError("unsent", sent=False), TransportError("lost")]
+    def answer(_: Request) -> Response:
+        raise errors.pop(0)
 
-        def answer(_: Request) -> Response:
-            raise errors.pop(0)
-
-        transport = paced(Server(answer))
-        for window in (WRITES_MAX, WRITES_MAX // 2):
-            with pytest.raises(TransportError):
-                await transport.request(CREATE, timeout_s=1.0)
-            assert transport.window == window
-
-    run(scenario())
+    transport = paced(Server(answer))
+    for window in (WRITES_MAX, WRITES_MAX // 2):
+        with pytest.raises(TransportError):
+            await transport.request(CREATE, timeout_s=1.0)
+        assert transport.window == window
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
 
+pytestmark = pytest.mark.virtual_time
+
 COUNT = "inplace_pod_restart_phase_duration_seconds_count"
 SUM = "inplace_pod_restart_phase_duration_seconds_sum"
 PROBLEMS = "inplace_unreadable_phases_total"
@@ -109,23 +111,19 @@ def test_the_controller_sums_up_what_its_pods_announce() -> None:
     assert registry.get_sample_value(SUM, {"phase": "kubelet"}) == pytest.approx(1.2 * pods)
 
 
-def test_the_shortest_wait_at_a_barrier_is_how_long_it_took_to_lift() -> None:
+async def test_the_shortest_wait_at_a_barrier_is_how_long_it_took_to_lift() -> None:
     """The Pod that announced last waited for the sync and its lift alone; it is told when the next sync is written."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            for pod, barrier_ms in zip(crew.pods.values(), (4000, 300), strict=True):
-                told = wire.epoch_annotations(2) | {wire.PHASES: f"v1,barrier={barrier_ms}"}
-                await crew.annotate(pod, told)
-            await rig.settle()
-            registry = rig.controllers[0].metrics.registry
-            name = "inplace_group_restart_phase_duration_seconds"
-            assert registry.get_sample_value(f"{name}_sum", {"phase": "lift"}) == pytest.approx(0.3)
-            for pod in crew.pods.values():
-                await crew.annotate(pod, wire.epoch_annotations(3) | {wire.PHASES: "v1,view=40"})
-            await rig.settle()
-            assert registry.get_sample_value(f"{name}_count", {"phase": "lift"}) == 1
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        for pod, barrier_ms in zip(crew.pods.values(), (4000, 300), strict=True):
+            told = wire.epoch_annotations(2) | {wire.PHASES: f"v1,barrier={barrier_ms}"}
+            await crew.annotate(pod, told)
+        await rig.settle()
+        registry = rig.controllers[0].metrics.registry
+        name = "inplace_group_restart_phase_duration_seconds"
+        assert registry.get_sample_value(f"{name}_sum", {"phase": "lift"}) == pytest.approx(0.3)
+        for pod in crew.pods.values():
+            await crew.annotate(pod, wire.epoch_annotations(3) | {wire.PHASES: "v1,view=40"})
+        await rig.settle()
+        assert registry.get_sample_value(f"{name}_count", {"phase": "lift"}) == 1

@@ -8,11 +8,12 @@ from common import wire
 from common.kube.client import KubeObject
 from common.kube.resources import NODES, PODS
 from controller.actions import LiftGate
-from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 RACK = "example.com/rack"
 EXCLUSIVE = {wire.EXCLUSIVE_TOPOLOGY: RACK}
@@ -143,39 +144,35 @@ async def gates_of(rig: Rig, crew: Crew) -> dict[tuple[str, int], KubeObject]:
     return {slot: (await rig.admin.get(PODS, "default", name))["spec"] for slot, name in crew.pods.items()}
 
 
-def test_gates_in_the_cluster() -> None:
+async def test_gates_in_the_cluster() -> None:
     """Leaders are let go; when one has a node its followers are, pinned to its rack, and nobody else's."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {RACK: "r1"}}}
-            await rig.admin.create(NODES, None, node)
-            crew = await rig.submit(exclusive())
-            for name, job in (await crew.jobs()).items():
-                for index in (2, 1, 0):
-                    await crew.make_pod(job, index)
-                assert job["metadata"]["name"] == name
-            await rig.settle()
-            specs = await gates_of(rig, crew)
-            assert {slot for slot, spec in specs.items() if not spec.get("schedulingGates")} == {
-                ("train-workers-0", 0),
-                ("train-workers-1", 0),
-            }
-            leader = crew.pods["train-workers-0", 0]
-            binding = {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": leader},
-                "target": {"kind": "Node", "name": "n1"},
-            }
-            await rig.admin.raw("POST", f"/api/v1/namespaces/default/pods/{leader}/binding", body=binding)
-            await rig.settle()
-            specs = await gates_of(rig, crew)
-            for index in (1, 2):
-                follower = specs["train-workers-0", index]
-                assert not follower.get("schedulingGates")
-                assert follower["nodeSelector"] == {RACK: "r1"}
-                assert specs["train-workers-1", index]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {RACK: "r1"}}}
+        await rig.admin.create(NODES, None, node)
+        crew = await rig.submit(exclusive())
+        for name, job in (await crew.jobs()).items():
+            for index in (2, 1, 0):
+                await crew.make_pod(job, index)
+            assert job["metadata"]["name"] == name
+        await rig.settle()
+        specs = await gates_of(rig, crew)
+        assert {slot for slot, spec in specs.items() if not spec.get("schedulingGates")} == {
+            ("train-workers-0", 0),
+            ("train-workers-1", 0),
+        }
+        leader = crew.pods["train-workers-0", 0]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": leader},
+            "target": {"kind": "Node", "name": "n1"},
+        }
+        await rig.admin.raw("POST", f"/api/v1/namespaces/default/pods/{leader}/binding", body=binding)
+        await rig.settle()
+        specs = await gates_of(rig, crew)
+        for index in (1, 2):
+            follower = specs["train-workers-0", index]
+            assert not follower.get("schedulingGates")
+            assert follower["nodeSelector"] == {RACK: "r1"}
+            assert specs["train-workers-1", index]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]

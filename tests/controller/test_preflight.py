@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -15,11 +16,12 @@ from common.kube.http import Request, Response
 from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES, POLICIES_CURE, Preflight
 from simulator.apiserver import InMemoryTransport
-from simulator.cluster.virtual_time import run
 from tests.controller.rig import USER, Rig
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
 from tests.kube.answers import refusal
+
+pytestmark = pytest.mark.virtual_time
 
 WHOLE = {"event": "installation complete", "log_level": "info"}
 GUARDS = policies("jobsets.yaml", "immutable.yaml", "agents.yaml")
@@ -55,149 +57,113 @@ def denying(*denied: tuple[str, str]) -> Any:
     return answer
 
 
-def test_a_whole_installation_is_called_whole() -> None:
+async def test_a_whole_installation_is_called_whole() -> None:
     """It ends at once, has nothing to complain about and stops nobody from being ready."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            await install_guards(rig)
-            looking = preflight(rig)
-            with capture_logs() as logs:
-                await looking.run()
-            assert (logs, looking.why_not_ready) == ([WHOLE], None)
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        await install_guards(rig)
+        looking = preflight(rig)
+        with capture_logs() as logs:
+            await looking.run()
+        assert (logs, looking.why_not_ready) == ([WHOLE], None)
 
 
-def test_a_missing_crd_is_named_until_it_is_installed() -> None:
+async def test_a_missing_crd_is_named_until_it_is_installed() -> None:
     """Not ready, with the command; said once; ready a minute after it was installed at the latest."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            await install_guards(rig)
-            await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
-            looking = preflight(rig)
-            with capture_logs() as logs:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(looking.run())
-                    await rig.settle(3 * AGAIN_S)
-                    assert looking.why_not_ready == (
-                        f"expected the CustomResourceDefinition {CRD}, found none; {CRD_CURE}"
-                    )
-                    await rig.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, crd())
-                    await rig.settle(AGAIN_S)
-                    assert looking.why_not_ready is None
-            ours = [entry for entry in logs if entry["event"].startswith("installation")]  # a controller runs, too
-            assert [(entry["log_level"], entry["event"]) for entry in ours] == [
-                ("error", "installation incomplete"),
-                ("info", "installation complete"),
-            ]
-
-    run(scenario())
-
-
-def test_another_projects_crd_is_a_warning() -> None:
-    """Upstream's has no epochs: the controller works, and says which fields are missing and what that costs."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            await install_guards(rig)
-            stored = await rig.admin.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
-            fields = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-            for name in (wire.SYNCED_EPOCH, wire.EXEMPT_EPOCHS):
-                del fields[name]
-            await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
-            (line,), ready = await look_once(rig)
-            assert line["problem"].endswith(
-                "found one without exemptEpochs, syncedEpoch: what is written there is lost"
-            )
-            assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
-
-    run(scenario())
-
-
-def test_missing_rights_are_listed_with_who_lacks_them() -> None:
-    """One line for all of them: who asked, what is refused, where; it is not ready."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            await install_guards(rig)
-            rig.fault = denying(("patch", "pods"), ("update", "leases"))
-            (line,), ready = await look_once(rig, namespace="team")
-            assert line["problem"] == (
-                f"expected {USER} to be allowed to patch pods in namespace team, update leases in namespace s; "
-                "the API server says no"
-            )
-            assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
-            assert ready == f"{line['problem']}; {line['cure']}"
-
-    run(scenario())
-
-
-def test_one_namespace_needs_no_right_to_read_nodes() -> None:
-    """What a Role cannot grant is asked for only where all namespaces are worked in."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            await install_guards(rig)
-            rig.fault = denying(("get", "nodes"))
-            assert await look_once(rig, namespace="team") == ([WHOLE], None)
-            assert len((await look_once(rig))[0]) == 1
-
-    run(scenario())
-
-
-def test_missing_policies_are_warnings() -> None:
-    """What is the case without them is said for each, and nothing waits for them."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            lines, ready = await look_once(rig)
-            assert [line["cure"] for line in lines] == [POLICIES_CURE] * len(POLICIES)
-            assert "JobSets are not checked" in lines[0]["problem"]
-            assert "templates of a JobSet that runs may change" in lines[1]["problem"]
-            assert "an agent may change any Pod" in lines[2]["problem"]
-            assert ready is None
-
-    run(scenario())
-
-
-def test_what_may_not_be_asked_counts_as_there() -> None:
-    """An older role has no right to read the CRD or the policies: no false alarm."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            rig.fault = lambda request: refusal(403, "Forbidden") if request.method == "GET" else None
-            assert await look_once(rig) == ([WHOLE], None)
-
-    run(scenario())
-
-
-def test_a_server_that_is_away_is_asked_again() -> None:
-    """An error is no verdict: nothing is missing until the server says so."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            rig.fault = lambda _: refusal(503, "ServiceUnavailable")
-            looking = preflight(rig)
+    rig = Rig()
+    async with rig.running():
+        await install_guards(rig)
+        await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
+        looking = preflight(rig)
+        with capture_logs() as logs:
             async with asyncio.TaskGroup() as group:
-                task = group.create_task(looking.run())
-                await rig.settle()
-                assert looking.why_not_ready is None
-                await install_guards(rig)
-                rig.fault = lambda _: None
+                group.create_task(looking.run())
+                await rig.settle(3 * AGAIN_S)
+                assert looking.why_not_ready == (f"expected the CustomResourceDefinition {CRD}, found none; {CRD_CURE}")
+                await rig.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, crd())
                 await rig.settle(AGAIN_S)
-                assert task.done()
+                assert looking.why_not_ready is None
+        ours = [entry for entry in logs if entry["event"].startswith("installation")]  # a controller runs, too
+        assert [(entry["log_level"], entry["event"]) for entry in ours] == [
+            ("error", "installation incomplete"),
+            ("info", "installation complete"),
+        ]
 
-    run(scenario())
+
+async def test_another_projects_crd_is_a_warning() -> None:
+    """Upstream's has no epochs: the controller works, and says which fields are missing and what that costs."""
+    rig = Rig()
+    async with rig.running():
+        await install_guards(rig)
+        stored = await rig.admin.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
+        fields = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        for name in (wire.SYNCED_EPOCH, wire.EXEMPT_EPOCHS):
+            del fields[name]
+        await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
+        (line,), ready = await look_once(rig)
+        assert line["problem"].endswith("found one without exemptEpochs, syncedEpoch: what is written there is lost")
+        assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
+
+
+async def test_missing_rights_are_listed_with_who_lacks_them() -> None:
+    """One line for all of them: who asked, what is refused, where; it is not ready."""
+    rig = Rig()
+    async with rig.running():
+        await install_guards(rig)
+        rig.fault = denying(("patch", "pods"), ("update", "leases"))
+        (line,), ready = await look_once(rig, namespace="team")
+        assert line["problem"] == (
+            f"expected {USER} to be allowed to patch pods in namespace team, update leases in namespace s; "
+            "the API server says no"
+        )
+        assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
+        assert ready == f"{line['problem']}; {line['cure']}"
+
+
+async def test_one_namespace_needs_no_right_to_read_nodes() -> None:
+    """What a Role cannot grant is asked for only where all namespaces are worked in."""
+    rig = Rig()
+    async with rig.running():
+        await install_guards(rig)
+        rig.fault = denying(("get", "nodes"))
+        assert await look_once(rig, namespace="team") == ([WHOLE], None)
+        assert len((await look_once(rig))[0]) == 1
+
+
+async def test_missing_policies_are_warnings() -> None:
+    """What is the case without them is said for each, and nothing waits for them."""
+    rig = Rig()
+    async with rig.running():
+        lines, ready = await look_once(rig)
+        assert [line["cure"] for line in lines] == [POLICIES_CURE] * len(POLICIES)
+        assert "JobSets are not checked" in lines[0]["problem"]
+        assert "templates of a JobSet that runs may change" in lines[1]["problem"]
+        assert "an agent may change any Pod" in lines[2]["problem"]
+        assert ready is None
+
+
+async def test_what_may_not_be_asked_counts_as_there() -> None:
+    """An older role has no right to read the CRD or the policies: no false alarm."""
+    rig = Rig()
+    async with rig.running():
+        rig.fault = lambda request: refusal(403, "Forbidden") if request.method == "GET" else None
+        assert await look_once(rig) == ([WHOLE], None)
+
+
+async def test_a_server_that_is_away_is_asked_again() -> None:
+    """An error is no verdict: nothing is missing until the server says so."""
+    rig = Rig()
+    async with rig.running():
+        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
+        looking = preflight(rig)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(looking.run())
+            await rig.settle()
+            assert looking.why_not_ready is None
+            await install_guards(rig)
+            rig.fault = lambda _: None
+            await rig.settle(AGAIN_S)
+            assert task.done()
 
 
 async def look_once(rig: Rig, **settings: Any) -> tuple[list[Any], str | None]:

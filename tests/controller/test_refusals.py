@@ -10,10 +10,11 @@ import pytest
 from common.kube.http import Request, Response, TransportError
 from common.kube.resources import JOBSETS
 from controller.execute import PARALLEL_MAX
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.kube.answers import refusal
+
+pytestmark = pytest.mark.virtual_time
 
 MANY = 2 * PARALLEL_MAX
 FIT = 20
@@ -54,24 +55,20 @@ def many(replicas: int = MANY) -> Any:
 @pytest.mark.parametrize(
     ("answer", "replicas"), [(FORBIDDEN, MANY), (INVALID, MANY), pytest.param(FORBIDDEN, 1000, marks=pytest.mark.slow)]
 )
-def test_jobs_that_are_refused_cost_one_request_a_pass(answer: Response, replicas: int) -> None:
+async def test_jobs_that_are_refused_cost_one_request_a_pass(answer: Response, replicas: int) -> None:
     """One refusal ends the kind's creations for the pass; the next one comes after 1, 2, 4, ... 60 s."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            refusing = Refusing(rig, lambda *_: answer)
-            await rig.submit(many(replicas))
-            await rig.settle(130.0)
-            assert refusing.asked(0.9) == 1
-            assert refusing.asked(2.0) == 2
-            assert refusing.asked(130.0) == 8  # after 0, 1, 3, 7, 15, 31, 63 and 123 s
-            assert await rig.events("JobCreationFailed")
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: answer)
+        await rig.submit(many(replicas))
+        await rig.settle(130.0)
+        assert refusing.asked(0.9) == 1
+        assert refusing.asked(2.0) == 2
+        assert refusing.asked(130.0) == 8  # after 0, 1, 3, 7, 15, 31, 63 and 123 s
+        assert await rig.events("JobCreationFailed")
 
 
-def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
+async def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
     """Each pass, and the first come 5, 10, 20 ms apart, asks for one Job, not for all that are missing."""
 
     def refuse(_: bytes, asked: int) -> Response | None:
@@ -79,116 +76,89 @@ def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
             return None
         raise TransportError("connection refused", sent=False)
 
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            refusing = Refusing(rig, refuse)
-            await rig.submit(many())
-            await rig.settle(1.0)
-            assert refusing.asked(0.05) <= FIT + PARALLEL_MAX + 5
-            assert refusing.asked(1.0) - refusing.asked(0.05) <= 5
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, refuse)
+        await rig.submit(many())
+        await rig.settle(1.0)
+        assert refusing.asked(0.05) <= FIT + PARALLEL_MAX + 5
+        assert refusing.asked(1.0) - refusing.asked(0.05) <= 5
 
 
-def test_events_in_between_ask_for_nothing() -> None:
+async def test_events_in_between_ask_for_nothing() -> None:
     """Whatever wakes the JobSet while it waits: what was refused is not asked for sooner."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            refusing = Refusing(rig, lambda *_: FORBIDDEN)
-            await rig.submit(many())
-            for number in range(100):
-                await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
-                await rig.settle(0.02)
-            assert refusing.asked(2.9) == 2
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: FORBIDDEN)
+        await rig.submit(many())
+        for number in range(100):
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
+            await rig.settle(0.02)
+        assert refusing.asked(2.9) == 2
 
 
-def test_a_quota_that_fills_half_way_refuses_no_more_than_what_is_under_way() -> None:
+async def test_a_quota_that_fills_half_way_refuses_no_more_than_what_is_under_way() -> None:
     """Some fit: the rest costs the writes that are in flight at the first refusal, then one a pass."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            refusing = Refusing(rig, lambda _, asked: FORBIDDEN if asked > FIT else None)
-            crew = await rig.submit(many())
-            await rig.settle(2.0)
-            assert len(await crew.jobs()) == FIT
-            assert refusing.asked(0.9) <= FIT + PARALLEL_MAX
-            assert refusing.asked(3.0) <= FIT + PARALLEL_MAX + 2
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda _, asked: FORBIDDEN if asked > FIT else None)
+        crew = await rig.submit(many())
+        await rig.settle(2.0)
+        assert len(await crew.jobs()) == FIT
+        assert refusing.asked(0.9) <= FIT + PARALLEL_MAX
+        assert refusing.asked(3.0) <= FIT + PARALLEL_MAX + 2
 
 
-def test_a_right_that_is_granted_is_used_at_the_next_try() -> None:
+async def test_a_right_that_is_granted_is_used_at_the_next_try() -> None:
     """Once a person has mended it, everything is created, with no request wasted."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            refusing = Refusing(rig, lambda *_: FORBIDDEN)
-            crew = await rig.submit(many())
-            await rig.settle(3.5)
-            refusing.refuses = lambda *_: None
-            await rig.settle(5.0)
-            assert len(await crew.jobs()) == MANY
-            assert len(refusing.asked_s) == MANY + 3  # after 0, 1 and 3 s
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: FORBIDDEN)
+        crew = await rig.submit(many())
+        await rig.settle(3.5)
+        refusing.refuses = lambda *_: None
+        await rig.settle(5.0)
+        assert len(await crew.jobs()) == MANY
+        assert len(refusing.asked_s) == MANY + 3  # after 0, 1 and 3 s
 
 
-def test_an_edited_spec_is_tried_at_once() -> None:
+async def test_an_edited_spec_is_tried_at_once() -> None:
     """Who mends the JobSet does not wait for the pause that its last version earned."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            refusing = Refusing(rig, lambda *_: INVALID)
-            await rig.submit(many())
-            await rig.settle(40.0)  # the next try is due after 63 s
-            before = len(refusing.asked_s)
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"ttlSecondsAfterFinished": 5}})
-            await rig.settle(0.5)
-            assert len(refusing.asked_s) == before + 1
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: INVALID)
+        await rig.submit(many())
+        await rig.settle(40.0)  # the next try is due after 63 s
+        before = len(refusing.asked_s)
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"ttlSecondsAfterFinished": 5}})
+        await rig.settle(0.5)
+        assert len(refusing.asked_s) == before + 1
 
 
-def test_an_invalid_job_holds_back_its_own_replicated_job_alone() -> None:
+async def test_an_invalid_job_holds_back_its_own_replicated_job_alone() -> None:
     """A template that the server refuses says nothing of another replicatedJob's."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        jobs = [replicated_job("bad", replicas=5, pods=1), replicated_job("good", replicas=5, pods=1)]
-        async with rig.running():
-            Refusing(rig, lambda job, _: INVALID if b'"train-bad-' in job else None)
-            crew = await rig.submit(jobset(jobs=jobs, strategy=None))
-            await rig.settle(0.5)
-            assert set(await crew.jobs()) == {f"train-good-{number}" for number in range(5)}
-
-    run(scenario())
+    rig = Rig()
+    jobs = [replicated_job("bad", replicas=5, pods=1), replicated_job("good", replicas=5, pods=1)]
+    async with rig.running():
+        Refusing(rig, lambda job, _: INVALID if b'"train-bad-' in job else None)
+        crew = await rig.submit(jobset(jobs=jobs, strategy=None))
+        await rig.settle(0.5)
+        assert set(await crew.jobs()) == {f"train-good-{number}" for number in range(5)}
 
 
-def test_a_status_that_may_not_be_written_is_tried_again_after_a_second() -> None:
+async def test_a_status_that_may_not_be_written_is_tried_again_after_a_second() -> None:
     """The right to write status is missing: a request a second, not eight."""
+    rig = Rig()
+    asked: list[str] = []
 
-    async def scenario() -> None:
-        rig = Rig()
-        asked: list[str] = []
+    def fault(request: Request) -> Response | None:
+        if request.path.partition("?")[0].endswith("/status"):
+            asked.append(request.path)
+            return FORBIDDEN
+        return None
 
-        def fault(request: Request) -> Response | None:
-            if request.path.partition("?")[0].endswith("/status"):
-                asked.append(request.path)
-                return FORBIDDEN
-            return None
-
-        rig.fault = fault
-        async with rig.running():
-            await rig.submit(jobset())
-            await rig.settle(0.5)
-            assert len(asked) == 2  # within 1.5 s
-
-    run(scenario())
+    rig.fault = fault
+    async with rig.running():
+        await rig.submit(jobset())
+        await rig.settle(0.5)
+        assert len(asked) == 2  # within 1.5 s

@@ -22,10 +22,11 @@ from controller.group import Key
 from controller.groups import Groups
 from controller.kinds import JOB_CODEC, POD_CODEC
 from controller.pace import WRITES_MAX
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.kube.answers import refusal
+
+pytestmark = pytest.mark.virtual_time
 
 WRITE_S = 0.05  # of a server that is busy
 RESTART_S_MAX = 0.5
@@ -45,112 +46,96 @@ async def create_many(rig: Rig, jobsets: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_burst_of_jobsets_starves_no_restart() -> None:
+async def test_a_burst_of_jobsets_starves_no_restart() -> None:
     """While 100 JobSets are set up by a slow server, the two writes of another group's restart take their time only."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            rig.latency_s = write_latency_s
-            await create_many(rig, 100)
-            first, *others = crew.pods.values()
-            for epoch in (2, 3, 4):
-                began_s = rig.clock.monotonic_s()
-                await crew.announce(first, epoch)
-                while (await crew.epochs())[1] < epoch - 1:
-                    await rig.settle(0.001)
-                for pod in others:
-                    await crew.announce(pod, epoch)
-                while (await crew.epochs())[0] < epoch:
-                    await rig.settle(0.001)
-                assert rig.clock.monotonic_s() - began_s < RESTART_S_MAX
-            assert len((await rig.admin.list(JOBS, "default"))["items"]) < 100, "the burst ended too soon to prove it"
-            await rig.settle(60.0)
-            assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        rig.latency_s = write_latency_s
+        await create_many(rig, 100)
+        first, *others = crew.pods.values()
+        for epoch in (2, 3, 4):
+            began_s = rig.clock.monotonic_s()
+            await crew.announce(first, epoch)
+            while (await crew.epochs())[1] < epoch - 1:
+                await rig.settle(0.001)
+            for pod in others:
+                await crew.announce(pod, epoch)
+            while (await crew.epochs())[0] < epoch:
+                await rig.settle(0.001)
+            assert rig.clock.monotonic_s() - began_s < RESTART_S_MAX
+        assert len((await rig.admin.list(JOBS, "default"))["items"]) < 100, "the burst ended too soon to prove it"
+        await rig.settle(60.0)
+        assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
 
 
 @pytest.mark.slow
-def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> None:
+async def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> None:
     """For 20 s each write is refused with Retry-After: few are sent, no pass gives up, no Job is missing or double."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        overloaded_until_s = rig.clock.monotonic_s() + 20.0
+        refused: list[float] = []
 
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            overloaded_until_s = rig.clock.monotonic_s() + 20.0
-            refused: list[float] = []
+        def fault(request: Request) -> Response | None:
+            now_s = rig.clock.monotonic_s()
+            if request.method == "GET" or "/leases" in request.path or now_s > overloaded_until_s:
+                return None
+            refused.append(now_s)
+            busy = refusal(429, "TooManyRequests")
+            return Response(busy.status, {**busy.headers, "retry-after": "2"}, busy.body)
 
-            def fault(request: Request) -> Response | None:
-                now_s = rig.clock.monotonic_s()
-                if request.method == "GET" or "/leases" in request.path or now_s > overloaded_until_s:
-                    return None
-                refused.append(now_s)
-                busy = refusal(429, "TooManyRequests")
-                return Response(busy.status, {**busy.headers, "retry-after": "2"}, busy.body)
-
-            rig.latency_s = write_latency_s
-            rig.fault = fault
-            await create_many(rig, 100)
-            for pod in crew.pods.values():
-                await crew.announce(pod, 2)
-            await rig.settle(120.0)
-            assert (await crew.epochs())[0] == 2
-            assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
-            pauses_s = [after - before for before, after in pairwise(refused)]
-            assert all(pause_s < 2 * WRITE_S or pause_s >= 2.0 for pause_s in pauses_s)  # sent together, or after it
-            assert len(refused) <= 40, f"{len(refused)} writes were sent to a server that asked for peace"
-
-    run(scenario())
-
-
-def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound() -> None:
-    """480 Jobs on a server that takes 50 ms for each: ten windowfuls, one after the other."""
-
-    async def scenario() -> None:
-        rig = Rig()
         rig.latency_s = write_latency_s
-        async with rig.running():
-            began_s = rig.clock.monotonic_s()
-            jobs = 10 * WRITES_MAX
-            await rig.admin.create(JOBSETS, "default", jobset(jobs=[replicated_job(replicas=jobs)]))
-            while len((await rig.admin.list(JOBS, "default"))["items"]) < jobs:
-                await rig.settle(WRITE_S / 5)
-            took_s = rig.clock.monotonic_s() - began_s
-            assert 10 * WRITE_S <= took_s <= 14 * WRITE_S
+        rig.fault = fault
+        await create_many(rig, 100)
+        for pod in crew.pods.values():
+            await crew.announce(pod, 2)
+        await rig.settle(120.0)
+        assert (await crew.epochs())[0] == 2
+        assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
+        pauses_s = [after - before for before, after in pairwise(refused)]
+        assert all(pause_s < 2 * WRITE_S or pause_s >= 2.0 for pause_s in pauses_s)  # sent together, or after it
+        assert len(refused) <= 40, f"{len(refused)} writes were sent to a server that asked for peace"
 
-    run(scenario())
+
+async def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound() -> None:
+    """480 Jobs on a server that takes 50 ms for each: ten windowfuls, one after the other."""
+    rig = Rig()
+    rig.latency_s = write_latency_s
+    async with rig.running():
+        began_s = rig.clock.monotonic_s()
+        jobs = 10 * WRITES_MAX
+        await rig.admin.create(JOBSETS, "default", jobset(jobs=[replicated_job(replicas=jobs)]))
+        while len((await rig.admin.list(JOBS, "default"))["items"]) < jobs:
+            await rig.settle(WRITE_S / 5)
+        took_s = rig.clock.monotonic_s() - began_s
+        assert 10 * WRITE_S <= took_s <= 14 * WRITE_S
 
 
 @pytest.mark.parametrize("pods", [2, 40])
-def test_a_group_restart_writes_the_status_twice_however_many_pods_there_are(pods: int) -> None:
+async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_are(pods: int) -> None:
     """Two writes for the epochs; what Jobs count meanwhile is written a bounded number of times beside them."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=pods // 2)]))
-            await rig.settle(10.0)
-            before = rig.writes("/jobsets/train/status")
-            first, *others = crew.pods.values()
-            await crew.announce(first, 2)
-            await rig.settle(0.1)
-            for name in await crew.jobs():
-                for ready in range(pods // 2):
-                    counted = {"status": {"active": pods // 2, "ready": ready}}
-                    await rig.admin.patch(JOBS, "default", name, counted, subresource="status")
-                    await rig.settle(0.02)
-            for pod in others:
-                await crew.announce(pod, 2)
-                await rig.settle(0.01)
-            assert await crew.epochs() == (2, 1)
-            assert rig.writes("/jobsets/train/status") - before == 2
-            await rig.settle(10.0)
-            assert rig.writes("/jobsets/train/status") - before <= 2 + 2
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=pods // 2)]))
+        await rig.settle(10.0)
+        before = rig.writes("/jobsets/train/status")
+        first, *others = crew.pods.values()
+        await crew.announce(first, 2)
+        await rig.settle(0.1)
+        for name in await crew.jobs():
+            for ready in range(pods // 2):
+                counted = {"status": {"active": pods // 2, "ready": ready}}
+                await rig.admin.patch(JOBS, "default", name, counted, subresource="status")
+                await rig.settle(0.02)
+        for pod in others:
+            await crew.announce(pod, 2)
+            await rig.settle(0.01)
+        assert await crew.epochs() == (2, 1)
+        assert rig.writes("/jobsets/train/status") - before == 2
+        await rig.settle(10.0)
+        assert rig.writes("/jobsets/train/status") - before <= 2 + 2
 
 
 class Listed:
@@ -196,39 +181,33 @@ def pod(index: int) -> KubeObject:
     }
 
 
-def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
+async def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
     """Of a Pod of 8 kB the cache, the indexes and the ledger keep what is read, and no raw bytes."""
-
-    async def scenario() -> None:
-        woken: list[Key] = []
-        log = structlog.get_logger()
-        groups = Groups(
-            lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message), LoopClock(), log
-        )
-        parent = jobset(jobs=[replicated_job(pods=POD_COUNT)])
-        parent["metadata"] |= {"uid": "jobset-uid", "resourceVersion": "1"}
-        groups.jobset_changed(None, parent)
-        owner = {"kind": wire.KIND, "uid": "jobset-uid", "controller": True}
-        meta = {"name": "train-workers-0", "namespace": "default", "uid": "job-uid", "resourceVersion": "1"}
-        attempt = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner]}
-        groups.job_changed(None, JOB_CODEC.convert({"metadata": meta | attempt}))
-        pods = [pod(index) for index in range(POD_COUNT)]
-        assert 7_000 < len(msgspec.json.encode(pods[0])) < 9_000
-        client = KubeClient(Listed(pods), user_agent="x", field_manager="x")
-        informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log)
-        informer.add_handler(groups.pod_changed)
+    woken: list[Key] = []
+    log = structlog.get_logger()
+    groups = Groups(lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message), LoopClock(), log)
+    parent = jobset(jobs=[replicated_job(pods=POD_COUNT)])
+    parent["metadata"] |= {"uid": "jobset-uid", "resourceVersion": "1"}
+    groups.jobset_changed(None, parent)
+    owner = {"kind": wire.KIND, "uid": "jobset-uid", "controller": True}
+    meta = {"name": "train-workers-0", "namespace": "default", "uid": "job-uid", "resourceVersion": "1"}
+    attempt = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner]}
+    groups.job_changed(None, JOB_CODEC.convert({"metadata": meta | attempt}))
+    pods = [pod(index) for index in range(POD_COUNT)]
+    assert 7_000 < len(msgspec.json.encode(pods[0])) < 9_000
+    client = KubeClient(Listed(pods), user_agent="x", field_manager="x")
+    informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log)
+    informer.add_handler(groups.pod_changed)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        running = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        await asyncio.sleep(0)
         gc.collect()
-        tracemalloc.start()
-        try:
-            running = asyncio.create_task(informer.run())
-            await informer.wait_synced()
-            await asyncio.sleep(0)
-            gc.collect()
-            kept, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-            running.cancel()
-        assert woken, "expected all Pods to be counted and so the first sync to be due"
-        assert kept / POD_COUNT < POD_BYTES_MAX
-
-    run(scenario())
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        running.cancel()
+    assert woken, "expected all Pods to be counted and so the first sync to be due"
+    assert kept / POD_COUNT < POD_BYTES_MAX

@@ -22,6 +22,8 @@ from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
 from tests.controller.test_groups import make_job, make_pod
 
+pytestmark = pytest.mark.virtual_time
+
 
 def divided(by: str | None = "ReplicatedJob", *jobs: KubeObject, **options: Any) -> KubeObject:
     """Return a JobSet of two replicatedJobs, a and b, that is divided by its annotation."""
@@ -266,58 +268,48 @@ async def scoped_epochs(crew: Crew) -> dict[str, tuple[int, int]]:
     return {entry["name"]: (entry[wire.SYNCED_EPOCH], entry[wire.DEPRECATED_EPOCH]) for entry in entries}
 
 
-def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
+async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
     """One scope restarts while the other runs; Events name it; the sum of both is bounded, for a new controller too."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(divided(restarts_max=2))
-            assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
-            await crew.set_worker(pods(crew, "train-a-0")[0], exit_code=1)
-            await rig.settle(0.1)
-            assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
-            for pod in pods(crew, "train-a-0"):
-                await crew.announce(pod, 2)
-            await rig.settle()
-            assert await scoped_epochs(crew) == {"a": (2, 1), "b": (1, 0)}
-            (begun,), (ended,) = await rig.events("GroupRestartStarted"), await rig.events("GroupRestartFinished")
-            assert begun["note"].startswith("epoch 1 of scope a is deprecated")
-            assert ended["note"].startswith("all 2 pods of scope a are at epoch 2")
-        async with rig.running(rig.controller(leader_elect=False)):
-            for pod in pods(crew, "train-b-0"):
-                await crew.announce(pod, 2)
-            await rig.settle()
-            assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
-            await crew.announce(pods(crew, "train-a-0")[0], 3)
-            await rig.settle()
-            condition = await crew.condition("Failed")
-            assert condition is not None
-            assert condition["reason"] == "ReachedMaxRestarts"
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(divided(restarts_max=2))
+        assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
+        await crew.set_worker(pods(crew, "train-a-0")[0], exit_code=1)
+        await rig.settle(0.1)
+        assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
+        for pod in pods(crew, "train-a-0"):
+            await crew.announce(pod, 2)
+        await rig.settle()
+        assert await scoped_epochs(crew) == {"a": (2, 1), "b": (1, 0)}
+        (begun,), (ended,) = await rig.events("GroupRestartStarted"), await rig.events("GroupRestartFinished")
+        assert begun["note"].startswith("epoch 1 of scope a is deprecated")
+        assert ended["note"].startswith("all 2 pods of scope a are at epoch 2")
+    async with rig.running(rig.controller(leader_elect=False)):
+        for pod in pods(crew, "train-b-0"):
+            await crew.announce(pod, 2)
+        await rig.settle()
+        assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
+        await crew.announce(pods(crew, "train-a-0")[0], 3)
+        await rig.settle()
+        condition = await crew.condition("Failed")
+        assert condition is not None
+        assert condition["reason"] == "ReachedMaxRestarts"
 
 
-def test_a_scope_that_starts_later_restarts_nobody() -> None:
+async def test_a_scope_that_starts_later_restarts_nobody() -> None:
     """A replicatedJob that waits for another of another scope joins by a first start of its own."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        later = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(divided("ReplicatedJob", replicated_job("a"), later))
-            assert await scoped_epochs(crew) == {"a": (1, 0), "b": (0, 0)}
-            await rig.admin.patch(
-                JOBS, "default", "train-a-0", {"status": {"active": 2, "ready": 2}}, subresource="status"
-            )
-            await rig.settle()
-            await crew.make_pods()
-            for pod in pods(crew, "train-b-0"):
-                await crew.announce(pod, 1)
-            await rig.settle()
-            assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
-
-    run(scenario())
+    rig = Rig()
+    later = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(divided("ReplicatedJob", replicated_job("a"), later))
+        assert await scoped_epochs(crew) == {"a": (1, 0), "b": (0, 0)}
+        await rig.admin.patch(JOBS, "default", "train-a-0", {"status": {"active": 2, "ready": 2}}, subresource="status")
+        await rig.settle()
+        await crew.make_pods()
+        for pod in pods(crew, "train-b-0"):
+            await crew.announce(pod, 1)
+        await rig.settle()
+        assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
 
 
 def test_a_pod_whose_job_is_gone_holds_up_its_own_scope() -> None:

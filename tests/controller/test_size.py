@@ -23,11 +23,12 @@ from controller.jobset_spec import ReplicatedJob
 from controller.places import Places
 from controller.plan import plan
 from controller.size import ANNOTATION_BYTES_MAX, JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import INT32_MAX, changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
 from tests.deploy.crd_cases import crd_without_rules
+
+pytestmark = pytest.mark.virtual_time
 
 PASSES_A_MINUTE_MAX = 10
 
@@ -117,86 +118,74 @@ def test_only_groups_that_restart_in_place_have_slots() -> None:
 
 
 @pytest.mark.parametrize("size", [{"pods": INT32_MAX}, {"replicas": 1_000, "pods": 100_000}, {"replicas": 100_000}])
-def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[str, Any]) -> None:
+async def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[str, Any]) -> None:
     """With a deadline of a second nobody calls a roll of all that a spec asks for; the other restarts at once.
 
     The JobSet was stored before there were rules, or under upstream's.
     """
-
-    async def scenario() -> None:
-        rig = Rig(definition=crd_without_rules())
-        async with rig.running():
-            manifest = jobset("hostile", jobs=[replicated_job(**size)])
-            manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "1"}
-            hostile = await rig.submit(manifest)
-            crew = await rig.started(jobset())
-            await rig.settle(30.0)
-            condition = await hostile.condition("SpecProblem")
-            assert condition is not None
-            assert "nothing is done for this jobset" in condition["message"]
-            assert await hostile.jobs() == {}
-            await crew.announce_all(2)
-            await rig.settle(0.1)
-            assert await crew.epochs() == (2, 1)
-
-    run(scenario())
+    rig = Rig(definition=crd_without_rules())
+    async with rig.running():
+        manifest = jobset("hostile", jobs=[replicated_job(**size)])
+        manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "1"}
+        hostile = await rig.submit(manifest)
+        crew = await rig.started(jobset())
+        await rig.settle(30.0)
+        condition = await hostile.condition("SpecProblem")
+        assert condition is not None
+        assert "nothing is done for this jobset" in condition["message"]
+        assert await hostile.jobs() == {}
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
 
 
-def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
+async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
     """Its Pods stay where they are; when it is smaller again it is counted anew."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
 
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
+        async def resize(pods: int) -> None:
+            obj = await crew.jobset()
+            size = {"parallelism": pods, "completions": pods}
+            obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
+            await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
+            await rig.settle()
 
-            async def resize(pods: int) -> None:
-                obj = await crew.jobset()
-                size = {"parallelism": pods, "completions": pods}
-                obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
-                await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
-                await rig.settle()
-
-            await resize(SLOTS_MAX // 2 + 1)  # of each of two Jobs: the CRD's bound is of one
-            condition = await crew.condition("SpecProblem")
-            assert condition is not None
-            assert "saw 100,002" in condition["message"]
-            assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 1
-            await resize(1)
-            condition = await crew.condition("SpecProblem")
-            assert condition is not None
-            assert condition["status"] == "False"
-            await crew.announce_all(2)
-            await rig.settle(0.1)
-            assert await crew.epochs() == (2, 1)
-
-    run(scenario())
+        await resize(SLOTS_MAX // 2 + 1)  # of each of two Jobs: the CRD's bound is of one
+        condition = await crew.condition("SpecProblem")
+        assert condition is not None
+        assert "saw 100,002" in condition["message"]
+        assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 1
+        await resize(1)
+        condition = await crew.condition("SpecProblem")
+        assert condition is not None
+        assert condition["status"] == "False"
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
 
 
-def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
+async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
     """Every slot is there and a Pod of no slot is in the way: the deadline says so, and nothing spins."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            manifest = jobset()
-            manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
-            crew = await rig.started(manifest)
-            (job,) = (await crew.jobs()).values()
-            ghost = await crew.make_pod(job, 7)
-            await crew.announce_all(2)
-            await rig.settle(1.0)
-            passes = rig.controllers[0].metrics.registry.get_sample_value
-            named = {"controller": "jobset", "result": "requeue_after"}
-            before = passes("controller_runtime_reconcile_total", named) or 0
-            await rig.settle(62.0)
-            (event,) = await rig.events("BarrierDeadlineExceeded")
-            assert f"2/2 at epoch 2; waiting for pod {ghost} (in no slot of the group" in event["note"]
-            assert "if it does not end, delete it" in event["note"]
-            after = passes("controller_runtime_reconcile_total", named) or 0
-            assert 0 < after - before <= PASSES_A_MINUTE_MAX
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        manifest = jobset()
+        manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
+        crew = await rig.started(manifest)
+        (job,) = (await crew.jobs()).values()
+        ghost = await crew.make_pod(job, 7)
+        await crew.announce_all(2)
+        await rig.settle(1.0)
+        passes = rig.controllers[0].metrics.registry.get_sample_value
+        named = {"controller": "jobset", "result": "requeue_after"}
+        before = passes("controller_runtime_reconcile_total", named) or 0
+        await rig.settle(62.0)
+        (event,) = await rig.events("BarrierDeadlineExceeded")
+        assert f"2/2 at epoch 2; waiting for pod {ghost} (in no slot of the group" in event["note"]
+        assert "if it does not end, delete it" in event["note"]
+        after = passes("controller_runtime_reconcile_total", named) or 0
+        assert 0 < after - before <= PASSES_A_MINUTE_MAX
 
 
 def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
@@ -213,49 +202,41 @@ def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
     assert peak_bytes < 2_000_000
 
 
-def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
+async def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
     """After 500 Jobs the JobSet is looked at again: whoever suspends it does not wait for the other thousands."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
-        async with rig.running():
-            crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
-            await rig.settle(20.0)
-            jobs = await crew.jobs()
-            assert len(jobs) == ACTIONS_MAX + 100
-            born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
-            assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
-            assert all(job["spec"]["suspend"] for job in jobs.values())
-
-    run(scenario())
+    rig = Rig()
+    rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle(20.0)
+        jobs = await crew.jobs()
+        assert len(jobs) == ACTIONS_MAX + 100
+        born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
+        assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
+        assert all(job["spec"]["suspend"] for job in jobs.values())
 
 
-def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
+async def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
     """Jobs of 300 kB, of which fifty at once would be 150 MB in memory: no more are under way than two megabytes."""
+    rig = Rig()
+    asked_s: list[float] = []
 
-    async def scenario() -> None:
-        rig = Rig()
-        asked_s: list[float] = []
+    def latency_s(request: Request) -> float:
+        if request.method != "POST" or "/jobs?" not in request.path:
+            return 0.0
+        asked_s.append(rig.clock.monotonic_s())
+        return 1.0
 
-        def latency_s(request: Request) -> float:
-            if request.method != "POST" or "/jobs?" not in request.path:
-                return 0.0
-            asked_s.append(rig.clock.monotonic_s())
-            return 1.0
-
-        rig.latency_s = latency_s
-        container = {"name": "worker", "image": "worker:1", "env": [{"name": "PADDING", "value": "x" * 300_000}]}
-        template = {"spec": {"containers": [container]}}
-        async with rig.running():
-            crew = await rig.submit(jobset(jobs=[replicated_job(replicas=30, pods=1, template=template)]))
-            await rig.settle(30.0)
-            assert len(await crew.jobs()) == 30
-        most = max(sum(now_s <= at_s < now_s + 1.0 for at_s in asked_s) for now_s in asked_s)
-        assert 2 < most <= BYTES_MAX // 300_000 + 1
-
-    run(scenario())
+    rig.latency_s = latency_s
+    container = {"name": "worker", "image": "worker:1", "env": [{"name": "PADDING", "value": "x" * 300_000}]}
+    template = {"spec": {"containers": [container]}}
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=30, pods=1, template=template)]))
+        await rig.settle(30.0)
+        assert len(await crew.jobs()) == 30
+    most = max(sum(now_s <= at_s < now_s + 1.0 for at_s in asked_s) for now_s in asked_s)
+    assert 2 < most <= BYTES_MAX // 300_000 + 1
 
 
 names = st.sampled_from(["a", "a-1", "1", "a-01", "b-2147483648"])

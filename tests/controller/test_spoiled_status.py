@@ -16,10 +16,11 @@ from common.epoch.pod_view import PodView
 from common.epoch.slot import Shape, Slot
 from common.kube.resources import JOBSETS
 from controller.scopes import WHOLE
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 PODS = 2
 SLOTS = tuple(Slot("workers", 0, index) for index in range(PODS))
@@ -82,21 +83,17 @@ def test_without_an_epoch_left_the_jobset_fails_and_says_so(synced: int) -> None
     assert "create the JobSet anew" in failed["message"]
 
 
-def test_a_running_group_without_an_epoch_left_fails() -> None:
+async def test_a_running_group_without_an_epoch_left_fails() -> None:
     """Written under a group that runs: the CRD takes the status that says so, and the JobSet is Failed."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            status = wire.status_of_epochs(INT32_MAX, INT32_MAX)
-            await rig.admin.patch(JOBSETS, "default", "train", {"status": status}, subresource="status")
-            await rig.settle()
-            failed = await crew.condition("Failed")
-            assert failed is not None
-            assert failed["reason"] == "NoEpochLeft"
-
-    run(scenario())
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        status = wire.status_of_epochs(INT32_MAX, INT32_MAX)
+        await rig.admin.patch(JOBSETS, "default", "train", {"status": status}, subresource="status")
+        await rig.settle()
+        failed = await crew.condition("Failed")
+        assert failed is not None
+        assert failed["reason"] == "NoEpochLeft"
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50))

@@ -10,11 +10,12 @@ from common import wire
 from common.epoch.decision import Decision
 from common.kube.client import KubeObject
 from common.kube.resources import JOBS
-from simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 IN_ORDER = {"startupPolicyOrder": "InOrder"}
 
@@ -234,33 +235,29 @@ async def set_ready(rig: Rig, crew: Crew, name: str, ready: int = 2) -> None:
     await rig.settle()
 
 
-def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
+async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
     """Ready comes after the barrier, so the first syncs alone; the second joins, and all run at the next epoch."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        manifest = jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], restarts_max=0)
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(manifest)
-            assert await crew.epochs() == (1, 0)
-            await set_ready(rig, crew, "train-a-0")
-            await crew.make_pods()
-            await crew.announce(crew.pods["train-b-0", 0], 2)
-            await rig.settle()
-            assert await crew.epochs() == (1, 1)
-            (event,) = await rig.events("GroupRestartStarted")
-            assert "not counted as a restart, 0 of 0 used" in event["note"]
-            await set_ready(rig, crew, "train-a-0", 0)
-        async with rig.running(rig.controller(leader_elect=False)):
-            await crew.announce_all(2)
-            await rig.settle()
-            assert await crew.epochs() == (2, 1)
-            assert "terminalState" not in await crew.status()
-            await crew.announce(crew.pods["train-a-0", 0], 3)
-            await rig.settle()
-            assert (await crew.status())["terminalState"] == "Failed"
-
-    run(scenario())
+    rig = Rig()
+    manifest = jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], restarts_max=0)
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(manifest)
+        assert await crew.epochs() == (1, 0)
+        await set_ready(rig, crew, "train-a-0")
+        await crew.make_pods()
+        await crew.announce(crew.pods["train-b-0", 0], 2)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        (event,) = await rig.events("GroupRestartStarted")
+        assert "not counted as a restart, 0 of 0 used" in event["note"]
+        await set_ready(rig, crew, "train-a-0", 0)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+        assert "terminalState" not in await crew.status()
+        await crew.announce(crew.pods["train-a-0", 0], 3)
+        await rig.settle()
+        assert (await crew.status())["terminalState"] == "Failed"
 
 
 def test_who_is_not_due_waits_for_somebody_who_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +12,11 @@ from common.kube.resources import JOBS, JOBSETS, PODS
 from controller.actions import ResumeJob, SuspendJob
 from controller.resume import GENERATED_LABELS, template_patch
 from simulator.apiserver.merge_patch import merge_patch
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.planner_world import NOW, PlannerWorld
 from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
 
 POD = "spec.replicatedJobs.0.template.spec.template"
 JOB = "train-workers-0"
@@ -117,97 +119,87 @@ def test_the_patch_makes_one_template_the_other(stored: KubeObject, wanted: Kube
     assert template_patch(result, wanted) == {}
 
 
-def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:
+async def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:
     """Each admission's labels, selectors, tolerations and gates are on the Job, and those of the last are gone."""
+    rig = Rig()
+    first = {
+        "metadata": {"labels": {"queue": "a", "only-first": "x"}, "annotations": {"flavor": "a"}},
+        "spec": {
+            "nodeSelector": {"zone": "a", "gpu": "h100"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "schedulingGates": [{"name": "example.com/topology"}],
+        },
+    }
+    second = {
+        "metadata": {"labels": {"queue": "b", "only-first": None}, "annotations": {"flavor": "b"}},
+        "spec": {"nodeSelector": {"zone": "b", "gpu": None}, "tolerations": None, "schedulingGates": None},
+    }
+    async with rig.running():
+        crew = await rig.submit(jobset(suspend=True, strategy="Recreate"))
+        manifest = await crew.jobset()
+        before = (await crew.jobs())[JOB]["spec"]["template"]
 
-    async def scenario() -> None:
-        rig = Rig()
-        first = {
-            "metadata": {"labels": {"queue": "a", "only-first": "x"}, "annotations": {"flavor": "a"}},
-            "spec": {
-                "nodeSelector": {"zone": "a", "gpu": "h100"},
-                "tolerations": [{"key": "spot", "operator": "Exists"}],
-                "schedulingGates": [{"name": "example.com/topology"}],
-            },
-        }
-        second = {
-            "metadata": {"labels": {"queue": "b", "only-first": None}, "annotations": {"flavor": "b"}},
-            "spec": {"nodeSelector": {"zone": "b", "gpu": None}, "tolerations": None, "schedulingGates": None},
-        }
-        async with rig.running():
-            crew = await rig.submit(jobset(suspend=True, strategy="Recreate"))
-            manifest = await crew.jobset()
-            before = (await crew.jobs())[JOB]["spec"]["template"]
-
-            async def admit(template: KubeObject) -> KubeObject:
-                entry = (await crew.jobset())["spec"]["replicatedJobs"][0]
-                entry = merge_patch(entry, {"template": {"spec": {"template": template}}})
-                await rig.admin.patch(
-                    JOBSETS, "default", "train", {"spec": {"suspend": False, "replicatedJobs": [entry]}}
-                )
-                await rig.settle()
-                job = (await crew.jobs())[JOB]
-                assert job["spec"]["suspend"] is False
-                found: KubeObject = job["spec"]["template"]
-                return found
-
-            template = await admit(first)
-            assert template["metadata"]["labels"]["only-first"] == "x"
-            assert template["spec"]["nodeSelector"] == {"zone": "a", "gpu": "h100"}
-            assert template["spec"]["schedulingGates"] == [{"name": "example.com/topology"}]
-
-            started = {"status": {"startTime": NOW, "active": 2}}
-            await rig.admin.patch(JOBS, "default", JOB, started, subresource="status")
-            spec = manifest["spec"]["replicatedJobs"]
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        async def admit(template: KubeObject) -> KubeObject:
+            entry = (await crew.jobset())["spec"]["replicatedJobs"][0]
+            entry = merge_patch(entry, {"template": {"spec": {"template": template}}})
+            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False, "replicatedJobs": [entry]}})
             await rig.settle()
-            assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
-            stopped = {"status": {"active": 0, "conditions": [SUSPENDED]}}
-            await rig.admin.patch(JOBS, "default", JOB, stopped, subresource="status")
+            job = (await crew.jobs())[JOB]
+            assert job["spec"]["suspend"] is False
+            found: KubeObject = job["spec"]["template"]
+            return found
 
-            template = await admit(second)
-            assert "only-first" not in template["metadata"]["labels"]
-            assert template["metadata"]["annotations"]["flavor"] == "b"
-            assert template["spec"]["nodeSelector"] == {"zone": "b"}
-            assert "tolerations" not in template["spec"]
-            assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
-            assert "startTime" not in (await crew.jobs())[JOB]["status"]
-            assert spec
+        template = await admit(first)
+        assert template["metadata"]["labels"]["only-first"] == "x"
+        assert template["spec"]["nodeSelector"] == {"zone": "a", "gpu": "h100"}
+        assert template["spec"]["schedulingGates"] == [{"name": "example.com/topology"}]
 
-    run(scenario())
+        started = {"status": {"startTime": NOW, "active": 2}}
+        await rig.admin.patch(JOBS, "default", JOB, started, subresource="status")
+        spec = manifest["spec"]["replicatedJobs"]
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle()
+        assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
+        stopped = {"status": {"active": 0, "conditions": [SUSPENDED]}}
+        await rig.admin.patch(JOBS, "default", JOB, stopped, subresource="status")
+
+        template = await admit(second)
+        assert "only-first" not in template["metadata"]["labels"]
+        assert template["metadata"]["annotations"]["flavor"] == "b"
+        assert template["spec"]["nodeSelector"] == {"zone": "b"}
+        assert "tolerations" not in template["spec"]
+        assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
+        assert "startTime" not in (await crew.jobs())[JOB]["status"]
+        assert spec
 
 
-def test_resumes_do_not_use_up_max_restarts() -> None:
+async def test_resumes_do_not_use_up_max_restarts() -> None:
     """Under in-place restart each resume is an epoch; none is counted, not even by a controller that is new."""
+    rig = Rig()
 
-    async def scenario() -> None:
-        rig = Rig()
+    async def suspend_and_resume(crew: Any, epoch: int) -> None:
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle()
+        for pod in crew.pods.values():
+            await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
+        crew.pods.clear()
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False}})
+        await rig.settle()
+        await crew.make_pods()
+        await crew.announce_all(epoch)
+        await rig.settle()
+        assert await crew.epochs() == (epoch, epoch - 1)
 
-        async def suspend_and_resume(crew: Any, epoch: int) -> None:
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
-            await rig.settle()
-            for pod in crew.pods.values():
-                await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
-            crew.pods.clear()
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False}})
-            await rig.settle()
-            await crew.make_pods()
-            await crew.announce_all(epoch)
-            await rig.settle()
-            assert await crew.epochs() == (epoch, epoch - 1)
-
-        async with rig.running(rig.controller(leader_elect=False)):
-            crew = await rig.started(jobset(restarts_max=1))
-            await suspend_and_resume(crew, 2)
-            await suspend_and_resume(crew, 3)
-        async with rig.running(rig.controller(leader_elect=False)):
-            await suspend_and_resume(crew, 4)
-            assert (await crew.status())["exemptEpochs"] == 3
-            await crew.announce_all(5)
-            await rig.settle()
-            assert await crew.epochs() == (5, 4)
-            await crew.announce(crew.pods[JOB, 0], 6)
-            await rig.settle()
-            assert (await crew.status())["terminalState"] == "Failed"
-
-    run(scenario())
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(jobset(restarts_max=1))
+        await suspend_and_resume(crew, 2)
+        await suspend_and_resume(crew, 3)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await suspend_and_resume(crew, 4)
+        assert (await crew.status())["exemptEpochs"] == 3
+        await crew.announce_all(5)
+        await rig.settle()
+        assert await crew.epochs() == (5, 4)
+        await crew.announce(crew.pods[JOB, 0], 6)
+        await rig.settle()
+        assert (await crew.status())["terminalState"] == "Failed"

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from common.kube.resources import LEASES
 from controller.leader import LeadershipLostError
 from simulator.cluster.virtual_time import run
@@ -9,33 +11,31 @@ from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
 from tests.kube.answers import refusal
 
+pytestmark = pytest.mark.virtual_time
 
-def test_stopping_finishes_and_releases_the_lease() -> None:
+
+async def test_stopping_finishes_and_releases_the_lease() -> None:
     """After `stop` the run ends at once, the Lease has no holder, and a successor leads without waiting."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        first, second = rig.controller(), rig.controller()
-        async with asyncio.TaskGroup() as group:
-            server = group.create_task(rig.server.run())
-            running = group.create_task(first.run())
-            await rig.settle()
-            crew = await rig.submit(jobset())
-            await crew.make_pods()
-            stopped_s = rig.clock.monotonic_s()
-            first.stop()
-            await running
-            assert rig.clock.monotonic_s() - stopped_s < 0.1
-            lease = await rig.admin.get(LEASES, "default", "inplace-controller")
-            assert lease["spec"]["holderIdentity"] == ""
-            successor = group.create_task(second.run())
-            await crew.announce_all(1)
-            await rig.settle(0.5)
-            assert await crew.epochs() == (1, 0)
-            successor.cancel()
-            server.cancel()
-
-    run(scenario())
+    rig = Rig()
+    first, second = rig.controller(), rig.controller()
+    async with asyncio.TaskGroup() as group:
+        server = group.create_task(rig.server.run())
+        running = group.create_task(first.run())
+        await rig.settle()
+        crew = await rig.submit(jobset())
+        await crew.make_pods()
+        stopped_s = rig.clock.monotonic_s()
+        first.stop()
+        await running
+        assert rig.clock.monotonic_s() - stopped_s < 0.1
+        lease = await rig.admin.get(LEASES, "default", "inplace-controller")
+        assert lease["spec"]["holderIdentity"] == ""
+        successor = group.create_task(second.run())
+        await crew.announce_all(1)
+        await rig.settle(0.5)
+        assert await crew.epochs() == (1, 0)
+        successor.cancel()
+        server.cancel()
 
 
 def test_two_controllers_take_turns() -> None:
@@ -69,32 +69,28 @@ def test_two_controllers_take_turns() -> None:
     run(scenario())
 
 
-def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:
+async def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:
     """A TaskGroup that fails drops the cancellation that comes with the failure; the controller went on for ever."""
+    rig = Rig()
+    controller = rig.controller(leader_elect=True)
+    running: asyncio.Task[None]
+    terms = []
 
-    async def scenario() -> None:
-        rig = Rig()
-        controller = rig.controller(leader_elect=True)
-        running: asyncio.Task[None]
-        terms = []
+    async def lead(*_: object) -> None:
+        terms.append(1)
+        assert len(terms) == 1, "it was cancelled in its first term"
 
-        async def lead(*_: object) -> None:
-            terms.append(1)
-            assert len(terms) == 1, "it was cancelled in its first term"
+        async def lose() -> None:
+            asyncio.get_running_loop().call_soon(running.cancel)
+            raise LeadershipLostError("somebody else's")
 
-            async def lose() -> None:
-                asyncio.get_running_loop().call_soon(running.cancel)
-                raise LeadershipLostError("somebody else's")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(lose())
+            await asyncio.sleep(1.0)
 
-            async with asyncio.TaskGroup() as group:
-                group.create_task(lose())
-                await asyncio.sleep(1.0)
-
-        controller._lead = lead  # type: ignore[assignment,method-assign]
-        serving = asyncio.create_task(rig.server.run())
-        running = asyncio.create_task(controller.run())
-        await asyncio.wait({running}, timeout=60.0)
-        serving.cancel()
-        assert running.cancelled()
-
-    run(scenario())
+    controller._lead = lead  # type: ignore[assignment,method-assign]
+    serving = asyncio.create_task(rig.server.run())
+    running = asyncio.create_task(controller.run())
+    await asyncio.wait({running}, timeout=60.0)
+    serving.cancel()
+    assert running.cancelled()

@@ -19,6 +19,8 @@ from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 from tests.deploy.spelling_cases import CHANGED, SPELLED, Pair
 from tests.deploy.test_crd import words_missing
 
+pytestmark = pytest.mark.virtual_time
+
 Case = TypeVar("Case", Create, Update)
 
 
@@ -36,36 +38,28 @@ def accepted(cases: tuple[Case, ...]) -> tuple[Case, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", POLICY_CREATES + accepted(CREATES + SPEC_CREATES), ids=lambda case: case.claim)
-def test_create(case: Create) -> None:
+async def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, what was found and the way there."""
-
-    async def scenario() -> None:
-        error = None
-        try:
-            await client().create(JOBSETS, "default", case.manifest)
-        except ApiError as refused:
-            error = refused
-        assert words_missing(case.words, error) == []
-
-    run(scenario())
+    error = None
+    try:
+        await client().create(JOBSETS, "default", case.manifest)
+    except ApiError as refused:
+        error = refused
+    assert words_missing(case.words, error) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", POLICY_UPDATES + accepted(UPDATES + SPEC_UPDATES), ids=lambda case: case.claim)
-def test_update(case: Update) -> None:
+async def test_update(case: Update) -> None:
     """A suspended JobSet may change what Kueue changes, and nothing else."""
-
-    async def scenario() -> None:
-        api = client()
-        stored = await api.create(JOBSETS, "default", case.before or jobset())
-        error = None
-        try:
-            await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
-        except ApiError as refused:
-            error = refused
-        assert words_missing(case.words, error) == []
-
-    run(scenario())
+    api = client()
+    stored = await api.create(JOBSETS, "default", case.before or jobset())
+    error = None
+    try:
+        await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
+    except ApiError as refused:
+        error = refused
+    assert words_missing(case.words, error) == []
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, 
 from simulator.cluster.virtual_time import run
 from tests.deploy.apf_objects import RESOURCES, apf_object, apf_objects, schema_of
 
+pytestmark = pytest.mark.virtual_time
+
 AGENTS = 5000
 CONFIG = AgentConfig("team-a", "train-w-0-0", "train")
 WATCH = watch_request(CONFIG, as_table=True, resource_version="0", jitter=0.0)
@@ -81,18 +83,14 @@ def test_a_flow_may_wait_with_two_requests_of_each_of_5000_agents() -> None:
     assert QUEUING["handSize"] * QUEUING["queueLengthLimit"] >= 2 * AGENTS
 
 
-def test_the_embedded_server_stores_the_objects() -> None:
+async def test_the_embedded_server_stores_the_objects() -> None:
     """They apply, in order, to a server that has nothing."""
-
-    async def scenario() -> None:
-        server = ApiServer(clock=LoopClock(0.0), rng=Random(1), options=ApiServerOptions())
-        client = KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
-        for found in apf_objects():
-            await client.create(RESOURCES[found["kind"]], None, found)
-        names = [item["metadata"]["name"] for item in (await client.list(RESOURCES["FlowSchema"]))["items"]]
-        assert names == ["inplace-agents", "inplace-controller", "inplace-controller-leader-election"]
-
-    run(scenario())
+    server = ApiServer(clock=LoopClock(0.0), rng=Random(1), options=ApiServerOptions())
+    client = KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
+    for found in apf_objects():
+        await client.create(RESOURCES[found["kind"]], None, found)
+    names = [item["metadata"]["name"] for item in (await client.list(RESOURCES["FlowSchema"]))["items"]]
+    assert names == ["inplace-agents", "inplace-controller", "inplace-controller-leader-election"]
 
 
 def rejected_of_herd(level: PriorityLevel) -> int:

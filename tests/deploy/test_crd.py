@@ -10,10 +10,11 @@ from common.kube.clock import LoopClock
 from common.kube.errors import ApiError
 from common.kube.resources import JOBSETS
 from simulator.apiserver import ApiServer, InMemoryTransport
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
+
+pytestmark = pytest.mark.virtual_time
 
 
 def client() -> KubeClient:
@@ -32,71 +33,55 @@ def words_missing(words: tuple[str, ...], error: ApiError | None) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CREATES + SPEC_CREATES, ids=lambda case: case.claim)
-def test_create(case: Create) -> None:
+async def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, the value needed and the way there."""
-
-    async def scenario() -> None:
-        error = None
-        try:
-            await client().create(JOBSETS, "default", case.manifest)
-        except ApiError as refused:
-            error = refused
-        assert words_missing(case.words, error) == []
-
-    run(scenario())
+    error = None
+    try:
+        await client().create(JOBSETS, "default", case.manifest)
+    except ApiError as refused:
+        error = refused
+    assert words_missing(case.words, error) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", UPDATES + SPEC_UPDATES, ids=lambda case: case.claim)
-def test_update(case: Update) -> None:
+async def test_update(case: Update) -> None:
     """A change is accepted, or refused because a running JobSet cannot follow it."""
-
-    async def scenario() -> None:
-        api = client()
-        stored = await api.create(JOBSETS, "default", case.before or jobset())
-        error = None
-        try:
-            await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
-        except ApiError as refused:
-            error = refused
-        assert words_missing(case.words, error) == []
-
-    run(scenario())
+    api = client()
+    stored = await api.create(JOBSETS, "default", case.before or jobset())
+    error = None
+    try:
+        await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
+    except ApiError as refused:
+        error = refused
+    assert words_missing(case.words, error) == []
 
 
 @pytest.mark.parametrize("case", STATUSES, ids=lambda case: case.claim)
-def test_status(case: StatusChange) -> None:
+async def test_status(case: StatusChange) -> None:
     """S and D only grow, D up to S, in either encoding."""
-
-    async def scenario() -> None:
-        api = client()
-        stored = await api.create(JOBSETS, "default", jobset())
-        if case.before:
-            stored |= {"status": case.before}
-            stored = await api.replace(JOBSETS, "default", "train", stored, subresource="status")
-        error = None
-        try:
-            await api.replace(JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status")
-        except ApiError as refused:
-            error = refused
-        assert words_missing(case.words, error) == []
-
-    run(scenario())
+    api = client()
+    stored = await api.create(JOBSETS, "default", jobset())
+    if case.before:
+        stored |= {"status": case.before}
+        stored = await api.replace(JOBSETS, "default", "train", stored, subresource="status")
+    error = None
+    try:
+        await api.replace(JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status")
+    except ApiError as refused:
+        error = refused
+    assert words_missing(case.words, error) == []
 
 
-def test_defaults() -> None:
+async def test_defaults() -> None:
     """The CRD fills in what upstream's does."""
-
-    async def scenario() -> None:
-        manifest = jobset(strategy=None)
-        del manifest["spec"]["replicatedJobs"][0]["replicas"]
-        manifest["spec"]["failurePolicy"] = {"maxRestarts": 1}
-        stored = await client().create(JOBSETS, "default", manifest)
-        assert stored["spec"]["failurePolicy"]["restartStrategy"] == "Recreate"
-        assert stored["spec"]["replicatedJobs"][0]["replicas"] == 1
-        assert stored["spec"]["replicatedJobs"][0]["groupName"] == "default"
-
-    run(scenario())
+    manifest = jobset(strategy=None)
+    del manifest["spec"]["replicatedJobs"][0]["replicas"]
+    manifest["spec"]["failurePolicy"] = {"maxRestarts": 1}
+    stored = await client().create(JOBSETS, "default", manifest)
+    assert stored["spec"]["failurePolicy"]["restartStrategy"] == "Recreate"
+    assert stored["spec"]["replicatedJobs"][0]["replicas"] == 1
+    assert stored["spec"]["replicatedJobs"][0]["groupName"] == "default"
 
 
 def columns() -> dict[str, KubeObject]:

@@ -13,6 +13,8 @@ from common.kube.workqueue import URGENT_RUN_MAX, NoMetrics, ShutDownError, Work
 from simulator.cluster.virtual_time import run
 from tests.kube.turns import Turns
 
+pytestmark = pytest.mark.virtual_time
+
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)),
     max_size=40,
@@ -79,127 +81,103 @@ def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once
     run(scenario())
 
 
-def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
+async def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
     """Adding a waiting key again neither moves it nor doubles it."""
-
-    async def scenario() -> None:
-        queue: WorkQueue[str] = WorkQueue(LoopClock())
-        for key in "abacab":
-            queue.add(key)
-        assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
-        assert len(queue) == 0
-
-    run(scenario())
+    queue: WorkQueue[str] = WorkQueue(LoopClock())
+    for key in "abacab":
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+    assert len(queue) == 0
 
 
-def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
+async def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
     """What changed during a pass is not lost, and the second pass waits for the first."""
-
-    async def scenario() -> None:
-        queue: WorkQueue[str] = WorkQueue(LoopClock())
-        queue.add("a")
-        assert await queue.get() == "a"
-        queue.add("a")
-        assert len(queue) == 0
-        queue.done("a")
-        assert await queue.get() == "a"
-
-    run(scenario())
+    queue: WorkQueue[str] = WorkQueue(LoopClock())
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert await queue.get() == "a"
 
 
-def test_backoff_doubles_per_key_up_to_its_cap_and_is_forgotten_after_success() -> None:
+async def test_backoff_doubles_per_key_up_to_its_cap_and_is_forgotten_after_success() -> None:
     """5, 10, 20 ms and so on for one key; the others are not slowed."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0, cap_s=4.0)
+    seen: list[tuple[str, float]] = []
 
-    async def scenario() -> None:
-        clock = LoopClock()
-        queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0, cap_s=4.0)
-        seen: list[tuple[str, float]] = []
+    async def process(key: str) -> None:
+        seen.append((key, clock.monotonic_s()))
+        if key == "bad" and queue.failures(key) < 5:
+            queue.add_rate_limited(key)
 
-        async def process(key: str) -> None:
-            seen.append((key, clock.monotonic_s()))
-            if key == "bad" and queue.failures(key) < 5:
-                queue.add_rate_limited(key)
-
-        queue.add("bad")
-        queue.add("good")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(queue.work(process, workers=1))
-            await clock.sleep(100.0)
-            queue.forget("bad")
-            assert queue.failures("bad") == 0
-            queue.shut_down()
-        assert [at for key, at in seen if key == "bad"] == [0.0, 1.0, 3.0, 7.0, 11.0, 15.0]
-        assert ("good", 0.0) in seen
-
-    run(scenario())
+    queue.add("bad")
+    queue.add("good")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.work(process, workers=1))
+        await clock.sleep(100.0)
+        queue.forget("bad")
+        assert queue.failures("bad") == 0
+        queue.shut_down()
+    assert [at for key, at in seen if key == "bad"] == [0.0, 1.0, 3.0, 7.0, 11.0, 15.0]
+    assert ("good", 0.0) in seen
 
 
-def test_a_floor_is_waited_for_beside_the_backoff() -> None:
+async def test_a_floor_is_waited_for_beside_the_backoff() -> None:
     """A server's Retry-After is added to the backoff."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0)
+    queue.add_rate_limited("a", 5.0)
 
-    async def scenario() -> None:
-        clock = LoopClock()
-        queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0)
-        queue.add_rate_limited("a", 5.0)
+    async def process(key: str) -> None:
+        assert clock.monotonic_s() == 6.0
+        queue.shut_down()
 
-        async def process(key: str) -> None:
-            assert clock.monotonic_s() == 6.0
-            queue.shut_down()
-
-        await queue.work(process, workers=1)
-
-    run(scenario())
+    await queue.work(process, workers=1)
 
 
-def test_an_earlier_delay_wins() -> None:
+async def test_an_earlier_delay_wins() -> None:
     """Of two delays for one key the shorter one counts, and the longer one does not fire again."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    seen: list[float] = []
 
-    async def scenario() -> None:
-        clock = LoopClock()
-        queue: WorkQueue[str] = WorkQueue(clock)
-        seen: list[float] = []
+    async def process(key: str) -> None:
+        seen.append(clock.monotonic_s())
 
-        async def process(key: str) -> None:
-            seen.append(clock.monotonic_s())
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(queue.work(process, workers=1))
-            queue.add_after("a", 10.0)
-            queue.add_after("a", 1.0)
-            queue.add_after("a", 5.0)
-            await clock.sleep(20.0)
-            queue.shut_down()
-        assert seen == [1.0]
-
-    run(scenario())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.work(process, workers=1))
+        queue.add_after("a", 10.0)
+        queue.add_after("a", 1.0)
+        queue.add_after("a", 5.0)
+        await clock.sleep(20.0)
+        queue.shut_down()
+    assert seen == [1.0]
 
 
-def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
+async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
     """`work` returns only when what was in work has finished; nothing new begins."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    finished: list[str] = []
 
-    async def scenario() -> None:
-        clock = LoopClock()
-        queue: WorkQueue[str] = WorkQueue(clock)
-        finished: list[str] = []
+    async def process(key: str) -> None:
+        await clock.sleep(5.0)
+        finished.append(key)
 
-        async def process(key: str) -> None:
-            await clock.sleep(5.0)
-            finished.append(key)
-
-        for key in ("a", "b"):
-            queue.add(key)
-        async with asyncio.TaskGroup() as group:
-            working = group.create_task(queue.work(process, workers=1))
-            await clock.sleep(1.0)
-            queue.shut_down()
-            queue.add("c")
-            await working
-        assert finished == ["a"]
-        assert clock.monotonic_s() == 5.0
-        with pytest.raises(ShutDownError):
-            await queue.get()
-
-    run(scenario())
+    for key in ("a", "b"):
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=1))
+        await clock.sleep(1.0)
+        queue.shut_down()
+        queue.add("c")
+        await working
+    assert finished == ["a"]
+    assert clock.monotonic_s() == 5.0
+    with pytest.raises(ShutDownError):
+        await queue.get()
 
 
 def test_metrics_hear_everything() -> None:
@@ -249,93 +227,77 @@ def test_metrics_hear_everything() -> None:
     run(scenario())
 
 
-def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:
+async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:
     """The lane is asked for at each add; a key stands in one lane only, and comes out once."""
-
-    async def scenario() -> None:
-        urgent = {"u"}
-        queue: WorkQueue[str] = WorkQueue(LoopClock(), is_urgent=lambda key: key in urgent)
-        for key in "abcu":
-            queue.add(key)
-        urgent.add("b")
-        queue.add("b")
-        assert len(queue) == 4
-        assert [await queue.get() for _ in range(4)] == ["u", "b", "a", "c"]
-        assert len(queue) == 0
-        urgent.add("a")
-        queue.add("a")  # while it is being processed
-        queue.add("d")
-        queue.done("a")
-        assert [await queue.get() for _ in range(2)] == ["a", "d"]
-
-    run(scenario())
+    urgent = {"u"}
+    queue: WorkQueue[str] = WorkQueue(LoopClock(), is_urgent=lambda key: key in urgent)
+    for key in "abcu":
+        queue.add(key)
+    urgent.add("b")
+    queue.add("b")
+    assert len(queue) == 4
+    assert [await queue.get() for _ in range(4)] == ["u", "b", "a", "c"]
+    assert len(queue) == 0
+    urgent.add("a")
+    queue.add("a")  # while it is being processed
+    queue.add("d")
+    queue.done("a")
+    assert [await queue.get() for _ in range(2)] == ["a", "d"]
 
 
-def test_others_run_between_two_keys() -> None:
+async def test_others_run_between_two_keys() -> None:
     """Passes that wait for nothing, as those of JobSets that are gone, do not keep the loop for themselves."""
+    queue: WorkQueue[int] = WorkQueue(LoopClock())
+    turns, worked_in = Turns(), list[int]()
 
-    async def scenario() -> None:
-        queue: WorkQueue[int] = WorkQueue(LoopClock())
-        turns, worked_in = Turns(), list[int]()
+    async def process(_: int) -> None:
+        worked_in.append(turns.number)
 
-        async def process(_: int) -> None:
-            worked_in.append(turns.number)
-
-        for key in range(100):
-            queue.add(key)
-        turns.count()
-        await work_until_idle(queue, process, workers=1)
-        assert len(set(worked_in)) == 100
-
-    run(scenario())
+    for key in range(100):
+        queue.add(key)
+    turns.count()
+    await work_until_idle(queue, process, workers=1)
+    assert len(set(worked_in)) == 100
 
 
-def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
+async def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
     """Of every URGENT_RUN_MAX + 1 keys one is ordinary, and ordinary keys keep their order."""
-
-    async def scenario() -> None:
-        queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=lambda key: key >= 0)
-        for key in (-1, -2, -3):
-            queue.add(key)
-        next_urgent = 0
-        seen: list[int] = []
-        while sum(key < 0 for key in seen) < 3:
-            queue.add(next_urgent)
-            next_urgent += 1
-            seen.append(await queue.get())
-            queue.done(seen[-1])
-        ordinary_at = [position for position, key in enumerate(seen) if key < 0]
-        assert [seen[position] for position in ordinary_at] == [-1, -2, -3]
-        assert ordinary_at == [number * (URGENT_RUN_MAX + 1) - 1 for number in (1, 2, 3)]
-
-    run(scenario())
+    queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=lambda key: key >= 0)
+    for key in (-1, -2, -3):
+        queue.add(key)
+    next_urgent = 0
+    seen: list[int] = []
+    while sum(key < 0 for key in seen) < 3:
+        queue.add(next_urgent)
+        next_urgent += 1
+        seen.append(await queue.get())
+        queue.done(seen[-1])
+    ordinary_at = [position for position, key in enumerate(seen) if key < 0]
+    assert [seen[position] for position in ordinary_at] == [-1, -2, -3]
+    assert ordinary_at == [number * (URGENT_RUN_MAX + 1) - 1 for number in (1, 2, 3)]
 
 
-def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -> None:
+async def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -> None:
     """It takes no ordinary key however many wait, so the next urgent one is processed at once."""
+    clock = LoopClock()
+    queue: WorkQueue[int] = WorkQueue(clock, is_urgent=lambda key: key < 0)
+    finished: dict[int, float] = {}
 
-    async def scenario() -> None:
-        clock = LoopClock()
-        queue: WorkQueue[int] = WorkQueue(clock, is_urgent=lambda key: key < 0)
-        finished: dict[int, float] = {}
+    async def process(key: int) -> None:
+        await clock.sleep(0.5 if key < 0 else 100.0)
+        finished[key] = clock.monotonic_s()
 
-        async def process(key: int) -> None:
-            await clock.sleep(0.5 if key < 0 else 100.0)
-            finished[key] = clock.monotonic_s()
-
-        for key in range(10):
-            queue.add(key)
-        async with asyncio.TaskGroup() as group:
-            working = group.create_task(queue.work(process, workers=2, reserved=1))
-            await clock.sleep(10.0)
-            assert set(queue.processing()) == {0, 1}
-            queue.add(-1)
-            await clock.sleep(5.0)
-            assert finished == {-1: 10.5}
-            queue.shut_down()
-            await working
-
-    run(scenario())
+    for key in range(10):
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=2, reserved=1))
+        await clock.sleep(10.0)
+        assert set(queue.processing()) == {0, 1}
+        queue.add(-1)
+        await clock.sleep(5.0)
+        assert finished == {-1: 10.5}
+        queue.shut_down()
+        await working
 
 
 @given(
