@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -15,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.exposition import filled
 from controller.exposition import pieces
-from simulator.cluster.virtual_time import run
 
 ODD = 'a "quoted" \\ word\nand a line, {x="y"} und \u00fc'
 
@@ -42,16 +42,13 @@ def test_odd_values_are_written_as_the_library_writes_them() -> None:
     assert facts("".join(pieces(registry)).encode()) == facts(generate_latest(registry))
 
 
-def test_a_controllers_metrics_are_written_as_the_library_writes_them() -> None:
+@pytest.mark.virtual_time
+async def test_a_controllers_metrics_are_written_as_the_library_writes_them() -> None:
     """All families, with JobSets that have restarted, and no series of when they were created."""
-
-    async def scenario() -> tuple[bytes, bytes]:
-        metrics = filled(3, 2)
-        metrics.reconcile_seconds.labels("jobset").observe(0.3)
-        metrics.registry.unregister(metrics.process)  # its numbers change
-        return metrics.text(), generate_latest(metrics.registry)
-
-    text, expected = run(scenario())
+    metrics = filled(3, 2)
+    metrics.reconcile_seconds.labels("jobset").observe(0.3)
+    metrics.registry.unregister(metrics.process)  # its numbers change
+    text, expected = metrics.text(), generate_latest(metrics.registry)
     assert facts(text) == facts(expected)
     assert b"inplace_first_failure_info{" in text
     assert b"_created" not in text

@@ -9,7 +9,6 @@ from common import wire
 from controller.kinds import Pod
 from controller.metrics import Metrics
 from controller.phases import UNCOUNTED_MAX, PhaseReader
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
 
@@ -88,20 +87,16 @@ def test_phases_without_an_epoch_are_not_counted(epoch: str | None) -> None:
     assert (world.problems, world.count("view")) == (0, 0)
 
 
-def test_the_controller_sums_up_what_its_pods_announce() -> None:
+async def test_the_controller_sums_up_what_its_pods_announce() -> None:
     """Through the API server, the informer and its codec: one observation for each Pod, and no wedge by garbage."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        for number, pod_name in enumerate(sorted(crew.pods.values())):
+            text = "v1,kubelet=1200,view=50" if number else "garbage"
+            await crew.annotate(pod_name, wire.epoch_annotations(2) | {wire.PHASES: text})
+        await rig.settle()
 
-    async def scenario() -> Rig:
-        rig = Rig()
-        async with rig.running():
-            crew = await rig.started(jobset())
-            for number, pod_name in enumerate(sorted(crew.pods.values())):
-                text = "v1,kubelet=1200,view=50" if number else "garbage"
-                await crew.annotate(pod_name, wire.epoch_annotations(2) | {wire.PHASES: text})
-            await rig.settle()
-        return rig
-
-    rig = run(scenario())
     rig.controllers[0].metrics.catch_up()
     registry = rig.controllers[0].metrics.registry
     pods = registry.get_sample_value(COUNT, {"phase": "kubelet"})

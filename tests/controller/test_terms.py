@@ -6,7 +6,6 @@ import pytest
 
 from common.kube.resources import LEASES
 from controller.leader import LeadershipLostError
-from simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
 from tests.kube.answers import refusal
@@ -38,27 +37,8 @@ async def test_stopping_finishes_and_releases_the_lease() -> None:
         server.cancel()
 
 
-def test_two_controllers_take_turns() -> None:
+async def test_two_controllers_take_turns() -> None:
     """Of two, one leads; when it is gone without a word the other continues the very restart that was under way."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        first, second = rig.controller(), rig.controller()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in (rig.server.run(), first.run(), second.run())]
-            await rig.settle()
-            assert (first.is_leader, second.is_leader) == (True, False)
-            crew = await rig.started(jobset())
-            await crew.announce(next(iter(crew.pods.values())), 2)
-            await rig.settle(0.1)
-            assert await crew.epochs() == (1, 1)
-            await _vanish(rig, tasks[1])
-            await crew.announce_all(2)
-            await rig.settle(30.0)
-            assert second.is_leader
-            assert await crew.epochs() == (2, 1)
-            for task in tasks:
-                task.cancel()
 
     async def _vanish(rig: Rig, task: asyncio.Task[None]) -> None:
         rig.fault = lambda _: refusal(503, "ServiceUnavailable")
@@ -66,7 +46,23 @@ def test_two_controllers_take_turns() -> None:
         await rig.settle(0.1)
         rig.fault = lambda _: None
 
-    run(scenario())
+    rig = Rig()
+    first, second = rig.controller(), rig.controller()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in (rig.server.run(), first.run(), second.run())]
+        await rig.settle()
+        assert (first.is_leader, second.is_leader) == (True, False)
+        crew = await rig.started(jobset())
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (1, 1)
+        await _vanish(rig, tasks[1])
+        await crew.announce_all(2)
+        await rig.settle(30.0)
+        assert second.is_leader
+        assert await crew.epochs() == (2, 1)
+        for task in tasks:
+            task.cancel()
 
 
 async def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:

@@ -16,7 +16,6 @@ from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
 from common.kube.resources import JOBSETS, SERVICES, Resource
 from controller.jobset import parse_jobset
 from controller.problems import problems_of
-from simulator.cluster.virtual_time import run
 from tests.cli.injecting import injected
 from tests.controller.crew import Crew
 from tests.controller.rig import Rig
@@ -86,53 +85,47 @@ def test_there_is_one_for_each_feature() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
+@pytest.mark.virtual_time
+async def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
     """Applied twice it is one generation; its first Jobs and its Service exist; there is no problem and no Warning."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
-        async with rig.running():
-            for manifest in documents(name):
-                jobset = parse_jobset(await apply(rig.admin, manifest))
-                await rig.settle(2.0)
-                assert (await apply(rig.admin, manifest))["metadata"]["generation"] == 1
-                assert list(problems_of(jobset)) == []
-                assert bool(await Crew(rig.admin, "default", jobset.name).jobs()) is jobset.is_ours
-                if jobset.is_ours and jobset.network.dns_hostnames:
-                    await rig.admin.get(SERVICES, "default", jobset.subdomain)
-            events = await rig.admin.list(Resource("events.k8s.io", "v1", "events", "Event"))
-            assert [event["note"] for event in events["items"] if event["type"] == "Warning"] == []
-
     assert documents(name)
-    run(scenario())
-
-
-def test_ten_lines_are_enough(tmp_path: Path) -> None:
-    """What a user writes is ten lines; with the agent in it the server takes it, and the group waits at its barrier."""
-
-    async def scenario() -> None:
-        rig = Rig()
-        rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
-        async with rig.running():
-            (manifest,) = [one for one in yaml.safe_load_all(text) if one["kind"] == JOBSETS.kind]
+    rig = Rig()
+    rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
+    async with rig.running():
+        for manifest in documents(name):
             jobset = parse_jobset(await apply(rig.admin, manifest))
             await rig.settle(2.0)
-            assert jobset.is_in_place
+            assert (await apply(rig.admin, manifest))["metadata"]["generation"] == 1
             assert list(problems_of(jobset)) == []
-            crew = Crew(rig.admin, "default", "minimal")
-            (job,) = (await crew.jobs()).values()
-            for index in range(8):
-                await crew.make_pod(job, index)
-            await crew.announce_all(1)
-            await rig.settle(0.2)
-            assert await crew.epochs() == (1, 0)
+            assert bool(await Crew(rig.admin, "default", jobset.name).jobs()) is jobset.is_ours
+            if jobset.is_ours and jobset.network.dns_hostnames:
+                await rig.admin.get(SERVICES, "default", jobset.subdomain)
+        events = await rig.admin.list(Resource("events.k8s.io", "v1", "events", "Event"))
+        assert [event["note"] for event in events["items"] if event["type"] == "Warning"] == []
 
+
+@pytest.mark.virtual_time
+async def test_ten_lines_are_enough(tmp_path: Path) -> None:
+    """What a user writes is ten lines; with the agent in it the server takes it, and the group waits at its barrier."""
     written = (FOLDER / "minimal.yaml").read_text()
     assert len([line for line in written.splitlines() if not line.startswith("#")]) == 10
     text = injected(written, tmp_path)
     assert max(len(line) for line in text.splitlines()) <= 120, "expected lines that a person reads"
-    run(scenario())
+    rig = Rig()
+    rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
+    async with rig.running():
+        (manifest,) = [one for one in yaml.safe_load_all(text) if one["kind"] == JOBSETS.kind]
+        jobset = parse_jobset(await apply(rig.admin, manifest))
+        await rig.settle(2.0)
+        assert jobset.is_in_place
+        assert list(problems_of(jobset)) == []
+        crew = Crew(rig.admin, "default", "minimal")
+        (job,) = (await crew.jobs()).values()
+        for index in range(8):
+            await crew.make_pod(job, index)
+        await crew.announce_all(1)
+        await rig.settle(0.2)
+        assert await crew.epochs() == (1, 0)
 
 
 @pytest.mark.parametrize("name", MANIFESTS)

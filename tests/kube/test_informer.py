@@ -16,7 +16,6 @@ from common.kube.informer import BACKOFF_CAP_S, TURN_OBJECTS, Informer
 from common.kube.resources import CONFIG_MAPS
 from common.kube.watch import INACTIVITY_S
 from simulator.apiserver import ApiServer, InMemoryTransport
-from simulator.cluster.virtual_time import run
 from tests.kube.answers import refusal
 from tests.kube.informer_rig import BreakingTransport, Rig, config_map, once
 from tests.kube.turns import Turns
@@ -72,26 +71,23 @@ async def test_others_run_while_a_long_list_is_taken_in() -> None:
             assert max(told_in.count(one) for one in told_in) <= TURN_OBJECTS
 
 
-def test_a_page_that_is_too_large_is_asked_for_in_parts() -> None:
+async def test_a_page_that_is_too_large_is_asked_for_in_parts() -> None:
     """Where a page has more bytes than the transport takes, the pages become smaller, and nothing is lost."""
-
-    async def scenario() -> None:
-        rig = Rig(page_size=500)
-        for number in range(12):
-            await rig.create(f"c{number:02}")
-        rig.fault = only_small_pages
-        async with rig.running():
-            await rig.informer.wait_synced()
-            assert len(rig.informer) == 12
-        limits = [request.path.partition("limit=")[2].partition("&")[0] for request in rig.requests]
-        assert limits == ["500", "50", "5", "5", "5", ""]
 
     def only_small_pages(request: Request) -> Response | None:
         if "limit=50" in request.path:
             raise TooLargeError("too large")
         return None
 
-    run(scenario())
+    rig = Rig(page_size=500)
+    for number in range(12):
+        await rig.create(f"c{number:02}")
+    rig.fault = only_small_pages
+    async with rig.running():
+        await rig.informer.wait_synced()
+        assert len(rig.informer) == 12
+    limits = [request.path.partition("limit=")[2].partition("&")[0] for request in rig.requests]
+    assert limits == ["500", "50", "5", "5", "5", ""]
 
 
 async def test_an_expired_page_is_followed_by_a_list_in_one_piece() -> None:

@@ -180,7 +180,7 @@ async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
         await queue.get()
 
 
-def test_metrics_hear_everything() -> None:
+async def test_metrics_hear_everything() -> None:
     """Adds, depth, waiting and working times, and retries are reported."""
 
     class Recorded(NoMetrics):
@@ -201,30 +201,27 @@ def test_metrics_hear_everything() -> None:
         def work_duration(self, seconds: float) -> None:
             self.works.append(seconds)
 
-    async def scenario() -> None:
-        clock = LoopClock()
-        metrics = Recorded()
-        queue: WorkQueue[str] = WorkQueue(clock, metrics=metrics, base_s=1.0)
-
-        async def process(key: str) -> None:
-            assert queue.processing() == {key: 0.0}
-            await clock.sleep(2.0)
-            if queue.failures(key) == 0:
-                queue.add_rate_limited(key)
-
-        queue.add("a")
-        await work_until_idle_str(queue, process)
-        assert metrics.counts == {"adds": 2, "retries": 1}
-        assert metrics.waits == [0.0, 0.0]
-        assert metrics.works == [2.0, 2.0]
-
     async def work_until_idle_str(queue: WorkQueue[str], process: Callable[[str], Awaitable[None]]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(queue.work(process, workers=1))
             await asyncio.sleep(50.0)
             queue.shut_down()
 
-    run(scenario())
+    clock = LoopClock()
+    metrics = Recorded()
+    queue: WorkQueue[str] = WorkQueue(clock, metrics=metrics, base_s=1.0)
+
+    async def process(key: str) -> None:
+        assert queue.processing() == {key: 0.0}
+        await clock.sleep(2.0)
+        if queue.failures(key) == 0:
+            queue.add_rate_limited(key)
+
+    queue.add("a")
+    await work_until_idle_str(queue, process)
+    assert metrics.counts == {"adds": 2, "retries": 1}
+    assert metrics.waits == [0.0, 0.0]
+    assert metrics.works == [2.0, 2.0]
 
 
 async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:

@@ -198,15 +198,12 @@ def test_waiting_for_what_never_happens_times_out(example: Documents) -> None:
         virtual_time.run(main())
 
 
-def test_the_admission_policies_are_there(example: Documents) -> None:
+@pytest.mark.virtual_time
+async def test_the_admission_policies_are_there(example: Documents) -> None:
     """What deploy/admission refuses on a real cluster is refused here: here, a claim that no container mounts."""
     *others, jobset = example
     template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     jobset["spec"]["volumeClaimPolicies"] = [{"templates": [template]}]
-
-    async def scenario() -> None:
-        async with model_cluster() as cluster:
-            with pytest.raises(ApiError, match="data from VolumeClaimPolicies"):
-                await cluster.apply([*others, jobset])
-
-    virtual_time.run(scenario())
+    async with model_cluster() as cluster:
+        with pytest.raises(ApiError, match="data from VolumeClaimPolicies"):
+            await cluster.apply([*others, jobset])

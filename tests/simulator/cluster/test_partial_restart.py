@@ -12,7 +12,6 @@ import pytest
 
 from common import wire
 from common.kube.clock import LoopClock
-from simulator.cluster import virtual_time
 from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from simulator.cluster.manifests import read_manifests, with_pods
 
@@ -88,14 +87,11 @@ EXPECTED: Final = (
 )
 
 
-def test_a_killed_worker_restarts_its_replicated_job_and_no_other() -> None:
+@pytest.mark.virtual_time
+async def test_a_killed_worker_restarts_its_replicated_job_and_no_other() -> None:
     """Sidecars: the scope of the dead worker is at epoch 2, the other's containers were never touched."""
-
-    async def scenario() -> tuple[dict[str, str], list[int]]:
-        async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=4) as cluster:
-            return await restart_one_scope(cluster, divided("train.yaml"), supervised=False)
-
-    assert virtual_time.run(scenario()) == EXPECTED
+    async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=4) as cluster:
+        assert await restart_one_scope(cluster, divided("train.yaml"), supervised=False) == EXPECTED
 
 
 @pytest.mark.asyncio
