@@ -76,7 +76,7 @@ class Failure:
 
     def __str__(self) -> str:
         """Say who failed and how, for a person."""
-        who = f"pod {self.pod}" if self.pod else "a pod that nobody saw"
+        who = f"pod {self.pod}" if self.pod else "an unknown pod"
         if self.node:
             who += f" on node {self.node}"
         how = f"container {self.container} exited with {self.exit_code}" if self.container else ""
@@ -115,11 +115,11 @@ _WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.WORKER_EXIT: "a worker exited",
     Trigger.POD_LOST: "a pod was lost",
     Trigger.JOB_FAILED: "a job failed",
-    Trigger.MANUAL: "somebody asked for it",
+    Trigger.MANUAL: "a person asked for it",
     Trigger.RESIZE: "the group was resized",
     Trigger.RESUME: "the jobset was resumed",
     Trigger.JOIN: "a replicatedJob joins",
-    Trigger.UNKNOWN: "nobody saw why",
+    Trigger.UNKNOWN: "the cause is unknown",
 }
 
 

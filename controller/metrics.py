@@ -83,7 +83,7 @@ class Metrics:
         Info("inplace_build", "What runs here.", registry=r).info({"version": VERSION})
         self.restart_seconds = Histogram(
             "inplace_group_restart_duration_seconds",
-            "From the first sign of a failure to the status that lets the workers start, by what brought it about.",
+            "From the first sign of a failure to the status that lets the workers start, by trigger.",
             ("trigger",),
             buckets=RESTART_BUCKETS,
             registry=r,
@@ -108,7 +108,7 @@ class Metrics:
         )
         self.restarts = Counter(
             "inplace_group_restarts",
-            "Group restarts by outcome (finished, exceeded) and by what brought them about.",
+            "Group restarts by outcome (finished, exceeded) and by trigger.",
             (*NAMES, "outcome", "trigger"),
             registry=r,
         )
@@ -246,7 +246,7 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("inplace_last_restart_timestamp_seconds", "When the last group restart ended.", NAMES),
     (
         "inplace_first_failure_info",
-        "1 for what failed first in the last group restart.",
+        "1 for the container that failed first in the last group restart.",
         (*NAMES, "pod", "node", "container", "reason", "exit_code"),
     ),
 )

@@ -4,7 +4,7 @@ An embedded Kubernetes API server: good enough to run the real agent, the real c
 It keeps what clients of this project depend on the way a real kube-apiserver 1.36 keeps it, and tests/conformance holds
 it to that: the same cases run against both. It does not follow from this that anything else works.
 
-Where it lies:
+Where it differs from the real one:
 
 * Storage. One process, no etcd. resourceVersions are one counter starting near 1. A crash loses everything. History is
   bounded by count, not time, and paging reads it, so a continue token lives as long as the history window.

@@ -1,4 +1,4 @@
-"""Count the requests that a server got: the budget that tests and benchmarks hold clients to."""
+"""Count the requests that a server received; tests and benchmarks compare them with a budget."""
 
 from __future__ import annotations
 

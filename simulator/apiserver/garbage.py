@@ -1,8 +1,8 @@
 """
-Delete what nobody owns any more: dependents of gone owners, contents of terminating namespaces.
+Delete objects without an owner: dependents of deleted owners, contents of terminating namespaces.
 
-Level-based: an owner's or dependent's event puts uids into a queue, the worker looks at the state it finds.
-Source: k8s.io/kubernetes/pkg/controller/garbagecollector, .../controller/namespace.
+Level-based: an owner's or dependent's event puts uids into a queue; the worker looks at the current state. Source:
+k8s.io/kubernetes/pkg/controller/garbagecollector, .../controller/namespace.
 """
 
 from __future__ import annotations

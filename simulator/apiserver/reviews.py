@@ -1,5 +1,5 @@
 """
-Answer the requests that are only questions: access reviews and "who am I". Everybody may do everything here.
+Answer access reviews and "who am I". Every user may do everything here.
 
 Source: authorization.k8s.io/v1, authentication.k8s.io/v1.
 """

@@ -1,5 +1,5 @@
 """
-The rules of Services, Namespaces, Leases and claims, as far as somebody here relies on them.
+The rules of Services, Namespaces, Leases and claims, as far as this project relies on them.
 
 Source: k8s.io/kubernetes/pkg/registry/core/service, .../core/namespace, pkg/apis/coordination/validation.
 """

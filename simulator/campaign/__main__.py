@@ -1,4 +1,4 @@
-"""`python -m simulator.campaign`: run seeds, and say what came of them."""
+"""`python -m simulator.campaign`: run seeds and report violations."""
 
 from __future__ import annotations
 
@@ -109,31 +109,33 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     one = verbs.add_parser("run", help="run one seed", allow_abbrev=False)
     one.add_argument("--seed", type=_number, required=True, metavar="N")
-    one.add_argument("--only", type=_numbers, metavar="N,N", help="strikes to keep, by number, or none (default: all)")
-    one.add_argument("--faults", type=_chosen, metavar="NAME,NAME", help="draw the schedule from these (default: all)")
+    one.add_argument(
+        "--only", type=_numbers, metavar="N,N", help="numbers of the faults to keep, or none (default: all)"
+    )
+    one.add_argument(
+        "--faults", type=_chosen, metavar="NAME,NAME", help="draw the schedule from these faults (default: all)"
+    )
     one.add_argument("--trace", action="store_true", help="print every event")
     one.set_defaults(do=_run)
     many = verbs.add_parser("soak", help="run many seeds", allow_abbrev=False)
-    many.add_argument("--seeds", type=_seeds, default=SEEDS_DEFAULT, metavar="N", help="how many (default: 500)")
-    many.add_argument(
-        "--first", type=_number, metavar="N", help="the first of them (default: fresh ones, from the date)"
-    )
+    many.add_argument("--seeds", type=_seeds, default=SEEDS_DEFAULT, metavar="N", help="number of seeds (default: 500)")
+    many.add_argument("--first", type=_number, metavar="N", help="the first seed (default: a new one, from the date)")
     many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     many.set_defaults(do=_soak)
-    sieve = verbs.add_parser("sieve", help="perturb situations at every write and delivery", allow_abbrev=False)
+    sieve = verbs.add_parser("sieve", help="disturb ten situations at every write and delivery", allow_abbrev=False)
     sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
     sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")
-    sieve.add_argument("--every", type=_count, default=1, metavar="N", help="every n-th plan only (default: all)")
-    sieve.add_argument("--one", action="store_true", help="the first of them only")
+    sieve.add_argument("--every", type=_count, default=1, metavar="N", help="run every n-th plan only (default: all)")
+    sieve.add_argument("--one", action="store_true", help="run the first plan only")
     sieve.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     sieve.add_argument("--trace", action="store_true", help="print every event")
     sieve.set_defaults(do=_sieve)
-    large = verbs.add_parser("restart", help="one restart of a group of any size, undisturbed", allow_abbrev=False)
+    large = verbs.add_parser("restart", help="run one undisturbed restart of a group of any size", allow_abbrev=False)
     large.add_argument("--seed", type=_number, default=0, metavar="N", help="default: 0")
-    large.add_argument("--pods", type=_count, required=True, metavar="N", help="how many Pods")
+    large.add_argument("--pods", type=_count, required=True, metavar="N", help="number of Pods")
     large.add_argument("--mode", choices=("sidecar", "supervisor"), default="sidecar", help="default: sidecar")
     large.set_defaults(do=_restart)
-    verbs.add_parser("faults", help="print the catalogue", allow_abbrev=False).set_defaults(do=_faults)
+    verbs.add_parser("faults", help="list all faults", allow_abbrev=False).set_defaults(do=_faults)
     return parser
 
 

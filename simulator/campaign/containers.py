@@ -1,4 +1,4 @@
-"""Containers of the campaign: real agents as processes that can die anywhere, and workers that only run."""
+"""Containers of the campaign: real agents as processes that can die anywhere, and workers that do nothing but run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-What goes wrong on the network.
+The disturbances of the network.
 
-A `Rule` says which requests or streams of whom are disturbed, how, how often and until when; rules without effect any
-more cost nothing.
+A `Rule` says which requests or streams of which clients are disturbed, how, how often and until when. Rules that have
+ended cost nothing.
 """
 
 from __future__ import annotations

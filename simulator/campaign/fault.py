@@ -1,4 +1,4 @@
-"""What a fault is, and the list that they enter."""
+"""The type of a fault, and the decorator that enters it into the catalogue."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def _gone(world: World, rng: Random, name: str) -> None:
         await world.clock.sleep(rng.uniform(0.1, 2.0))
 
 
-@fault("api-compaction", API, "forgets its history while a watch is being opened again")
+@fault("api-compaction", API, "forgets its history while a watch reconnects")
 async def _compaction(world: World, rng: Random, name: str) -> None:
     ended = world.network.end_streams(Ending.BROKEN, _watches)
     await world.clock.sleep(rng.uniform(0.0, 0.2))
@@ -66,13 +66,15 @@ async def _compaction(world: World, rng: Random, name: str) -> None:
         world.note_fault(name, f"{ended} watches resume from what is forgotten")
 
 
-@fault("api-slow", API, "takes up to eight seconds before it does what is asked")
+@fault("api-slow", API, "carries out a request up to eight seconds late")
 async def _slow(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(1.0, 8.0)
     world.network.rules.append(Rule(name, Effect.SLOW, until_s, one_of(world, rng), amount=rng.uniform(0.2, 8.0)))
 
 
-@fault("api-slow-answer", API, "does what is asked and answers up to eight seconds later: watches are faster")
+@fault(
+    "api-slow-answer", API, "carries out a request and answers up to eight seconds later, so that watches are faster"
+)
 async def _slow_answer(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(1.0, 8.0)
     amount = rng.uniform(0.2, 8.0)
@@ -89,32 +91,32 @@ async def _restart(world: World, rng: Random, name: str) -> None:
         world.note_fault(name, f"server {server}")
 
 
-@fault("api-lost-reply", API, "does a write, and the answer gets lost with the connection")
+@fault("api-lost-reply", API, "carries out a write, and the connection breaks before the answer")
 async def _lost_reply(world: World, rng: Random, name: str) -> None:
     rule = Rule(name, Effect.LOSE_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 3))
     world.network.rules.append(rule)
 
 
-@fault("api-timeout-before-commit", API, "a write is not done, and nobody says so")
+@fault("api-timeout-before-commit", API, "does not carry out a write, and does not answer")
 async def _timeout_before(world: World, rng: Random, name: str) -> None:
     rule = Rule(name, Effect.LOSE, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2))
     world.network.rules.append(rule)
 
 
-@fault("api-timeout-after-commit", API, "a write is done, and no answer comes")
+@fault("api-timeout-after-commit", API, "carries out a write, and does not answer")
 async def _timeout_after(world: World, rng: Random, name: str) -> None:
     rule = Rule(name, Effect.HANG_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2))
     world.network.rules.append(rule)
 
 
-@fault("api-stale-cache", API, "the watch caches of one API server stand still, or trail by seconds")
+@fault("api-stale-cache", API, "the watch caches of one API server stop, or are seconds behind")
 async def _stale_cache(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
     _hold_back(world, rng, server)
     world.note_fault(name, f"server {server}")
 
 
-@fault("api-time-travel", API, "programs move to an API server whose caches are late: they see the past")
+@fault("api-time-travel", API, "programs move to an API server whose caches are behind, and see older objects")
 async def _time_travel(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
     _hold_back(world, rng, server)
@@ -150,17 +152,17 @@ async def _rights(world: World, rng: Random, name: str) -> None:
     world.network.rules.append(Rule(name, Effect.ANSWER, until_s, one_of(world, rng), answer=answer))
 
 
-@fault("event-duplicated", NETWORK, "a watch delivers the same twice")
+@fault("event-duplicated", NETWORK, "a watch delivers an event twice")
 async def _duplicated(world: World, rng: Random, name: str) -> None:
     _deliveries(world, rng, name, Effect.DUPLICATE, 6)
 
 
-@fault("event-delayed", NETWORK, "a watch delivers up to five seconds late")
+@fault("event-delayed", NETWORK, "a watch delivers events up to five seconds late")
 async def _delayed(world: World, rng: Random, name: str) -> None:
     _deliveries(world, rng, name, Effect.DELAY, 3, rng.uniform(0.1, 5.0))
 
 
-@fault("chunk-split", NETWORK, "a line of a watch comes in two pieces")
+@fault("chunk-split", NETWORK, "a line of a watch arrives in two pieces")
 async def _split(world: World, rng: Random, name: str) -> None:
     _deliveries(world, rng, name, Effect.SPLIT, 6)
 
@@ -170,7 +172,7 @@ async def _truncated(world: World, rng: Random, name: str) -> None:
     _deliveries(world, rng, name, Effect.CUT_SHORT, 2)
 
 
-@fault("bookmark-missing", NETWORK, "no bookmark comes")
+@fault("bookmark-missing", NETWORK, "watches deliver no bookmarks")
 async def _no_bookmark(world: World, rng: Random, name: str) -> None:
     bookmarks = lambda request: "allowWatchBookmarks" in request.path  # noqa: E731
     rule = Rule(name, Effect.NO_BOOKMARK, world.now_s + 40.0, is_program, bookmarks, rng.randint(20, 60))
@@ -183,7 +185,7 @@ def _deliveries(world: World, rng: Random, name: str, effect: Effect, most: int,
     world.network.rules.append(rule)
 
 
-@fault("watch-closed", NETWORK, "watches end in good order, as at the server's timeout")
+@fault("watch-closed", NETWORK, "watches end normally, as at the server's timeout")
 async def _closed(world: World, rng: Random, name: str) -> None:
     _end(world, rng, name, Ending.CLEAN)
 
@@ -193,7 +195,7 @@ async def _reset(world: World, rng: Random, name: str) -> None:
     _end(world, rng, name, Ending.BROKEN)
 
 
-@fault("half-open", NETWORK, "watches stay open and nothing comes any more")
+@fault("half-open", NETWORK, "watches stay open but deliver nothing")
 async def _half_open(world: World, rng: Random, name: str) -> None:
     _end(world, rng, name, Ending.SILENT)
 
@@ -204,12 +206,12 @@ def _end(world: World, rng: Random, name: str, how: Ending) -> None:
         world.note_fault(name, f"{ended} watches")
 
 
-@fault("partition-agent", NETWORK, "agents cannot reach any API server, and are not told")
+@fault("partition-agent", NETWORK, "packets between agents and all API servers are lost")
 async def _partition_agent(world: World, rng: Random, name: str) -> None:
     await _partition(world, rng, name, "agent")
 
 
-@fault("partition-controller", NETWORK, "controllers cannot reach any API server, and are not told")
+@fault("partition-controller", NETWORK, "packets between controllers and all API servers are lost")
 async def _partition_controller(world: World, rng: Random, name: str) -> None:
     await _partition(world, rng, name, "controller")
 
@@ -244,7 +246,7 @@ async def _refused(world: World, rng: Random, name: str) -> None:
     world.network.rules.append(Rule(name, Effect.REFUSE, until_s, one_of(world, rng)))
 
 
-@fault("conflict", API, "somebody else's write makes the controller's next status write a conflict")
+@fault("conflict", API, "another client's write makes the controller's next status write fail with a conflict")
 async def _conflict(world: World, rng: Random, name: str) -> None:
     conflict = refusal(409, "Conflict")
     controllers = one_of(world, rng, "controller")

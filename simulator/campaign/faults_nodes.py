@@ -31,7 +31,7 @@ async def _worker_oom(world: World, rng: Random, name: str) -> None:
     _end(world, name, _one_worker(world, rng), 137)
 
 
-@fault("workers-die-together", NODE, "several workers fail within a tenth of a second, as peers of a dead one do")
+@fault("workers-die-together", NODE, "several workers fail within a tenth of a second, as peers of a dead worker do")
 async def _workers_die(world: World, rng: Random, name: str) -> None:
     workers = list(world.machine.workers.values())
     for training in rng.sample(workers, rng.randint(0, len(workers))):
@@ -39,7 +39,7 @@ async def _workers_die(world: World, rng: Random, name: str) -> None:
         await world.clock.sleep(rng.uniform(0.0, 0.1))
 
 
-@fault("worker-completes", NODE, "a worker ends with success while others go on, and then one of those fails")
+@fault("worker-completes", NODE, "a worker ends with success, and then another one fails")
 async def _worker_completes(world: World, rng: Random, name: str) -> None:
     workers = list(world.machine.workers.values())
     if len(workers) > 1:
@@ -61,7 +61,7 @@ def _end(world: World, name: str, training: Training | None, code: int) -> None:
         training.end(code)
 
 
-@fault("pod-evicted", NODE, "a Pod is evicted; a Job makes another")
+@fault("pod-evicted", NODE, "a Pod is evicted, and its Job creates another")
 async def _evicted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
@@ -69,13 +69,13 @@ async def _evicted(world: World, rng: Random, name: str) -> None:
         await _ask(world, name, pod, world.client("user").raw("POST", path, body=body))
 
 
-@fault("pod-deleted", NODE, "somebody deletes a Pod")
+@fault("pod-deleted", NODE, "a user deletes a Pod")
 async def _deleted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
         await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
 
 
-@fault("pod-slow-to-die", NODE, "somebody deletes a Pod whose containers ignore SIGTERM: they take all their grace")
+@fault("pod-slow-to-die", NODE, "a user deletes a Pod whose containers ignore SIGTERM until their grace period ends")
 async def _slow_to_die(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
         world.machine.deaf.add(pod["metadata"]["uid"])
@@ -83,7 +83,7 @@ async def _slow_to_die(world: World, rng: Random, name: str) -> None:
         await _ask(world, name, pod, deletion)
 
 
-@fault("pod-force-deleted", NODE, "a Pod is deleted without grace: its object goes first, or its node has not answered")
+@fault("pod-force-deleted", NODE, "a Pod is deleted without grace period: its object goes before its containers")
 async def _force_deleted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
         if rng.random() < 0.5 and not await _left_behind(world, name, pod):
@@ -101,7 +101,7 @@ async def _left_behind(world: World, name: str, pod: KubeObject) -> bool:
     return uid not in world.judge.running and uid not in world.machine.agents
 
 
-@fault("pod-stuck-terminating", NODE, "a deleted Pod's object stays for seconds: a finalizer holds it")
+@fault("pod-stuck-terminating", NODE, "a finalizer keeps a deleted Pod's object for seconds")
 async def _stuck(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is None:
         return
@@ -140,12 +140,12 @@ def _one_pod(world: World, rng: Random) -> KubeObject | None:
     return rng.choice(world.pods) if world.pods else None
 
 
-@fault("node-death", NODE, "a node dies with all its containers and comes back empty when all is over")
+@fault("node-death", NODE, "a node dies with all its containers, and comes back empty after the last fault")
 async def _node_death(world: World, rng: Random, name: str) -> None:
     await _die(world, rng, name, 1e9)
 
 
-@fault("node-death-and-return", NODE, "a node dies, its Pods are given up, and it returns")
+@fault("node-death-and-return", NODE, "a node dies, its Pods are marked Failed, and it comes back")
 async def _node_return(world: World, rng: Random, name: str) -> None:
     await _die(world, rng, name, rng.uniform(0.5, 12.0))
 
@@ -170,7 +170,7 @@ async def _die(world: World, rng: Random, name: str, for_s: float) -> None:
     await world.client("user").patch(NODES, None, node, {"spec": {"taints": None}}, kind=MERGE_PATCH)
 
 
-@fault("kubelet-pause", NODE, "a kubelet stands still for seconds; its containers run on")
+@fault("kubelet-pause", NODE, "a kubelet pauses for seconds while its containers run on")
 async def _kubelet_pause(world: World, rng: Random, name: str) -> None:
     if not world.kubelet_processes:
         return
@@ -190,7 +190,7 @@ async def _term_ignored(world: World, rng: Random, name: str) -> None:
         world.note_fault(name, pod["metadata"]["name"])
 
 
-@fault("probe-lies", NODE, "kubelet takes a startup probe for passed before it ran (kubernetes #141155)")
+@fault("probe-lies", NODE, "kubelet counts a startup probe as passed before it ran (kubernetes #141155)")
 async def _probe_lies(world: World, rng: Random, name: str) -> None:
     if world.scenario.mode != "wait":
         return  # `inplace-agent wait` in the worker's command is what makes this harmless
@@ -199,7 +199,7 @@ async def _probe_lies(world: World, rng: Random, name: str) -> None:
         world.machine.lying[uid] = lambda pod_name=pod_name: world.note_fault(name, pod_name)  # type: ignore[misc]
 
 
-@fault("disk-full", NODE, "no Pod can keep its epoch on its disk any more")
+@fault("disk-full", NODE, "no Pod can store its epoch on its disk")
 async def _disk_full(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
     world.machine.full_disks = True
     for disk in world.machine.disks.values():

@@ -19,12 +19,12 @@ CONTROLLER, AGENT, TIME = Place.CONTROLLER, Place.AGENT, Place.TIME
 AWAITS_AHEAD_MAX = 120  # a pass over a JobSet, or an agent's way to its announcement, waits some dozens of times
 
 
-@fault("controller-crash", CONTROLLER, "a controller is killed; another process takes its place")
+@fault("controller-crash", CONTROLLER, "a controller is killed, and another process replaces it")
 async def _controller_crash(world: World, rng: Random, name: str) -> None:
     _kill(world, name, _one(rng, world.controllers))
 
 
-@fault("controller-crash-at-await", CONTROLLER, "a controller dies at one of its next waits, whichever that is")
+@fault("controller-crash-at-await", CONTROLLER, "a controller dies at one of its next awaits")
 async def _controller_crash_at_await(world: World, rng: Random, name: str) -> None:
     _crash_soon(world, rng, name, _one(rng, world.controllers))
 
@@ -34,7 +34,7 @@ async def _controller_crash_before(world: World, rng: Random, name: str) -> None
     _crash_at_write(world, rng, name, "controller", "before")
 
 
-@fault("controller-crash-after-write", CONTROLLER, "a controller dies when its next write is done, unanswered")
+@fault("controller-crash-after-write", CONTROLLER, "a controller dies after its next write, before the answer")
 async def _controller_crash_after(world: World, rng: Random, name: str) -> None:
     _crash_at_write(world, rng, name, "controller", "after")
 
@@ -45,12 +45,12 @@ async def _controllers_crash(world: World, rng: Random, name: str) -> None:  # n
         _kill(world, name, process)
 
 
-@fault("controller-pause", CONTROLLER, "a controller stands still for up to eight seconds")
+@fault("controller-pause", CONTROLLER, "a controller pauses for up to eight seconds")
 async def _controller_pause(world: World, rng: Random, name: str) -> None:
     await _pause(world, name, _one(rng, world.controllers), rng.uniform(0.1, 8.0))
 
 
-@fault("two-leaders", CONTROLLER, "the leader stands still until another one leads, and then goes on")
+@fault("two-leaders", CONTROLLER, "the leader pauses until another controller leads, and then goes on")
 async def _two_leaders(world: World, rng: Random, name: str) -> None:
     lease = world.servers[0].store.get(("coordination.k8s.io", "leases"), CONTROLLER_NAMESPACE, LEASE) or {}
     holder = (lease.get("spec") or {}).get("holderIdentity", "")
@@ -58,7 +58,7 @@ async def _two_leaders(world: World, rng: Random, name: str) -> None:
     await _pause(world, name, leader, rng.uniform(16.0, 30.0))
 
 
-@fault("lease-stolen", CONTROLLER, "somebody else's name is written into the Lease")
+@fault("lease-stolen", CONTROLLER, "another name is written into the Lease")
 async def _lease_stolen(world: World, rng: Random, name: str) -> None:
     spec = {"holderIdentity": "thief", "leaseDurationSeconds": rng.randint(1, 5)}
     await _touch_lease(world, name, spec)
@@ -73,7 +73,7 @@ async def _lease_deleted(world: World, rng: Random, name: str) -> None:  # noqa:
     world.note_fault(name, LEASE)
 
 
-@fault("lease-lost-mid-write", CONTROLLER, "the Lease becomes another's while a write of the leader's is under way")
+@fault("lease-lost-mid-write", CONTROLLER, "another controller gets the Lease while a write of the leader is under way")
 async def _lease_lost(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
     done = False
 
@@ -94,7 +94,7 @@ async def _touch_lease(world: World, name: str, spec: dict[str, object]) -> None
     world.note_fault(name, f"{spec}")
 
 
-@fault("agent-crash", AGENT, "an agent is killed; kubelet starts all containers of its Pod again")
+@fault("agent-crash", AGENT, "an agent is killed, and kubelet restarts all containers of its Pod")
 async def _agent_crash(world: World, rng: Random, name: str) -> None:
     _kill(world, name, _one_agent(world, rng))
 
@@ -105,12 +105,12 @@ async def _agents_crash(world: World, rng: Random, name: str) -> None:  # noqa: 
         _kill(world, name, container.process)
 
 
-@fault("agent-crash-at-await", AGENT, "an agent dies at one of its next waits, whichever that is")
+@fault("agent-crash-at-await", AGENT, "an agent dies at one of its next awaits")
 async def _agent_crash_at_await(world: World, rng: Random, name: str) -> None:
     _crash_soon(world, rng, name, _one_agent(world, rng))
 
 
-@fault("agent-crash-at-start", AGENT, "the next agent of a Pod dies at one of its first waits")
+@fault("agent-crash-at-start", AGENT, "the next agent of a Pod dies at one of its first awaits")
 async def _agent_crash_at_start(world: World, rng: Random, name: str) -> None:
     if world.pods:
         client = f"agent/{rng.choice(world.pods)['metadata']['name']}"
@@ -123,12 +123,12 @@ async def _agent_crash_before(world: World, rng: Random, name: str) -> None:
     _crash_at_write(world, rng, name, "agent/", "before")
 
 
-@fault("agent-crash-after-patch", AGENT, "an agent dies when its announcement is done, unanswered")
+@fault("agent-crash-after-patch", AGENT, "an agent dies after its announcement, before the answer")
 async def _agent_crash_after(world: World, rng: Random, name: str) -> None:
     _crash_at_write(world, rng, name, "agent/", "after")
 
 
-@fault("agent-pause", AGENT, "an agent stands still for up to eight seconds")
+@fault("agent-pause", AGENT, "an agent pauses for up to eight seconds")
 async def _agent_pause(world: World, rng: Random, name: str) -> None:
     await _pause(world, name, _one_agent(world, rng), rng.uniform(0.1, 8.0))
 

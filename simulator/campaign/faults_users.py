@@ -1,4 +1,4 @@
-"""What users do at the wrong moment."""
+"""Actions of users at a bad moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USER = Place.USER
 GARBAGE_S_MAX = 6.0  # what is nobody's any more lives on for so long
 
 
-@fault("jobset-recreated", USER, "the JobSet is deleted and created again under its name, while its Pods may still run")
+@fault("jobset-recreated", USER, "the JobSet is deleted and created again with its name, while its Pods may still run")
 async def _recreated(world: World, rng: Random, name: str) -> None:
     if not world.jobset:
         return
@@ -71,7 +71,7 @@ async def _budget(world: World, rng: Random, name: str) -> None:
         await _change(world, name, {"failurePolicy": policy}, f"{policy}")
 
 
-@fault("restart-requested", USER, "a restart is asked for by annotation, once or again and again")
+@fault("restart-requested", USER, "a restart is requested by annotation, once or several times")
 async def _requested(world: World, rng: Random, name: str) -> None:
     for _ in range(rng.randint(1, 3)):
         world.judge.note_cause(free=True)
@@ -98,7 +98,7 @@ def _replicated(world: World) -> list[Any]:
     return replicated
 
 
-@fault("annotation-tampered", USER, "a Pod's epoch is overwritten by hand: another epoch, or nonsense")
+@fault("annotation-tampered", USER, "a Pod's epoch is overwritten by hand with another epoch or nonsense")
 async def _tampered(world: World, rng: Random, name: str) -> None:
     synced, _ = wire.epochs_of_status(world.jobset.get("status") or {})
     text = rng.choice((str(synced + rng.randint(2, 50)), str(max(1, synced - 1)), "0", "-1", "many", "99999999999"))
@@ -124,7 +124,7 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
     world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
 
 
-@fault("jobset-labelled", USER, "the JobSet is edited again and again, so that status writes conflict")
+@fault("jobset-labelled", USER, "the JobSet is edited repeatedly, so that status writes conflict")
 async def _labelled(world: World, rng: Random, name: str) -> None:
     for number in range(rng.randint(1, 12)):
         body = {"metadata": {"labels": {"edited": str(number)}}}
@@ -136,7 +136,7 @@ async def _labelled(world: World, rng: Random, name: str) -> None:
         await world.clock.sleep(rng.uniform(0.0, 0.05))
 
 
-@fault("job-deleted", USER, "somebody deletes a Job of the JobSet")
+@fault("job-deleted", USER, "a user deletes a Job of the JobSet")
 async def _job_deleted(world: World, rng: Random, name: str) -> None:
     jobs = [key for key in world.servers[0].store.collection(("batch", "jobs")).objects if key[0] == NAMESPACE]
     if not jobs:

@@ -1,8 +1,8 @@
 """
-The safety properties, judged after every event from the world itself: the store and the workers that run.
+Judge the safety properties after every event, from the API server's store and the running workers alone.
 
-Nothing here asks agent or controller anything. What a worker's epoch is, follows from what its agent's process wrote
-last (a sidecar's) or from what the worker was told (a supervisor's).
+The judge does not ask agent or controller. A sidecar's worker has the epoch that its agent's process wrote last; a
+supervisor's worker has the epoch that it was started with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must come true once faults stop: L1 the group comes together, L2 a restart is cheap, L3 the JobSet ends."""
+"""Judge liveness once faults have stopped: L1 the group comes together, L2 a restart is cheap, L3 the JobSet ends."""
 
 from __future__ import annotations
 

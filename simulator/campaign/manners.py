@@ -1,8 +1,8 @@
 """
-How programs ask, judged at each request in the moment in which it is sent.
+Judge the pace of requests, at each request in the moment in which it is sent.
 
-A leader that was deposed writes nothing, nobody asks the same without a pause, and an agent that is told when to come
-back does not come sooner: there are thousands of them. (A controller's key may be woken by something else meanwhile.)
+A deposed leader writes nothing, no program repeats a request without a pause, and an agent that gets Retry-After does
+not send before that time: there are thousands of agents. (Another event may wake a controller's key earlier.)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 The network between programs and API servers.
 
-What goes wrong on it is said by the rules of `simulator.campaign.disturbance`. Requests take time both ways, so a
-watch may be faster than an answer. A request whose sender is gone before it arrived is done or not, by chance: nobody
-knows, which is the point.
+The rules of `simulator.campaign.disturbance` disturb it. Requests take time both ways, so a watch may be faster than an
+answer. If the sender of a request is gone before it arrives, chance decides whether it is carried out; no program can
+know.
 """
 
 from __future__ import annotations

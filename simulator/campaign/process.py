@@ -1,12 +1,12 @@
 """
 Processes that can be killed, paused and counted at every await, inside one event loop.
 
-A coroutine that is started with `Process.start` runs in a context of its own, and every task that it makes inherits
-the context; the loop asks `drive` what to run in a task's place. So a process is all tasks of one agent or one
-controller, unchanged, and each point where one of them waits is a point at which it can die or stand still.
+A coroutine that is started with `Process.start` runs in a context of its own, and every task that it makes inherits the
+context; the loop asks `drive` what to run in a task's place. So a process is all tasks of one agent or one controller,
+unchanged. It can die or pause at each point where one of its tasks waits.
 
-A killed process takes no further step. Its tasks are unwound (their `finally` clauses run, as Python gives no other
-way), but nothing they try reaches the network: `alive` is False BEFORE the first of them.
+A killed process takes no further step. Python unwinds its tasks and runs their `finally` clauses, but their requests do
+not reach the network: `alive` is False BEFORE the first of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run says to people: what happened, what is wrong, and how to see it again."""
+"""Report a run to people: its faults, its violation, and the command that replays it."""
 
 from __future__ import annotations
 

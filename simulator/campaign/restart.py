@@ -1,4 +1,4 @@
-"""One restart of a group of any size that nothing disturbs, on the delays of a real cluster: `make sim SEED= PODS=`."""
+"""One undisturbed restart of a group of any size, with the delays of a real cluster: `make sim SEED= PODS=`."""
 
 from __future__ import annotations
 

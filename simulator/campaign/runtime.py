@@ -1,9 +1,9 @@
 """
 The container runtime of the campaign's nodes.
 
-Which container is what follows from its command, as in the manifests: `inplace-agent` is a sidecar, `inplace-agent run
--- ...` a supervisor with its worker, `inplace-agent wait -- ...` a worker that asks the agent itself before it starts,
-anything else a worker.
+A container's command decides its kind, as in the manifests: `inplace-agent` is a sidecar, `inplace-agent run -- ...` a
+supervisor with its worker, `inplace-agent wait -- ...` a worker that asks the agent itself before it starts, anything
+else a worker.
 """
 
 from __future__ import annotations

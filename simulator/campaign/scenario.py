@@ -1,7 +1,7 @@
 """
-What a seed decides before anything runs: the group, its manifest, the machines and their speed.
+Draw a scenario from a seed: the group, its manifest, the machines and their speed.
 
-The manifests are those of examples/, so that what users copy is what is tested.
+The manifests are those of examples/, which users copy.
 """
 
 from __future__ import annotations

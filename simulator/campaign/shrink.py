@@ -1,8 +1,8 @@
 """
-Make a failing run as short as it gets: leave out faults for as long as the same property still breaks.
+Shorten a failing run: leave out faults as long as the same property still breaks.
 
-Every strike has randomness of its own, so the rest of the schedule stays as it is; the world may still take another
-course, and a candidate that no longer fails is simply not taken.
+Every strike has its own randomness, so the rest of the schedule stays the same. The run may still take another course;
+a candidate that no longer fails is dropped.
 """
 
 from __future__ import annotations

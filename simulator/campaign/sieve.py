@@ -3,13 +3,13 @@ Perturb what a program sees, at every point of a run: Sieve's three patterns, ex
 
 A scenario is run once as it is; its writes and deliveries are counted. Then it is run again for each of them:
 
-* intermediate states: whoever does the k-th write dies before it, or after it;
-* unobserved states: the k-th delivery does not come. The watch breaks, its history is forgotten, and when the client
-  is let back in, it sees what came of it all and never what happened in between;
+* intermediate states: the program that sends the k-th write dies before it, or after it;
+* unobserved states: the k-th delivery does not come. The watch breaks and its history is forgotten. When the
+  client may reconnect, it sees the current objects and never the changes in between;
 * stale states: another API server has trailed since the delivery before, and the client goes there: it is
   reconnected, or it dies a little later and its successor begins there.
 
-A run is the same as the reference up to the point where it is disturbed, so the k-th is the k-th.
+Up to its disturbance a run is the same as the reference, so both have the same k-th write and delivery.
 Source: Sun, Luo, Suresh et al., "Automatic Reliability Testing for Cluster Management Controllers", OSDI 2022.
 """
 

@@ -1,8 +1,8 @@
 """
-Run many seeds, or many plans, in several processes, and count what came of them.
+Run many seeds, or many plans, in several processes, and count the violations.
 
-Seeds are fresh each time: what nobody debugged with is what finds something. No violation ends a soak; of each kind the
-run with the fewest faults is kept.
+Each soak takes new seeds, because seeds that were used for debugging find nothing new. No violation ends a soak. Of
+each kind of violation the run with the fewest faults is kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-What happened in a run, line by line, and one number that stands for all of it.
+The events of a run, line by line, and one hash of all of them.
 
-Two runs are the same when their hashes are: every API write, every delivery to a client, every worker's start and end
-and every fault went into it, with its time.
+Two runs are the same if their hashes are: the hash contains every API write, every delivery to a client, every worker's
+start and end and every fault, with its time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 One run's world: API servers, nodes, controllers, agents and workers on a virtual clock, all from one seed.
 
-It is `simulator.cluster` without sockets and processes, with every program's connections on a `Network` and every
-program in a `Process`, so that faults can reach them.
+It is `simulator.cluster` without sockets and processes. Every program's connections are on a `Network` and every
+program is in a `Process`, so that faults can reach them.
 """
 
 from __future__ import annotations

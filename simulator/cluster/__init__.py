@@ -5,7 +5,7 @@ Everything of an embedded Kubernetes but its API server: scheduler, Job controll
 either local processes in real time (`process`) or timed models in real or virtual time (`model`); what a kubelet
 decides is the same code for both.
 
-Where it lies:
+Where it differs from the real one:
 
 * Notifications. The built-in components learn of writes from the store in the same instant: no watch lag, no
   informer cache, no lost watch. Our agent and controller do use watches.

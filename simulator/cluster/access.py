@@ -1,4 +1,4 @@
-"""Who is who at the embedded API server, how to reach it, and under which path a document belongs."""
+"""The users of the embedded API server, its addresses, and the API path of a document."""
 
 from __future__ import annotations
 

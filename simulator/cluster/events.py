@@ -1,4 +1,4 @@
-"""What happens to containers, as told to whoever observes the cluster (the demo, the timeline, tests)."""
+"""The events of containers, for observers of the cluster (the demo, the timeline, tests)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """
-What a kubelet needs of a container runtime. Two implement it: local processes, and timed models.
+The interface between a kubelet and a container runtime. Local processes and timed models implement it.
 
-The seam is where the embedded cluster stops pretending: everything above it (lifecycle, probes, status) is
-the same for both.
+Everything above it (lifecycle, probes, status) is the same for both.
 """
 
 from __future__ import annotations

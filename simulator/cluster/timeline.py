@@ -1,8 +1,8 @@
 """
-Watch a JobSet's group restarts from outside and note when each of their moments came.
+Record the moments of a JobSet's group restarts from outside.
 
-Moments come from two sources: what the containers did (the cluster's observers), and what was written to the API
-server (its store). The timeline changes nothing and asks nobody.
+The moments come from the containers (the cluster's observers) and from the writes to the API server (its store). The
+timeline changes nothing and sends no request.
 """
 
 from __future__ import annotations
