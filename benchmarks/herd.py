@@ -9,7 +9,6 @@ Server and clients share the machine: read the ratios, and the CPU of both besid
 
     python -m benchmarks.herd --json                # 10 rounds of each; needs Go once
     python -m benchmarks.herd --json --rounds 3
-    python -m benchmarks.herd --simulate            # no server: the model that the constants were chosen with
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from agent.jobset_requests import announcement_request
 from benchmarks.agent_start import jobset, pod
 from benchmarks.api_backend import ACCOUNT, prepare_cluster
 from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
-from benchmarks.herd_model import report
 from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
 from common import wire
 from common.kube.client import KubeClient
@@ -314,11 +312,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="counted starts of each variant")
     parser.add_argument("--processes", type=int, default=2, help="client processes; two keep up with the server")
     parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="quiet seconds before each start")
-    parser.add_argument("--simulate", action="store_true", help="run the model instead of a server")
     options = parser.parse_args()
-    if options.simulate:
-        print(report())
-        return
     if min(options.agents, options.rounds, options.processes) < 1:
         parser.error("--agents, --rounds and --processes: expected 1 or more each")
     raise_file_limit(3 * options.agents + 1000)  # the server inherits it
