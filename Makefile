@@ -20,7 +20,7 @@ SEARCHES := soak-seeds soak-plans soak-properties soak-http
 .PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node docs dashboards-test docs-images
 .PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image audit sbom check clean rewrite
 
-help:  ## list the verbs
+help:  ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -52,10 +52,10 @@ lint: $(STAMP)  ## check format, lint rules, import arrows and the shape of the 
 type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
-test: $(STAMP)  ## run the quick tests, two minutes: the same ones with the same result on every clone, every time
+test: $(STAMP)  ## run the quick tests in two minutes; every run gives the same result
 	$(QUICK) tests --ignore=tests/cluster -m "not slow"
 
-test-sim: $(STAMP)  ## run what takes longer and needs no cluster: seeds of faults, planted bugs, the model, more examples
+test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, planted bugs, the model, more examples
 	$(PYTEST) tests --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
 
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
@@ -71,10 +71,10 @@ test-cluster: cluster  ## run the tests on a real kube-apiserver
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
 	$(BIN)/python -m tests.cluster.node.prepare
 
-test-node: node  ## run real kubelets and containers: whole group restarts, judged by the workers' own records
+test-node: node  ## restart groups with real kubelets and containers; the workers' own records judge each restart
 	$(BIN)/python -m tests.cluster.node.capsule $(BIN)/python -m pytest -q $(NODE_TESTS)
 
-docs: $(STAMP)  ## build the pages of docs/ as a site, build/site; a link that leads nowhere is an error
+docs: $(STAMP)  ## build the pages of docs/ as a site in build/site; a broken link is an error
 	$(BIN)/mkdocs build -q
 
 docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Debian's tmux and prometheus)
@@ -87,7 +87,7 @@ dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus
 sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE=supervisor for the other mode
 	$(BIN)/python -m simulator.campaign restart --seed $(SEED) --pods $(PODS) --mode $(MODE)
 
-soak: $(STAMP)  ## search at random: SEEDS fresh groups with every fault (FIRST=N replays), all plans; each says how to replay
+soak: $(STAMP)  ## run SEEDS new random groups with faults, and all plans (FIRST=N replays)
 	@$(MAKE) --no-print-directory --keep-going $(SEARCHES)
 
 soak-seeds: $(STAMP)
@@ -115,19 +115,19 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.controller_events
 	$(BIN)/python -m benchmarks.controller
 
-demo: $(STAMP)  ## train on an embedded Kubernetes, kill a worker, watch the group restart in place
+demo: $(STAMP)  ## run a group on an embedded Kubernetes, kill a worker, show the restart in place
 	$(BIN)/inplace demo
 
 agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYTHONS="python3.12 ..." adds their byte code
 	$(BIN)/python -m cli.agent_pyz $(addprefix --also ,$(PYTHONS))
 
-image: $(STAMP)  ## build both images with buildah and print their sizes; BASE=IMAGE (and BUILD_BASE, with pip) choose the base; PINNED=1 wants its digest
+image: $(STAMP)  ## build both images with buildah; BASE=IMAGE (and BUILD_BASE, with pip) choose the base; PINNED=1 requires its digest
 	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) $(if $(PINNED),--pinned) -- $(BUILDAH_FLAGS)
 
-audit: $(STAMP)  ## ask PyPI for advisories about every locked version; one fails, silence is said aloud
+audit: $(STAMP)  ## ask PyPI for advisories about every locked version; an advisory fails
 	$(BIN)/python -m images.audit
 
-sbom: $(STAMP)  ## write what is in the images, dist/*.cdx.json (CycloneDX)
+sbom: $(STAMP)  ## list the contents of the images in dist/*.cdx.json (CycloneDX)
 	@mkdir -p dist
 	$(BIN)/python -m images.sbom agent > dist/inplace-agent.cdx.json
 	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
@@ -141,8 +141,8 @@ rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards an
 	$(BIN)/python -m deploy.immutable
 	$(BIN)/python -m deploy.chart
 
-check: lint type test test-sim  ## everything CI checks without a cluster
+check: lint type test test-sim  ## run all checks that need no cluster
 
-clean:  ## remove what the verbs made in this folder
+clean:  ## remove the files that make created in this folder
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

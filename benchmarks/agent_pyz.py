@@ -1,9 +1,9 @@
 """
-What the one-file agent's start costs beside the installed one's: from exec to its announcement visible.
+Compare the start of the one-file agent with the installed agent's: from exec to its announcement visible.
 
 Three ways to start the same agent, in turns within one run, against the embedded API server: `python -m agent` with
-byte code on disk, the file with byte code for this Python, and the file with sources only, as an unknown Python runs
-it. How the start itself compares with others is `benchmarks.agent_start`'s.
+byte code on disk, the file with byte code for this Python, and the file with sources only, as another Python runs it.
+`benchmarks.agent_start` compares the installed agent with others.
 
     python -m benchmarks.agent_pyz --json
 """
@@ -84,7 +84,7 @@ def main() -> None:
     """Print the comparison, or one JSON object with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_pyz", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--runs", type=int, default=10, help="counted starts of each kind")
+    parser.add_argument("--runs", type=int, default=10, help="measured starts of each kind")
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs: expected 1 or more, saw {options.runs}")

@@ -1,11 +1,11 @@
 """
-From exec of an agent to its announcement visible on an API server.
+Measure an agent's start: from exec to its announcement visible on an API server.
 
-Compared with, in turns within one run: a plain kubernetes_asyncio agent written the obvious way
-(benchmarks/baseline_agent.py), and the two least agents that can be, without a feature: on asyncio and ssl with two
-connections (benchmarks/bare_asyncio.py), and on one connection of a blocking socket (benchmarks/bare_blocking.py).
-Ours and the bare ones find a Pod's service account, the baseline a kubeconfig. The group is at epoch 1 and this Pod
-took part in it, so what is timed is the hot path of a group restart. Times are until a watch shows the annotation.
+Compared with, in turns within one run: a plain kubernetes_asyncio agent (benchmarks/baseline_agent.py), and two minimal
+agents without features: on asyncio and ssl with two connections (benchmarks/bare_asyncio.py), and on one connection of
+a blocking socket (benchmarks/bare_blocking.py). Ours and the minimal agents use a Pod's service account, the plain one
+a kubeconfig. The group is at epoch 1 and this Pod took part in it, so this is the start in a group restart. Times end
+when a watch shows the annotation.
 
     python -m benchmarks.agent_start --json                       # a real kube-apiserver; needs Go once
     python -m benchmarks.agent_start --json --backend simulator
@@ -247,7 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_start", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--backend", choices=("real", "simulator"), default="real")
-    parser.add_argument("--runs", type=int, default=10, help="counted starts of each kind")
+    parser.add_argument("--runs", type=int, default=10, help="measured starts of each kind")
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs: expected 1 or more, saw {options.runs}")

@@ -1,7 +1,8 @@
 """
-The least an agent on asyncio and ssl can be: a watch and a patch on two connections, and not one feature.
+The minimal agent on asyncio and ssl: a watch and a patch on two connections, without features.
 
-A reference of benchmarks.agent_start. No project import, no retry, no log, no barrier; run as `python bare_asyncio.py`.
+A reference for benchmarks.agent_start. No project import, no retry, no log, no barrier; run as `python
+bare_asyncio.py`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """
-The least an agent can be: a get, a patch and a watch on one connection of a blocking socket, and not one feature.
+The minimal agent: a get, a patch and a watch on one connection of a blocking socket, without features.
 
-A reference of benchmarks.agent_start. No project import, no retry, no log; run as `python bare_blocking.py`.
+A reference for benchmarks.agent_start. No project import, no retry, no log; run as `python bare_blocking.py`.
 """
 
 import json

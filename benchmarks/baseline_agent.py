@@ -1,8 +1,8 @@
 """
-The agent a user would write in an afternoon with kubernetes_asyncio: what agent_start and herd compare ours with.
+The agent that a user would write in an afternoon with kubernetes_asyncio; agent_start and herd compare ours with it.
 
-It follows the seed's pseudo code: read the JobSet, patch the Pod, watch the JobSet, exit or lift. It is written the
-obvious way, not made slow.
+It follows the pseudo code of KEP-467's design: read the JobSet, patch the Pod, watch the JobSet, exit or lift. It is
+written in the obvious way and not made slow.
 """
 
 from __future__ import annotations

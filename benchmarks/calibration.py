@@ -1,12 +1,12 @@
 """
-Hold the model of a restart against what was measured, and say by how much it is off.
+Compare the model of a restart with measurements, and print its errors.
 
     python -m benchmarks.calibration [--json]
     python -m benchmarks.calibration --write     # the table of docs/reliability.md, from benchmarks/recorded
 
 `benchmarks/recorded` holds measurements of quiet runs with their command and machine: [least, median, most] of each
-figure. The model runs the same scenario with the profile of that machine. Two kinds of figures must not be confused:
-a *fitted* one was used to choose a number of the profile (its source says so), only the others test the model.
+figure. The model runs the same scenario with the profile of that machine. A *fitted* figure was used to choose a number
+of the profile (its source says so); only the other figures test the model.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """
-What `inplace status` costs on a real kube-apiserver: a JobSet of 5,000 Pods that runs, and one that gathers.
+Measure the cost of `inplace status` on a real kube-apiserver: a JobSet of 5,000 Pods that runs, and one that gathers.
 
     python -m benchmarks.cli_status [--pods 5000] [--rounds 5]
 
 Prints for each: seconds from exec to exit of the command, its own CPU, the API server's CPU, and the requests that the
-server counted for JobSets and Pods. Nothing but etcd and kube-apiserver runs: the JobSet's status and the Pods, as
-large as real ones (benchmarks/controller_pods.py), are written by this program.
+server counted for JobSets and Pods. Only etcd and kube-apiserver run. This program writes the JobSet's status and the
+Pods, as large as real ones (benchmarks/controller_pods.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-What a group restart costs the controller on a real kube-apiserver: CPU, memory, how soon its two writes are seen.
+Measure the controller's cost of a group restart on a real kube-apiserver: CPU, memory, delay of its two writes.
 
-Also what 1,000 JobSets created at once do to another group's restart, and how soon a Service is there. The controller
-is a process of its own under deploy/rbac; this process plays Job controller, kubelets and agents. All share the
-machine: CPU time and memory are the controller's own, latencies hold everybody's work.
+Also measured: the effect of 1,000 JobSets created at once on another group's restart, and the time until a Service
+exists. The controller is a process of its own with deploy/rbac; this process plays Job controller, kubelets and agents.
+All share the machine: CPU time and memory are the controller's own, latencies contain the work of all.
 
 Compared with the upstream controller (sigs.k8s.io/jobset, in-place restart), measured on the same kind of machine.
 
@@ -116,10 +116,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.controller", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--pods", type=int, action="append", help=f"repeatable; default {SIZES}")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="restarts of each size")
-    parser.add_argument("--memory-pods", type=int, default=MEMORY_PODS, help="0 leaves this part out")
-    parser.add_argument("--jobsets", type=int, default=BURST_JOBSETS, help="of the burst")
+    parser.add_argument("--pods", type=int, action="append", help=f"Pods of the group, repeatable; default {SIZES}")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="number of restarts of each size")
+    parser.add_argument(
+        "--memory-pods", type=int, default=MEMORY_PODS, help="Pods of the memory measurement; 0 leaves it out"
+    )
+    parser.add_argument("--jobsets", type=int, default=BURST_JOBSETS, help="JobSets of the burst")
     parser.add_argument("--skip-burst", action="store_true")
     options = parser.parse_args()
     found = asyncio.run(measure(options))

@@ -1,4 +1,4 @@
-"""Many JobSets created at once: how soon all their Jobs exist, and what that does to the restart of another group."""
+"""Create many JobSets at once: time until all their Jobs exist, and the effect on another group's restart."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
-CPU that one Pod event costs the controller when a herd announces: read over TLS, decoded, counted, decided.
+Measure the controller's CPU for one Pod event while a herd announces: read over TLS, decoded, counted, decided.
 
-A process of its own plays the API server: a list of Pods at epoch 1, and a watch that sends each Pod's announcement of
-epoch 2, as fast as it is read or at a rate. This process runs the controller's own transport, informer and ledgers, and
-nothing else: no Jobs, no status writes. `benchmarks.controller` has those, on a real API server, which cannot write
-1,000 Pods a second on two cores. Every event weighs what a Pod of examples/train.yaml weighs on a real server.
+A second process plays the API server: a list of Pods at epoch 1, and a watch that sends each Pod's announcement of
+epoch 2, as fast as it is read or at a rate. This process runs the controller's own transport, informer and ledgers,
+without Jobs and status writes. `benchmarks.controller` measures those on a real API server, which cannot write 1,000
+Pods a second on two cores. Every event is as large as that of a Pod of examples/train.yaml on a real server.
 
     python -m benchmarks.controller_events --json
 """

@@ -1,5 +1,5 @@
 """
-An API server without controllers, and our controller beside it as a process of its own, with deploy/rbac.
+An API server without controllers, and our controller as a process of its own, with deploy/rbac.
 
 The server is a real kube-apiserver, or the simulator in a process of its own. The benchmark plays Job controller,
 kubelets and agents as the administrator, whom API priority and fairness exempts; the controller is an ordinary

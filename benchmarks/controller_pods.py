@@ -1,9 +1,9 @@
 """
-One JobSet whose Job controller, kubelets and agents are played: Pods as large as real ones, written as they write.
+One JobSet with a played Job controller, kubelets and agents: Pods as large as real ones, with the same writes.
 
-A Pod is what examples/train.yaml makes, with what admission, scheduler and kubelet add; some 9 kB with managedFields.
-Each group restart writes it three times: containers ended, epoch announced, containers running and ready again. The
-Job controller writes each Job twice: no Pod ready, all ready.
+A Pod is that of examples/train.yaml with the fields that admission, scheduler and kubelet add: some 9 kB with
+managedFields. Each group restart writes it three times: containers ended, epoch announced, containers running and ready
+again. The Job controller writes each Job twice: no Pod ready, all ready.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The controller's figures as a table, with what was promised and what upstream's controller takes beside them."""
+"""Print the controller's figures as a table, beside the promised bounds and upstream's figures."""
 
 from __future__ import annotations
 

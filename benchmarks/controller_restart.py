@@ -1,4 +1,4 @@
-"""One group restart as the controller sees it: what it costs, and how soon the two status writes are seen."""
+"""Measure one group restart: the controller's CPU, and when its two status writes are seen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-How long a scrape of the controller takes: 1,000 JobSets of 8 Pods, and 20 of 1,000.
+Measure a scrape of the controller: 1,000 JobSets of 8 Pods, and 20 of 1,000.
 
-The event loop stands still meanwhile, and so do the restarts that it carries; the promise is 200 ms.
+The event loop, and every restart with it, waits meanwhile; the promise is 200 ms.
 
     python -m benchmarks.exposition [--rounds N]
 """

@@ -1,11 +1,11 @@
 """
-A whole group starts in one instant against a default kube-apiserver: how many are rejected, when is the last ready.
+Start a whole group at one instant against a default kube-apiserver: rejections, and time until the last is ready.
 
 Real agents (`agent.runtime.Agent`), each with TLS connections of its own; with and without deploy/apf, with and without
-slots, in turns within one run. Compared with the same agents let in only as fast as the server can work (`capacity`: a
-closed loop with the best concurrency that was found), and with agents that send what an obvious kubernetes_asyncio
-agent sends and end where it ends.
-Server and clients share the machine: read the ratios, and the CPU of both beside them.
+slots, in turns within one run. Compared with the same agents admitted only as fast as the server can work (`capacity`:
+a closed loop with the best concurrency that was found), and with agents that send the requests of a plain
+kubernetes_asyncio agent and end where it ends. Server and clients share the machine: read the ratios, and the CPU of
+both.
 
     python -m benchmarks.herd --json                # 10 rounds of each; needs Go once
     python -m benchmarks.herd --json --rounds 3
@@ -309,8 +309,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.herd", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=10, help="counted starts of each variant")
-    parser.add_argument("--processes", type=int, default=2, help="client processes; two keep up with the server")
+    parser.add_argument("--rounds", type=int, default=10, help="measured starts of each variant")
+    parser.add_argument("--processes", type=int, default=2, help="client processes; two are enough for the server")
     parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="quiet seconds before each start")
     options = parser.parse_args()
     if min(options.agents, options.rounds, options.processes) < 1:

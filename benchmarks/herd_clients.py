@@ -1,9 +1,9 @@
 """
-One process of the herd benchmark: many agents as coroutines, each with connections of its own, freed at one instant.
+One process of the herd benchmark: many agents as coroutines, each with its own connections, released at one instant.
 
 It reads one JSON line (a `Task`), prepares, prints "ready", reads the monotonic second at which to begin, and prints
-one JSON line with what happened. No agent gets a process: a thousand interpreters on the server's own cores
-would be what is measured.
+one JSON line with the results. Agents get no processes of their own: the benchmark would then measure a thousand
+interpreters on the server's cores.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@ Search the constants with which a herd of agents spreads its requests, over many
 
     python -m benchmarks.herd_search [--json] [--seeds 2]
 
-One constant after the other is moved over its values while the others stand, until nothing gets better: a coordinate
-descent from the agent's constants of today. Better is decided in this order: fewer 429s than REJECTED_MAX per agent
-in every scenario (the worst one counts), then less time in all, as the mean over the scenarios of total / bound.
-Without deploy/apf; with it agents use no slots. docs/adr/0038-herd-search.md tells what came of it.
+A coordinate descent from the agent's present constants: each constant in turn takes all its values while the others
+stay, until nothing improves. Better means first: fewer 429s than REJECTED_MAX per agent in every scenario (the worst
+one counts). Then: less time in all, as the mean over the scenarios of total / bound. The clusters have no deploy/apf;
+with it agents use no slots. docs/adr/0038-herd-search.md has the results.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def main() -> int:
     """Print the way to the best constants, and what each of their neighbours brings."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.herd_search", description=__doc__.split("\n\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--seeds", type=int, default=2, choices=range(1, 100), metavar="1..99", help="runs of each")
+    parser.add_argument(
+        "--seeds", type=int, default=2, choices=range(1, 100), metavar="1..99", help="runs of each scenario"
+    )
     options = parser.parse_args()
 
     @cache

@@ -1,4 +1,4 @@
-"""What benchmarks.herd compares: kinds of agents, with and without deploy/apf, slots and a limit on concurrency."""
+"""The variants of benchmarks.herd: kinds of agents, with and without deploy/apf, slots and a limit on concurrency."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """
-Measure what the largest and the nastiest objects of one namespace do to the controller and to a JobSet beside them.
+Measure how the largest and worst objects of one namespace affect the controller and a JobSet beside them.
 
-Each row creates one kind of object, lets a well-behaved group restart again and again, and prints the worst: the
-longest turn of the controller's event loop, the slowest restart, the most memory, and whether the Lease was lost. The
-last row has all objects at once.
+Each row creates one kind of object, lets a normal group restart repeatedly, and prints the worst: the longest turn of
+the controller's event loop, the slowest restart, the most memory, and whether the Lease was lost. The last row has all
+objects at once.
 
 A turn's time is the loop's own CPU time: the API server and all clients share the machine's cores, and their work does
-not count. `--wall` counts the time on the wall instead. On the simulator the group restarts AFTER the objects were
-created: a server in Python takes seconds for a large object, and answers nobody meanwhile. On a real server
-it restarts while they are created, too.
+not count. `--wall` counts wall time instead. On the simulator the group restarts AFTER the objects were created: a
+server in Python takes seconds for a large object and answers no other request meanwhile. On a real server it also
+restarts while they are created.
 
     python -m benchmarks.hostile --json
     python -m benchmarks.hostile --backend real --pods 100000
@@ -277,12 +277,12 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog="python -m benchmarks.hostile", description=__doc__)
     flags.add_argument("--backend", choices=tuple(HEAVY_BYTES), default="simulator")
     flags.add_argument("--json", action="store_true", help="print one JSON object")
-    flags.add_argument("--wall", action="store_true", help="count pauses by the clock on the wall")
-    flags.add_argument("--seconds", type=float, default=SECONDS, help="of each row, after its objects exist")
-    flags.add_argument("--jobsets", type=int, default=JOBSETS_OF_ONE_USER, help="of the row that has many")
-    flags.add_argument("--pods", type=int, default=LABELLED_PODS, help="of the row that has many")
-    flags.add_argument("--heavy-bytes", type=int, help="of JSON: each object of the row that has large ones")
-    flags.add_argument("--only", action="append", help="part of a row's name; repeatable")
+    flags.add_argument("--wall", action="store_true", help="measure pauses in wall time")
+    flags.add_argument("--seconds", type=float, default=SECONDS, help="duration of each row after its objects exist")
+    flags.add_argument("--jobsets", type=int, default=JOBSETS_OF_ONE_USER, help="JobSets of the row with many")
+    flags.add_argument("--pods", type=int, default=LABELLED_PODS, help="Pods of the row with many")
+    flags.add_argument("--heavy-bytes", type=int, help="size of each object in the row with large ones")
+    flags.add_argument("--only", action="append", help="run only rows whose name contains this; repeatable")
     return flags
 
 

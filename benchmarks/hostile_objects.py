@@ -1,4 +1,4 @@
-"""The largest and the nastiest objects that an editor of one namespace may create."""
+"""The largest and worst objects that an editor of one namespace may create."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
-API servers and a controller as lines in which work waits, event by event, with a profile's numbers.
+Model API servers and a controller as queues of work, event by event, with a profile's numbers.
 
-A server has cores, which do the work in the order in which it comes, and seats for which agents' requests wait
-(priority and fairness). One flow has one line: `fairness.queued_max` places. Not modelled: memory, TLS records, the
-network's bandwidth, other users, a fair order between flows.
-Source of the rejections: k8s.io/apiserver pkg/util/flowcontrol (dropped_requests_tracker.go, queueset.go).
+A server has cores, which do the work in the order of arrival, and seats for which agents' requests wait (priority and
+fairness). One flow has one queue of `fairness.queued_max` places. Not modelled: memory, TLS records, the network's
+bandwidth, other users, a fair order between flows. Source of the rejections: k8s.io/apiserver pkg/util/flowcontrol
+(dropped_requests_tracker.go, queueset.go).
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ Measure a group restart on a real node: from one worker's SIGKILL until every wo
     python -m benchmarks.node --json --record && python -m benchmarks.calibration --write    # on a quiet machine
 
 Real kube-apiserver, controller-manager, scheduler, kubelet, containerd, runc, our controller and our images, all on
-this machine, inside a capsule that leaves nothing behind (tests/cluster/node). The workers write down when they were
-born, on the machine's monotonic clock, so no poll of ours is in the figure. `cpu_*` is what the parts of the node took
-of the cores from the SIGKILL to the last worker. Pods are as examples/ ships them; with `--restricted` they keep to Pod
-Security `restricted`, whose seccomp profile runc compiles anew for each container. kubelet and containerd are set as an
-owner of a node could (`tuned`). Upstream's system on two cores, with defaults: 6.1 s in sidecar mode.
+this machine, inside a capsule that leaves nothing behind (tests/cluster/node). Each worker records its start on the
+machine's monotonic clock, so no polling is in the figure. `cpu_*` is the CPU time of the node's parts from the SIGKILL
+to the last worker. Pods are those of examples/. With `--restricted` they comply with Pod Security `restricted`, whose
+seccomp profile runc compiles anew for each container. kubelet and containerd are tuned as a node's owner could do
+(`tuned`). Upstream's system on two cores, with defaults: 6.1 s in sidecar mode with 16 Pods.
 
-`--record` keeps the figures in benchmarks/recorded/node.json, which docs/reliability.md is made from.
+`--record` keeps the figures in benchmarks/recorded/node.json, from which docs/reliability.md is made.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--pods", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--mode", action="append", choices=tuple(TARGETS_S), help="both when not given")
-    parser.add_argument("--restricted", action="store_true", help="Pods keep to Pod Security `restricted`")
+    parser.add_argument("--mode", action="append", choices=tuple(TARGETS_S), help="default: both")
+    parser.add_argument("--restricted", action="store_true", help="Pods comply with Pod Security `restricted`")
     parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/recorded/node.json")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

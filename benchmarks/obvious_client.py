@@ -1,9 +1,9 @@
 """
-What benchmarks/baseline_agent.py sends, without what it costs to send it.
+Send the requests of benchmarks/baseline_agent.py without its CPU cost.
 
-A thousand kubernetes_asyncio clients on the server's own cores take a minute of CPU and so spread themselves; on a
-cluster each has a node's core and they do not. The requests are the same, byte for byte where the server cares
-(tests/benchmarks/test_obvious_client.py compares them), and so is what follows a refusal: the process ends, and kubelet
+A thousand kubernetes_asyncio clients on the server's own cores take a minute of CPU and so spread their requests; on a
+cluster each has its own node's cores. The requests are the same, byte for byte where the server cares
+(tests/benchmarks/test_obvious_client.py compares them). So is the reaction to a refusal: the process ends, and kubelet
 starts its containers again.
 """
 

@@ -140,7 +140,7 @@ def main() -> int:
     """Measure and print."""
     flags = argparse.ArgumentParser(prog="python -m benchmarks.respelling", description=__doc__)
     flags.add_argument("--json", action="store_true", help="print one JSON object")
-    flags.add_argument("--updates", type=int, default=20, help="of each run")
+    flags.add_argument("--updates", type=int, default=20, help="number of updates in each run")
     options = flags.parse_args()
     rows = asyncio.run(measure(options.updates))
     if options.json:

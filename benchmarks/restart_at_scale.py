@@ -1,12 +1,12 @@
 """
-A modelled group restart of up to 10,000 Pods: from a worker's death to the last worker's start, by mode and phase.
+Model a group restart of up to 10,000 Pods: from a worker's death to the last worker's start, by mode and phase.
 
     python -m benchmarks.restart_at_scale [--pods 5000] [--profile big] [--json] [--chart docs/restart-at-scale.svg]
 
-Nobody here has 5,000 nodes, so nothing here is a measurement: the agents' slots and retries are the real code, the rest
-is `restart_model` with the delays and costs of a profile (`simulator/profiles`), each with its source. Beside it stand
-recreation of all Pods (calibrated to the one figure that is published), upstream's agent and controller in the same
-model, and a lower bound that no order of the same work can beat.
+Nobody here has 5,000 nodes, so these figures are not measurements. The agents' slots and retries are the real code; the
+rest is `restart_model` with the delays and costs of a profile (`simulator/profiles`), each with its source. Compared
+with: recreating all Pods (calibrated to the one published figure), upstream's agent and controller in the same model,
+and a lower bound that no order of the same work can beat.
 """
 
 from __future__ import annotations

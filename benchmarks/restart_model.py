@@ -1,9 +1,9 @@
 """
-One group restart on a modelled cluster, event by event: from a worker's death to the last worker's start.
+Model one group restart on a cluster, event by event: from a worker's death to the last worker's start.
 
-The agents' decisions about time are the real ones (`Herd`, `RetryBudget`); everything else is a profile's delay or
-work that waits in a line (`model_server`). `tests/benchmarks/test_calibration.py` holds it against the embedded
-cluster, which runs the real agent and controller. Deliberately knows no fault but the one death.
+The agents' decisions about time are the real code (`Herd`, `RetryBudget`). Everything else is a delay from a profile,
+or work that waits in a queue (`model_server`). `tests/benchmarks/test_calibration.py` compares it with the embedded
+cluster, which runs the real agent and controller. The only fault is the one death.
 """
 
 from __future__ import annotations

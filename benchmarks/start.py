@@ -1,4 +1,4 @@
-"""What every way of starting an agent needs to know, and the ways that are compared with each other."""
+"""The settings that every way of starting an agent needs, and the ways that are compared."""
 
 from __future__ import annotations
 

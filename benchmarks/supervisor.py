@@ -4,9 +4,9 @@ Measure a group restart in supervisor mode: from one worker's SIGKILL until ever
     python -m benchmarks.supervisor [--json] [--pods 16] [--runs 20]
 
 The group is the demo's: the real agents, workers and controller as processes around an embedded API server, all on this
-machine, all over loopback HTTP. The worker is a shell that prints one line and sleeps: it starts in a millisecond and
-ends at once when told, so that what is measured is the restart and not the training program. The bound beside it is the
-time in which the group should be back, besides the workers' own stop time.
+machine, over loopback HTTP. The worker is a shell that prints one line and sleeps. It starts in a millisecond and ends
+at once when told, so that the benchmark measures the restart and not a training program. The printed bound is the
+promised time, without the workers' own stop time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """
-How an agent's requests should travel: the API server's CPU and the client's time for each way, measured in one run.
+Compare ways to carry an agent's requests: the API server's CPU and the client's time for each, measured in one run.
 
     python -m benchmarks.transport --json     # a real kube-apiserver; needs Go once
 
-Starts: every way makes a batch of starts in turn, round by round; each start announces on a Pod of its own, and its
-watch stays open until the batch is over. Server CPU is user plus system time of the kube-apiserver process, less what
-it uses when nobody asks anything. Fan-out: per form one JobSet with its watchers, one status write at a time; bytes
-are the event's per watcher, on the wire with chunk framing and TLS, and of the first event after the watch began.
+Starts: each way makes a batch of starts in turn, round by round. Each start announces on its own Pod, and its watch
+stays open until the batch is over. Server CPU is user plus system time of the kube-apiserver process, less its CPU when
+idle. Fan-out: for each form one JobSet with its watchers, one status write at a time. Bytes are the event's per
+watcher, on the wire with chunk framing and TLS, and of the first event after the watch began.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--rounds", type=int, default=10, help="batches of each way, writes of each form")
     parser.add_argument("--batch", type=int, default=40, help="starts per batch: CPU is counted in ticks of 10 ms")
-    parser.add_argument("--watchers", type=int, default=1000, help="of each form")
+    parser.add_argument("--watchers", type=int, default=1000, help="watchers of each form")
     options = parser.parse_args()
     for name in ("rounds", "batch", "watchers"):
         if getattr(options, name) < 1:

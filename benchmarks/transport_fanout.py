@@ -1,4 +1,4 @@
-"""One status write to many watchers, in three forms: what it costs the server, and what each watcher gets."""
+"""Send one status write to many watchers, in three forms: the server's CPU, and the bytes for each watcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways in which our agent could make its start; the requests are the agent's own, only their carriage differs."""
+"""Ways to carry the requests of an agent's start; the requests are the agent's own."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
-A client that asks an API server for what upstream's agent asks for, in upstream's way: the reference for server CPU.
+A client that sends the requests of upstream's agent: the reference for server CPU.
 
 Upstream's in-place-restart agent (a Go program on controller-runtime) makes four requests per start over one HTTP/2
 connection: it discovers the API (/api and /apis), watches its JobSet as whole objects, and writes its annotation by
-server-side apply. The server does not see in which language they were made.
-Source: kubernetes-sigs/jobset cmd/in-place-restart-agent/main.go; k8s.io/client-go/discovery.
+server-side apply. The server does not see in which language they were made. Source: kubernetes-sigs/jobset
+cmd/in-place-restart-agent/main.go; k8s.io/client-go/discovery.
 """
 
 from __future__ import annotations

@@ -180,9 +180,9 @@ def _write(target: Path, members: Mapping[str, bytes]) -> None:
 def main(arguments: Iterable[str] | None = None) -> int:
     """Build the file; return the exit code."""
     parser = argparse.ArgumentParser(description="Build the agent as one file.")
-    parser.add_argument("--output", type=Path, default=TARGET, help="where to write it")
+    parser.add_argument("--output", type=Path, default=TARGET, help="path of the file to write")
     parser.add_argument(
-        "--also", action="append", default=[], metavar="PYTHON", help="make byte code for this interpreter too"
+        "--also", action="append", default=[], metavar="PYTHON", help="also add byte code for this interpreter"
     )
     options = parser.parse_args(None if arguments is None else list(arguments))
     try:

@@ -125,25 +125,25 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="default: the Pod's own account, then $KUBECONFIG, ~/.kube/config",
     )
-    add("--namespace", default="", metavar="NAME", help="work in one namespace only (default: all)")
+    add("--namespace", default="", metavar="NAME", help="reconcile JobSets of this namespace only (default: all)")
     add(
         "--beside",
         action="store_true",
         help="another JobSet controller runs in this cluster: take only JobSets whose spec.managedBy is "
         + wire.MANAGED_BY_US,
     )
-    add("--workers", type=_positive, default=4, metavar="N", help="JobSets in work at once (default: 4)")
+    add("--workers", type=_positive, default=4, metavar="N", help="JobSets reconciled at the same time (default: 4)")
     add(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="take part in leader election; without it this must be the only controller (default: on)",
+        help="use leader election; without it only one controller may run (default: on)",
     )
     add(
         "--leader-elect-namespace",
         default=_own_namespace(),
         metavar="NAME",
-        help="where the Lease is (default: the Pod's namespace)",
+        help="namespace of the Lease (default: the Pod's namespace)",
     )
     add(
         "--probe-bind-address",

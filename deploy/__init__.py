@@ -1,1 +1,3 @@
-"""Manifests: a kustomize base with overlays, what each namespace of agents needs, and the Helm chart made from both."""
+"""
+Manifests: a kustomize base with overlays, the part for each namespace of agents, and the Helm chart made from both.
+"""

@@ -1,10 +1,10 @@
 """
 Write the Helm chart's templates from the manifests: `python -m deploy.chart`.
 
-The manifests are the one source. A template is the file of the same name with its comments, in which each text of the
-table below, found exactly as often as the table says, is replaced by a value. So a manifest that changes where a value
-belongs stops this program, and one that changes elsewhere changes the chart. A test compares the files with what this
-would write, another what Helm makes of them with what kustomize does.
+The manifests are the one source. A template is the file of the same name with its comments. The table below lists texts
+that a value replaces; each text must occur exactly as often as the table says. So a manifest that changes such a text
+stops this program, and any other change goes into the chart. One test compares the files with this program's output,
+another compares Helm's output with kustomize's.
 """
 
 from __future__ import annotations

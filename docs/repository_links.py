@@ -1,7 +1,8 @@
 """
-Lets the pages link to files of the repository, as they do where the repository is read.
+Let the pages link to files of the repository outside docs/.
 
-mkdocs knows only what is in docs/. A link that leaves it becomes its text here; one that leads nowhere is an error.
+mkdocs knows only files in docs/. A link that leaves docs/ becomes plain text here; a link to a missing file is an
+error.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Dashboards, rules and pictures of what the programs tell Prometheus; docs/observability.md says what answers what."""
+"""Dashboards, rules and pictures of the programs' metrics; docs/observability.md explains them."""

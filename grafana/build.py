@@ -1,11 +1,11 @@
 """
-Write what is made from the builder: the dashboards, and the rules as the object that Prometheus Operator takes.
+Write the files that are made from the builder: the dashboards, and the rules as Prometheus Operator's object.
 
     python -m grafana.build
     python -m grafana.build --docs-url https://docs.example.com/inplace --to FOLDER
 
-The first writes the files of the repository; a test compares them. The second writes them and the rules for you, with
-the links of panels and alerts leading to your copy of the documentation.
+The first writes the files of the repository; a test compares them. The second writes them and the rules with links to
+your copy of the documentation.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def published(docs_url: str, folder: Path) -> dict[Path, str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write every file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--docs-url", metavar="URL", help="where your copy of docs/ is published")
-    parser.add_argument("--to", metavar="FOLDER", type=Path, help="where to write the files that lead there")
+    parser.add_argument("--docs-url", metavar="URL", help="address of your copy of docs/")
+    parser.add_argument("--to", metavar="FOLDER", type=Path, help="folder for files whose links lead there")
     options = parser.parse_args(arguments)
     if (options.docs_url is None) != (options.to is None):
         parser.error("expected --docs-url URL and --to FOLDER together: the repository's own files keep their address")

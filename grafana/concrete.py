@@ -1,4 +1,4 @@
-"""Put values where Grafana's variables stand, so that Prometheus can be asked."""
+"""Replace Grafana's variables by values, so that Prometheus can evaluate the queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board of the controller's inside: whether it is there, is behind, and sees what happens."""
+"""The board of the controller: whether it runs, whether it is behind, and whether its watches are alive."""
 
 from __future__ import annotations
 

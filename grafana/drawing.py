@@ -1,5 +1,5 @@
 """
-Draw a board with its data, where there is no Grafana: what a reader of the documentation will see.
+Draw a board with its data without Grafana, for the documentation.
 
 Each kind of panel is one function from a box and series to elements of SVG. No interaction, no second axis.
 """

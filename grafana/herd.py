@@ -1,4 +1,4 @@
-"""The board of the herd: what thousands of agents that start at once cost them and the API server."""
+"""The board of the herd: the cost of thousands of agents that start at once, for them and for the API server."""
 
 from __future__ import annotations
 

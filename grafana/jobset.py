@@ -1,4 +1,4 @@
-"""The board of one JobSet: the twelve panels of a person who is responsible for it."""
+"""The board of one JobSet: twelve panels for its owner."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
-Where links of panels and alerts lead.
+The targets of links in panels and alerts.
 
-The documentation's address stands here once: where `mkdocs serve` shows it to you, because nobody but you knows where
-you publish it. `python -m grafana.build --docs-url URL --to FOLDER` writes the same files with yours
-(docs/operations.md). Grafana's own address is not known to us, so links between dashboards are paths.
+The documentation's address stands only here: the one of `mkdocs serve`, because the project does not know where you
+publish it. `python -m grafana.build --docs-url URL --to FOLDER` writes the same files with your address
+(docs/operations.md). Grafana's own address is not known either, so links between dashboards are paths.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-The shapes of PromQL that several panels and rules share.
+PromQL expressions that several panels and rules share.
 
-What is counted per JobSet carries its names as labels. What client-go and prometheus_client name is exposed by every
-second program of a cluster under the same name; `ours` keeps what comes from a process that exposes inplace_build_info.
+Series of a JobSet carry its names as labels. Many programs of a cluster expose the metrics of client-go and
+prometheus_client under the same names; `ours` keeps the series of processes that expose inplace_build_info.
 """
 
 from __future__ import annotations

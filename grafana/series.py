@@ -1,4 +1,4 @@
-"""What Prometheus answered to one query of a panel, as the pictures need it."""
+"""Prometheus' answer to one query of a panel, as the pictures need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panels that stand on more than one board, and the variables all boards have."""
+"""Panels that several boards have, and the variables of all boards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Ask PyPI for advisories about every version of requirements.lock.
+"""
+Ask PyPI for advisories about every version of requirements.lock.
 
-Exit code 1 where a locked version has an advisory. What could not be asked (no network, a mirror without the JSON
-pages) is said aloud and fails nothing: an answer that nobody gave is no answer. pip-audit takes a mirror's 404 for a
-package that needs no audit, and says "No known vulnerabilities found".
+Exit code 1 if a locked version has an advisory. If PyPI does not answer (no network, a mirror without the JSON pages),
+the program says so and exits with 0. pip-audit counts a mirror's 404 as a package without advisories and prints "No
+known vulnerabilities found".
 
 Usage: python -m images.audit [--source URL]
 """

@@ -202,10 +202,10 @@ def _bases(buildah: Buildah, base: str, build_base: str, *, from_debian: bool, p
 def main() -> int:
     """Build both images and print their sizes, layer by layer."""
     parser = argparse.ArgumentParser(prog="images.build", description="build the agent's and the controller's image")
-    parser.add_argument("--base", default="", help="what the images are based on: any image with Python")
-    parser.add_argument("--build-base", default="", help="the same Python with pip and a shell; --base when not given")
+    parser.add_argument("--base", default="", help="base image: any image with Python")
+    parser.add_argument("--build-base", default="", help="image with the same Python, pip and a shell; default: --base")
     parser.add_argument("--debian", action="store_true", help="make the base from a Debian mirror")
-    parser.add_argument("--pinned", action="store_true", help="refuse a base without a digest: for a release")
+    parser.add_argument("--pinned", action="store_true", help="refuse a base without a digest; for releases")
     parser.add_argument("buildah", nargs="*", metavar="-- FLAG", help="buildah's global flags, such as --root=FOLDER")
     options = parser.parse_args()
     buildah = Buildah(tuple(options.buildah))

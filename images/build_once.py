@@ -1,8 +1,9 @@
-"""Make what is slow to make once, and keep it in a cache.
+"""
+Build slow things once, and keep them in a cache.
 
-Guarantees: what is in the cache is complete (it gets its name by an atomic rename) and is made once however many runs
-want it at the same time (flock; the kernel drops the lock of a run that dies). Deliberately does not delete what older
-sources made: another work tree may be using it, and `rm -r` of the cache folder is always safe.
+Guarantees: an entry of the cache is complete (an atomic rename gives it its name), and is built once even if several
+runs want it at the same time (flock; the kernel releases the lock of a run that dies). The module does not delete
+entries of older sources, because another work tree may use them; `rm -r` of the cache folder is always safe.
 """
 
 import fcntl

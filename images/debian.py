@@ -1,7 +1,8 @@
-"""Make a base for our images where no registry can be reached: Debian with Python, from a Debian mirror.
+"""
+Make a base for our images from a Debian mirror, where no registry is reachable: Debian with Python.
 
-Two roots, both byte-compiled: `build` is what debootstrap makes, with pip, for the stage that installs; `python` is
-what an image is based on, the interpreter and what it links to, nothing else: no shell, no package manager.
+Two roots, both byte-compiled. `build` is debootstrap's result with pip, for the stage that installs. `python` is the
+base of the images: the interpreter and the libraries that it links to, no shell, no package manager.
 """
 
 import os

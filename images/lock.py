@@ -1,7 +1,9 @@
-"""Take one program's part of requirements.lock: some packages and what they need, with versions and hashes.
+"""
+Take one program's part of requirements.lock: its packages and their dependencies, with versions and hashes.
 
-The lock file holds everything, the tools of development too; an image gets what its program imports. What needs what
-is in the file's own `# via` comments. Run inside the image's build too, so it imports nothing of this project.
+The lock file holds everything, also the development tools; an image gets only the packages that its program imports.
+The dependencies are in the file's own `# via` comments. This also runs inside the image's build, so it imports nothing
+of this project.
 
 Usage: python3 images/lock.py {agent|agent-file|controller} < requirements.lock > agent.lock
 """

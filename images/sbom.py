@@ -1,7 +1,8 @@
-"""Write what is in an image beside its base: a CycloneDX 1.6 document, made from the lock file.
+"""
+Write the contents of an image without its base: a CycloneDX 1.6 document, made from the lock file.
 
-The lock file is what the image's build installs from, by hash; so this needs no scanner and says the same every time.
-The base's own packages are the base's to state.
+The image's build installs from the lock file by hash, so this needs no scanner and always gives the same result. The
+packages of the base image are not included.
 
 Usage: python -m images.sbom {agent|controller} > sbom.json
 """
