@@ -1,5 +1,4 @@
-"""
-Ask PyPI for advisories about every version of requirements.lock.
+"""Ask PyPI for advisories about every version of requirements.lock.
 
 Exit code 1 if a locked version has an advisory. If PyPI does not answer (no network, a mirror without the JSON pages),
 the program says so and exits with 0. pip-audit counts a mirror's 404 as a package without advisories and prints "No

@@ -1,5 +1,4 @@
-"""
-Build slow things once, and keep them in a cache.
+"""Build slow things once, and keep them in a cache.
 
 Guarantees: an entry of the cache is complete (an atomic rename gives it its name), and is built once even if several
 runs want it at the same time (flock; the kernel releases the lock of a run that dies). The module does not delete

@@ -1,5 +1,4 @@
-"""
-Make a base for our images from a Debian mirror, where no registry is reachable: Debian with Python.
+"""Make a base for our images from a Debian mirror, where no registry is reachable: Debian with Python.
 
 Two roots, both byte-compiled. `build` is debootstrap's result with pip, for the stage that installs. `python` is the
 base of the images: the interpreter and the libraries that it links to, no shell, no package manager.

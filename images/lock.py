@@ -1,5 +1,4 @@
-"""
-Take one program's part of requirements.lock: its packages and their dependencies, with versions and hashes.
+"""Take one program's part of requirements.lock: its packages and their dependencies, with versions and hashes.
 
 The lock file holds everything, also the development tools; an image gets only the packages that its program imports.
 The dependencies are in the file's own `# via` comments. This also runs inside the image's build, so it imports nothing

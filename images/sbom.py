@@ -1,5 +1,4 @@
-"""
-Write the contents of an image without its base: a CycloneDX 1.6 document, made from the lock file.
+"""Write the contents of an image without its base: a CycloneDX 1.6 document, made from the lock file.
 
 The image's build installs from the lock file by hash, so this needs no scanner and always gives the same result. The
 packages of the base image are not included.
