@@ -17,16 +17,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 _AGENT = """# The protocol's machines
 
-Generated from `common/epoch/agent.py` and `common/epoch/supervisor.py` by `make rewrite`; do not edit. Each arrow is
-one that a walk through all states of the code took (`tests/docs/machine_edges.py`). It carries the event (in brackets:
-with which verdict) or the verdict of a view, and after a stroke the machine's actions.
+Generated from `common/epoch/agent.py` and `common/epoch/supervisor.py` by `make rewrite`; do not edit. A walk through
+all states of the code found every arrow (`tests/docs/machine_edges.py`). An arrow is labelled with the verdict of a
+view, or with another event and, in brackets, the verdict at that moment. The machine's actions follow after a slash.
 
 ## The agent's machine
 
-A Pod that starts reads its JobSet's `S` (synced epoch) and `D` (deprecated epoch), announces `e = S + 1` from a view
-that is fresh, and then moves with every view. Where a JobSet is divided into scopes
-([ADR 27](adr/0027-partial-restart.md)), `S` and `D` are those of the Pod's scope. The verdicts are asked in this order,
-the first that holds wins:
+`S` is the JobSet's synced epoch, `D` its deprecated epoch, `e` the epoch that the Pod announced. If a JobSet is divided
+into scopes ([ADR 27](adr/0027-partial-restart.md)), `S` and `D` are those of the Pod's scope. An agent that starts reads
+`S` and `D` and announces `e = S + 1` from a fresh view ([GLOSSARY.md](GLOSSARY.md)). After that each view gives a
+verdict. The first verdict of this table that holds wins:
 
 | verdict | holds when |
 |---|---|
@@ -34,25 +34,27 @@ the first that holds wins:
 | deprecated | e <= D |
 | synced | e == S |
 | passed | e < S: the group moved on without this Pod |
-| pending | e > S: not everybody is here yet |
+| pending | e > S: some Pods are not at the barrier yet |
 
 """
 
 _OUTCOMES = """
-`announcing` keeps every verdict but bypass for later: only the outcome of the announcement leads on, so that a write
-in flight can never land on the process that comes after.
+In `announcing` every verdict except bypass waits for the outcome of the announcement. So a write in flight can never
+arrive after its process has ended. *Long at the barrier* is the reminder after 200 to 300 s
+([ADR 42](adr/0042-announce-again.md)): the agent sends its announcement again.
 
-The verdict of a view leads from phase to phase by this table:
+This table says to which phase a view's verdict leads:
 
 """
 
 _SUPERVISOR = """
 ## The supervisor's machine
 
-The agent's machine with a worker: it runs while there is no process of the worker (`absent`) and while the worker runs.
-Where it says restart in place and there is no worker, it begins again in the same process. An epoch is announced in
-`absent` alone, and only the end of all processes of the worker leads back there. A process that runs one worker only
-(`WORKER_COMMAND`) leaves where another begins again; no epoch after the largest int32 can be announced.
+A supervisor runs the agent's machine and a worker. The states below are those of the worker; `absent` means that no
+process of the worker exists. Arrows of the agent's machine that neither start nor stop the worker are above and not
+repeated here. An epoch is announced only in `absent`, and only the end of all processes of the worker leads back there.
+If the agent's machine says restart in place while no worker runs, it begins again in the same process. With
+`WORKER_COMMAND` the process leaves instead. No epoch after the largest int32 can be announced: the machine gives up.
 
 """
 

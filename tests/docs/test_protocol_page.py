@@ -26,7 +26,7 @@ def test_the_walk_takes_every_way_of_the_table() -> None:
 
 
 def test_the_walk_comes_everywhere() -> None:
-    """Every phase and every life is at an edge; so are both outcomes, with each verdict, and the reminder."""
+    """Every phase and every life has an edge; so have both outcomes, with each verdict, and every other event."""
     edges = agent_edges()
     assert {edge.source for edge in edges} | {edge.target for edge in edges} == {phase.value for phase in Phase}
     for outcome in ("accepted", "refused or reply lost"):
@@ -36,3 +36,9 @@ def test_the_walk_comes_everywhere() -> None:
     assert Edge("waiting", "announcing", "long at the barrier", "", "announce") in edges
     lives = supervisor_edges()
     assert {edge.source for edge in lives} | {edge.target for edge in lives} == {life.value for life in Life}
+    assert {edge.event.partition(",")[0] for edge in lives} >= {
+        "told to end",
+        "main process exits",
+        "command cannot be executed",
+        "all processes gone",
+    }
