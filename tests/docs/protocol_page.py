@@ -24,8 +24,8 @@ view, or with another event and, in brackets, the verdict at that moment. The ma
 ## The agent's machine
 
 `S` is the JobSet's synced epoch, `D` its deprecated epoch, `e` the epoch that the Pod announced. If a JobSet is divided
-into scopes ([ADR 27](adr/0027-partial-restart.md)), `S` and `D` are those of the Pod's scope. An agent that starts reads
-`S` and `D` and announces `e = S + 1` from a fresh view ([GLOSSARY.md](GLOSSARY.md)). After that each view gives a
+into scopes ([ADR 27](adr/0027-partial-restart.md)), `S` and `D` are those of the Pod's scope. An agent that starts
+reads `S` and `D` and announces `e = S + 1` from a fresh view ([GLOSSARY.md](GLOSSARY.md)). After that each view gives a
 verdict. The first verdict of this table that holds wins:
 
 | verdict | holds when |
