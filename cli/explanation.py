@@ -47,14 +47,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened; `at_s` is None when nobody knows when."""
+    """An event of the past; `at_s` is None if its time is unknown."""
 
     at_s: float | None
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Obstacle:
     """Something that keeps the JobSet from training.
 
     Args:
@@ -76,7 +76,7 @@ class Explanation:
     facts: Facts
     headline: str
     moments: Sequence[Moment]
-    causes: Sequence[Cause]
+    causes: Sequence[Obstacle]
 
 
 def explain(facts: Facts, *, now_s: float) -> Explanation:
@@ -143,18 +143,18 @@ def _moments(facts: Facts) -> Iterator[Moment]:
             yield Moment(event.at_s, f"{event.reason}: {event.message}")
 
 
-def _causes(facts: Facts, now_s: float) -> Iterator[Cause]:
+def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     """Yield what keeps it from training, what decides first."""
     state, conditions = facts.state, facts.state.conditions or {}
     if state.managed_by is not None:
         text = f"another controller manages it: spec.managedBy is {state.managed_by}"
-        yield Cause("ManagedByAnother", text, "look at that controller; ours ignores this JobSet")
+        yield Obstacle("ManagedByAnother", text, "look at that controller; ours ignores this JobSet")
     if "Unreadable" in conditions:
         advice = "correct the field:  kubectl edit jobset " + state.name
-        yield Cause("Unreadable", conditions["Unreadable"]["message"], advice)
+        yield Obstacle("Unreadable", conditions["Unreadable"]["message"], advice)
     if "SpecProblem" in conditions:
         text = f"the controller cannot use the spec:  {conditions['SpecProblem'].get('message', '')}"
-        yield Cause(
+        yield Obstacle(
             "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
         )
     if state.phase is Phase.FAILED:
@@ -162,9 +162,9 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Cause]:
     elif state.phase is Phase.SUSPENDED:
         patch = '{"spec":{"suspend":false}}'
         advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
-        yield Cause("Suspended", "spec.suspend is true", advice)
+        yield Obstacle("Suspended", "spec.suspend is true", advice)
     elif state.phase is Phase.RECREATING:
-        yield Cause("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
+        yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
     elif state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
         yield from _of_controller(facts, now_s)
         yield from _of_strays(state)
@@ -172,39 +172,39 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Cause]:
         yield from _of_counting(state)
 
 
-def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Cause:
+def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Obstacle:
     """Return why it failed, for good."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if reason != "ReachedMaxRestarts":
-        return Cause(reason or "Failed", message, "remove the cause, and create the JobSet again")
+        return Obstacle(reason or "Failed", message, "remove the cause, and create the JobSet again")
     last = state.last.first_failure if state.last is not None else None
     cause = f"; the last failure was {failure_text(last)}" if last else ""
     text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
     advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
-    return Cause(reason, text, advice)
+    return Obstacle(reason, text, advice)
 
 
-def _of_controller(facts: Facts, now_s: float) -> Iterator[Cause]:
+def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     """Yield that nobody works on it, where the status is still empty."""
     jobset = facts.state.jobset
     created_s = parse_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
     if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:
         return
     text = f"no controller has touched it in {duration_text(now_s - created_s)}"
-    yield Cause("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
+    yield Obstacle("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
 
 
-def _of_strays(state: GroupState) -> Iterator[Cause]:
+def _of_strays(state: GroupState) -> Iterator[Obstacle]:
     """Yield Pods that no slot counts: their workers may still run, and no barrier lifts beside them."""
     if not state.strays:
         return
     text = f"{count_text(len(state.strays), 'Pod')} in no slot of the group, or beside another Pod in one"
     shown = " ".join(state.strays[:NAMES_IN_ADVICE])
     advice = f"they may be left over; if they do not end, delete them: kubectl delete pod {shown}"
-    yield Cause("InNoSlot", text, advice, tuple(state.strays))
+    yield Obstacle("InNoSlot", text, advice, tuple(state.strays))
 
 
-def _of_stragglers(facts: Facts) -> Iterator[Cause]:
+def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
     """Yield one cause for each reason for which Pods are waited for, most Pods first."""
     by_reason: dict[Why, list[Straggler]] = {}
     for one in facts.state.stragglers:
@@ -218,16 +218,16 @@ def _of_stragglers(facts: Facts) -> Iterator[Cause]:
         text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
         places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first)[1]}
         names = tuple(one.name for one in late)
-        yield Cause(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
+        yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
 
 
-def _of_counting(state: GroupState) -> Iterator[Cause]:
+def _of_counting(state: GroupState) -> Iterator[Obstacle]:
     """Yield that every Pod is there and only the controller is missing."""
     late = [scope for scope in state.scopes if scope.phase is not Phase.RUNNING]
     if late and not state.strays and not any(scope.late for scope in late):
         text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
         advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"
-        yield Cause("NotSyncedYet", text, advice)
+        yield Obstacle("NotSyncedYet", text, advice)
 
 
 def event_subject(state: GroupState, late: Straggler) -> tuple[str, str]:

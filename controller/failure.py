@@ -26,7 +26,7 @@ from controller.rules import (
     RESTART_REPLICATED_JOB,
     RESTART_REPLICATED_JOB_UNCOUNTED,
     RESTART_UNCOUNTED,
-    Verdict,
+    PolicyVerdict,
     first_failed,
     judge,
 )
@@ -81,7 +81,7 @@ def _note_left(draft: Draft) -> None:
     draft.set(conditions.left_failed(verdict.reason, verdict.job.metadata.name, len(left)))
 
 
-def _restart(draft: Draft, verdict: Verdict, message: str) -> None:
+def _restart(draft: Draft, verdict: PolicyVerdict, message: str) -> None:
     """Recreate all Jobs, those of a replicatedJob, or one: the status says that they are of an earlier attempt."""
     replicated_job, index = draft.jobset.places[verdict.job.metadata.name]
     action = verdict.action

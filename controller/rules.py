@@ -92,14 +92,14 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a failure policy says.
+class PolicyVerdict:
+    """The decision of a failure policy.
 
     Args:
         action: one of the above.
         job: the failed Job that decided it.
         rule: the name of the rule; None for the default.
-        reason: what the rule wants as the reason of the condition; None for the action's own.
+        reason: the condition's reason that the rule sets; None for the action's own.
     """
 
     action: str
@@ -108,14 +108,14 @@ class Verdict:
     reason: str | None = None
 
 
-def judge(policy: FailurePolicy, failed: Sequence[Job], matches: Mapping[str, int | None]) -> Verdict:
+def judge(policy: FailurePolicy, failed: Sequence[Job], matches: Mapping[str, int | None]) -> PolicyVerdict:
     """Find the first rule that matches a failed Job; of several matching Jobs the first to fail decides."""
     index = min((index for job in failed if (index := matches.get(job.metadata.uid)) is not None), default=None)
     if index is None:
-        return Verdict(RESTART, first_failed(failed))
+        return PolicyVerdict(RESTART, first_failed(failed))
     rule = policy.rules[index]
     action = str(rule.get("action"))
-    return Verdict(
+    return PolicyVerdict(
         action if action in ACTIONS else RESTART,
         first_failed([job for job in failed if matches.get(job.metadata.uid) == index]),
         rule_name(rule, index),

@@ -9,11 +9,11 @@ from random import Random
 
 from simulator.campaign.world import World
 
-Blow = Callable[[World, Random, str], Awaitable[None]]
+FaultFunction = Callable[[World, Random, str], Awaitable[None]]
 
 
 class Place(Enum):
-    """Where a fault strikes."""
+    """Which part of the system a fault disturbs."""
 
     API = "API server"
     NETWORK = "network"
@@ -26,26 +26,26 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way in which something goes wrong.
+    """One kind of fault.
 
     Args:
-        strike: makes it happen; counts with `World.note_fault` (or through a network rule) that it had an effect.
-        what: for a reader of the table.
+        strike: causes the fault; counts with `World.note_fault` (or through a network rule) that it had an effect.
+        what: its effect, for the table of faults.
     """
 
     name: str
     place: Place
     what: str
-    strike: Blow
+    strike: FaultFunction
 
 
 CATALOGUE: dict[str, Fault] = {}
 
 
-def fault(name: str, place: Place, what: str) -> Callable[[Blow], Blow]:
+def fault(name: str, place: Place, what: str) -> Callable[[FaultFunction], FaultFunction]:
     """Enter a function into the catalogue."""
 
-    def enter(strike: Blow) -> Blow:
+    def enter(strike: FaultFunction) -> FaultFunction:
         assert name not in CATALOGUE, f"two faults are called {name}"
         CATALOGUE[name] = Fault(name, place, what, strike)
         return strike
