@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from cli.refusal import CliExit, RefusalError
 from common.kube.client import KubeClient
@@ -25,6 +26,7 @@ from common.kube.http1 import Http1Transport
 from common.kube.kubeconfig import Kubeconfig
 
 USER_AGENT = "inplace-cli"
+WHOLE_MAX: Final = 300  # Pods that are read whole: 4 MB, and every reason in detail
 IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
 ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -62,11 +64,13 @@ class Connection:
         client: its verbs.
         namespace: what is asked about.
         context: of the kubeconfig; "" where there is none to name.
+        whole_max: so many Pods of a group are read whole; of a larger group a status needs less.
     """
 
     client: KubeClient
     namespace: str
     context: str = ""
+    whole_max: int = WHOLE_MAX
 
     @property
     def place(self) -> str:

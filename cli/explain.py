@@ -9,7 +9,7 @@ from typing import Any, Final
 from cli.cluster_events import Event, read_events
 from cli.connection import Connection, Target, connected
 from cli.explanation import Explanation, Facts, event_subject, explain
-from cli.group_read import WHOLE_MAX, read_group
+from cli.group_read import read_group
 from cli.group_state import GroupState, Phase, group_state
 from cli.moments import clock_text
 from cli.pod_facts import POD_CODEC, PodFact
@@ -46,7 +46,7 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     """Read what an explanation is made of; only the JobSet and its Pods must be readable."""
     raw, pods = await read_group(connection, name)
     state = group_state(raw, pods)
-    if len(pods) > WHOLE_MAX and state.phase in WAITING:
+    if len(pods) > connection.whole_max and state.phase in WAITING:
         pods = await _with_details(connection, state, pods)
         state = group_state(raw, pods)
     events, problem = await read_events(connection, "JobSet", name)

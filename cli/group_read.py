@@ -26,7 +26,6 @@ from common.kube.http import GarbledError, Request, TransportError
 from common.kube.resources import JOBSETS, PODS
 from controller.jobset import parse_jobset
 
-WHOLE_MAX: Final = 300  # Pods that are read whole: 4 MB, and every reason in detail
 PAGE: Final = 5_000  # Pods in one answer: 44 MB of metadata, below what the transport takes (64 MB)
 WHOLE_PAGE: Final = 1_000  # the same for whole Pods
 WHOLE: Final = "application/json"
@@ -47,7 +46,7 @@ async def read_group(connection: Connection, name: str) -> tuple[KubeObject, lis
 async def read_pods_of(connection: Connection, raw: KubeObject) -> PodsRead:
     """Return the Pods of a JobSet, as far as the moment needs them."""
     name, (expected, synced) = raw["metadata"]["name"], _size_and_epoch(raw)
-    if expected <= WHOLE_MAX:
+    if expected <= connection.whole_max:
         return await read_pods(connection, name)
     if not synced:
         return await read_pods(connection, name, METADATA, PAGE)

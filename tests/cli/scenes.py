@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.connection import Connection
+from cli.connection import WHOLE_MAX, Connection
 from cli.explain import explanation_lines, read_facts
 from cli.explanation import Explanation, explain
 from cli.group_read import read_group
@@ -67,9 +68,9 @@ def connection(cluster: Cluster) -> Connection:
     return Connection(cluster.client("user"), "default")
 
 
-async def seen(cluster: Cluster, name: str = "train") -> GroupState:
-    """Return what `inplace status` sees."""
-    return group_state(*await read_group(connection(cluster), name))
+async def seen(cluster: Cluster, name: str = "train", *, whole_max: int = WHOLE_MAX) -> GroupState:
+    """Return what `inplace status` sees; `whole_max` decides what is a large group."""
+    return group_state(*await read_group(replace(connection(cluster), whole_max=whole_max), name))
 
 
 async def explained(cluster: Cluster, name: str = "train") -> Explanation:

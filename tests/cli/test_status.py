@@ -6,15 +6,13 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from cli import group_read
-from cli.connection import Connection
-from cli.group_read import METADATA, WHOLE_MAX, read_group, read_jobsets, read_pods
+from cli.connection import WHOLE_MAX, Connection
+from cli.group_read import METADATA, read_group, read_jobsets, read_pods
 from cli.group_state import GroupState, Phase, Restart, group_state
 from cli.moments import duration_text
 from cli.pod_table import ACCEPT, decode_table
@@ -56,16 +54,7 @@ def drawn(state: GroupState, columns: int = 80) -> str:
     return screen.file.getvalue()
 
 
-@contextmanager
-def large_from(pods: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Take groups of more than so many Pods for large ones."""
-    assert pods < WHOLE_MAX
-    with monkeypatch.context() as patch:
-        patch.setattr(group_read, "WHOLE_MAX", pods)
-        yield
-
-
-def test_a_running_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_group() -> None:
     """Whole Pods and a Table without objects say the same of it, in two requests each."""
 
     async def scene() -> None:
@@ -73,8 +62,7 @@ def test_a_running_group(monkeypatch: pytest.MonkeyPatch) -> None:
             transport = Counting(cluster)
             asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
             small = group_state(*await read_group(asked, "train"))
-            with large_from(3, monkeypatch):
-                large = group_state(*await read_group(asked, "train"))
+            large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
             assert len(transport.asked) == 4
             assert "includeObject=None" in transport.asked[3].path
             for state in (small, large):
@@ -101,7 +89,7 @@ def test_a_group_is_large_beyond_three_hundred_pods() -> None:
     virtual_time.run(scene())
 
 
-def test_a_group_that_has_just_synced_misses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_has_just_synced_misses_nobody() -> None:
     """Workers that are about to start announced S, or the status would not say S: no way of reading calls them late."""
 
     async def scene() -> None:
@@ -109,8 +97,7 @@ def test_a_group_that_has_just_synced_misses_nobody(monkeypatch: pytest.MonkeyPa
             cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
             await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
             while not all_work(cluster, 4):
-                with large_from(3, monkeypatch):
-                    large = await seen(cluster)
+                large = await seen(cluster, whole_max=3)
                 for state in (await seen(cluster), large):
                     assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
                 await cluster.clock.sleep(0.05)
@@ -118,7 +105,7 @@ def test_a_group_that_has_just_synced_misses_nobody(monkeypatch: pytest.MonkeyPa
     virtual_time.run(scene())
 
 
-def test_a_gathering_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gathering_group() -> None:
     """Two Pods are at the next epoch and two are not: whole Pods and metadata alone tell who, in two requests each."""
 
     async def scene() -> None:
@@ -128,8 +115,7 @@ def test_a_gathering_group(monkeypatch: pytest.MonkeyPatch) -> None:
             transport = Counting(cluster)
             asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
             small = group_state(*await read_group(asked, "train"))
-            with large_from(3, monkeypatch):
-                large = group_state(*await read_group(asked, "train"))
+            large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
             assert transport.asked[3].headers["accept"] == METADATA
             assert len(transport.asked) == 4
             late = {pod["metadata"]["name"] for pod in cluster.pods() if epoch_of(pod) != 2}
@@ -290,27 +276,24 @@ def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]
     assert said[-1].startswith("Failed")
 
 
-def test_a_watch_of_a_large_group_begins_with_a_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows first, whole objects as they change: a Pod that was only ever a row is missed when it goes at once."""
 
     async def scene() -> None:
         async with training() as cluster:
             transport = Counting(cluster)
             asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            with large_from(3, monkeypatch):
-                watching = asyncio.create_task(watch_status(asked, "train", "table"))
-                await cluster.clock.sleep(5)
-                assert "includeObject=None" in transport.asked[2].path
-                gone = cluster.pods()[0]["metadata"]["name"]
-                await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
-                await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-                await cluster.clock.sleep(5)
-                assert len(transport.asked) == 3
-                await cluster.client("user").delete(JOBSETS, "default", "train")
-                with pytest.raises(RefusalError, match="was deleted"):
-                    await watching
+            watching = asyncio.create_task(watch_status(replace(asked, whole_max=3), "train", "table"))
+            await cluster.clock.sleep(5)
+            assert "includeObject=None" in transport.asked[2].path
+            gone = cluster.pods()[0]["metadata"]["name"]
+            await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+            await cluster.clock.sleep(5)
+            assert len(transport.asked) == 3
+            await cluster.client("user").delete(JOBSETS, "default", "train")
+            with pytest.raises(RefusalError, match="was deleted"):
+                await watching
 
     virtual_time.run(scene())
     said = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,6 @@ async def trained(group: Group, epoch: int) -> None:
 async def test_a_restart_as_the_commands_tell_it(
     full_control_plane: ControlPlane,
     full_namespace: str,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Status by three ways of reading and a watch, a restart by hand, explain's trigger, timeline's moments."""
@@ -61,10 +61,10 @@ async def test_a_restart_as_the_commands_tell_it(
         target = Target(kubeconfig=str(plane.kubeconfig), namespace=namespace)
         async with connected(target) as there:
             whole = group_state(*await read_group(there, "train"))
-            monkeypatch.setattr("cli.group_read.WHOLE_MAX", 1)
-            _, rows = await read_group(there, "train")
+            large = replace(there, whole_max=1)
+            _, rows = await read_group(large, "train")
             metadata = (await read_pods(there, "train", METADATA)).pods
-            watching = asyncio.create_task(watch_status(there, "train", "json"))
+            watching = asyncio.create_task(watch_status(large, "train", "json"))
             await _said(capsys, 0)  # by the Table: a Pod without a node has announced nothing
             code, out, err = await inplace(plane, namespace, "restart", "train", "--wait", "--timeout", "30")
             assert code == CliExit.DONE, err
