@@ -24,9 +24,10 @@ from cli.restart import run_restart
 from cli.status import run_status
 from cli.timeline import run_timeline
 from common.kube.errors import Forbidden, error_from_status
-from simulator.cluster import virtual_time
 from tests.cli.command import REPOSITORY, command
 from tests.cli.scenes import connection, training
+
+pytestmark = pytest.mark.virtual_time
 
 IMPORTS_NO_HELP_NEEDS = ("rich", "msgspec", "asyncio", "aiohttp", "yaml", "kubernetes_asyncio", "importlib.metadata")
 
@@ -175,18 +176,14 @@ def test_pods_that_may_not_be_read_are_named() -> None:
         ("xyz", "other", "this namespace has none at all"),
     ],
 )
-def test_no_such_jobset(name: str, namespace: str, said: str) -> None:
+async def test_no_such_jobset(name: str, namespace: str, said: str) -> None:
     """What was perhaps meant."""
-
-    async def scene() -> None:
-        async with training(1) as cluster:
-            there = Connection(connection(cluster).client, namespace, "earth")
-            with pytest.raises(RefusalError, match=said) as refused:
-                await read_jobset(there, name)
-            assert f"in namespace {namespace} of context earth" in str(refused.value)
-            assert refused.value.code is CliExit.NOT_FOUND
-
-    virtual_time.run(scene())
+    async with training(1) as cluster:
+        there = Connection(connection(cluster).client, namespace, "earth")
+        with pytest.raises(RefusalError, match=said) as refused:
+            await read_jobset(there, name)
+        assert f"in namespace {namespace} of context earth" in str(refused.value)
+        assert refused.value.code is CliExit.NOT_FOUND
 
 
 def test_no_definition_is_another_thing() -> None:

@@ -35,178 +35,144 @@ from tests.cli.scenes import (
 from tests.cli.test_status import jobset, table
 from tests.kube.answers import refusal
 
+pytestmark = pytest.mark.virtual_time
+
 
 def run(scene: Coroutine[Any, Any, None]) -> None:
     """Play one scene under virtual time."""
     virtual_time.run(scene)
 
 
-def test_a_group_that_trains_has_no_cause() -> None:
+async def test_a_group_that_trains_has_no_cause() -> None:
     """And says so."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            explanation = await explained(cluster)
-            assert explanation.causes == ()
-            assert "all 4 Pods are at epoch 1" in explanation.headline
-            assert "Nothing keeps it from training" in text_of(explanation)
-
-    run(scene())
+    async with training() as cluster:
+        explanation = await explained(cluster)
+        assert explanation.causes == ()
+        assert "all 4 Pods are at epoch 1" in explanation.headline
+        assert "Nothing keeps it from training" in text_of(explanation)
 
 
-def test_a_worker_crash_is_named() -> None:
+async def test_a_worker_crash_is_named() -> None:
     """After the restart: the Pod whose worker ended first, its container, exit code and the restart itself."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[2]
-            cluster.kill_worker("default", victim)
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-            explanation = await explained(cluster)
-            assert explanation.causes == ()
-            text = text_of(explanation)
-            assert f"container worker of Pod {victim} on node-" in text
-            assert "exit code 137" in text
-            assert "1 of 10 restarts used" in text
-
-    run(scene())
+    async with training() as cluster:
+        victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[2]
+        cluster.kill_worker("default", victim)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        explanation = await explained(cluster)
+        assert explanation.causes == ()
+        text = text_of(explanation)
+        assert f"container worker of Pod {victim} on node-" in text
+        assert "exit code 137" in text
+        assert "1 of 10 restarts used" in text
 
 
-def test_a_restart_by_hand_has_no_first_failure() -> None:
+async def test_a_restart_by_hand_has_no_first_failure() -> None:
     """Every worker was ended for it: the one that ended first has not failed."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            await request_restart(connection(cluster), "train")
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-            text = text_of(await explained(cluster))
-            assert "group restart to epoch 2 began: asked for by hand" in text
-            assert "first failure" not in text
-
-    run(scene())
+    async with training() as cluster:
+        await request_restart(connection(cluster), "train")
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        text = text_of(await explained(cluster))
+        assert "group restart to epoch 2 began: asked for by hand" in text
+        assert "first failure" not in text
 
 
-def test_a_lost_node_is_named_while_the_group_waits() -> None:
+async def test_a_lost_node_is_named_while_the_group_waits() -> None:
     """The Pod, its node, that the node is not ready, and that it must be deleted."""
+    async with training() as cluster:
+        victim = cluster.pods()[0]
+        node = victim["spec"]["nodeName"]
+        cluster.lose_node(node)
 
-    async def scene() -> None:
-        async with training() as cluster:
-            victim = cluster.pods()[0]
-            node = victim["spec"]["nodeName"]
-            cluster.lose_node(node)
+        def lost() -> bool:
+            return any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods())
 
-            def lost() -> bool:
-                return any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods())
-
-            await until(cluster, lost)
-            explanation = await explained(cluster)
-            assert (await seen(cluster)).phase in (Phase.DEGRADED, Phase.RESTARTING)
-            assert [cause.kind for cause in explanation.causes] == ["NodeLost"]
-            assert explanation.causes[0].pods == (victim["metadata"]["name"],)
-            text = text_of(explanation)
-            assert f"node {node} is not ready" in text
-            assert f"kubectl delete node {node}" in text
-
-    run(scene())
+        await until(cluster, lost)
+        explanation = await explained(cluster)
+        assert (await seen(cluster)).phase in (Phase.DEGRADED, Phase.RESTARTING)
+        assert [cause.kind for cause in explanation.causes] == ["NodeLost"]
+        assert explanation.causes[0].pods == (victim["metadata"]["name"],)
+        text = text_of(explanation)
+        assert f"node {node} is not ready" in text
+        assert f"kubectl delete node {node}" in text
 
 
-def test_an_unschedulable_pod_is_named() -> None:
+async def test_an_unschedulable_pod_is_named() -> None:
     """The replacement of a lost Pod fits nowhere: the scheduler's own words, and what to do."""
+    async with training() as cluster:
+        victim = cluster.pods()[0]
+        cluster.lose_node(victim["spec"]["nodeName"])
 
-    async def scene() -> None:
-        async with training() as cluster:
-            victim = cluster.pods()[0]
-            cluster.lose_node(victim["spec"]["nodeName"])
+        def pending() -> bool:
+            return any(
+                one.get("reason") == "Unschedulable"
+                for pod in cluster.pods()
+                for one in pod.get("status", {}).get("conditions") or ()
+            )
 
-            def pending() -> bool:
-                return any(
-                    one.get("reason") == "Unschedulable"
-                    for pod in cluster.pods()
-                    for one in pod.get("status", {}).get("conditions") or ()
-                )
-
-            await until(cluster, pending)
-            explanation = await explained(cluster)
-            (cause,) = explanation.causes
-            assert cause.kind == "Unschedulable"
-            assert "nodes are available" in cause.text
-            assert "kubectl describe pod train-workers-0-" in cause.advice
-            assert "3 of 4 Pods" in explanation.headline or "without 1 of its 4 Pods" in explanation.headline
-
-    run(scene())
+        await until(cluster, pending)
+        explanation = await explained(cluster)
+        (cause,) = explanation.causes
+        assert cause.kind == "Unschedulable"
+        assert "nodes are available" in cause.text
+        assert "kubectl describe pod train-workers-0-" in cause.advice
+        assert "3 of 4 Pods" in explanation.headline or "without 1 of its 4 Pods" in explanation.headline
 
 
-def test_reaching_max_restarts_is_named() -> None:
+async def test_reaching_max_restarts_is_named() -> None:
     """Failed, with how many were allowed and which failure was the last."""
-
-    async def scene() -> None:
-        async with training(maxRestarts=1) as cluster:
-            name = cluster.pods()[0]["metadata"]["name"]
-            cluster.kill_worker("default", name)
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-            cluster.kill_worker("default", name)
-            await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
-            explanation = await explained(cluster)
-            (cause,) = explanation.causes
-            assert cause.kind == "ReachedMaxRestarts"
-            assert "maxRestarts reached: 1 restarts are allowed" in cause.text
-            assert explanation.headline == "it failed"
-
-    run(scene())
+    async with training(maxRestarts=1) as cluster:
+        name = cluster.pods()[0]["metadata"]["name"]
+        cluster.kill_worker("default", name)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        cluster.kill_worker("default", name)
+        await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
+        explanation = await explained(cluster)
+        (cause,) = explanation.causes
+        assert cause.kind == "ReachedMaxRestarts"
+        assert "maxRestarts reached: 1 restarts are allowed" in cause.text
+        assert explanation.headline == "it failed"
 
 
-def test_a_manifest_that_cannot_be_followed_is_named() -> None:
+async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
     """Admission let it pass; the condition says what is wrong, where, and what cures it."""
-
-    async def scene() -> None:
-        async with training(1) as cluster:
-            other = deepcopy(jobset_of(documents(1)))
-            other["metadata"]["name"] = "other"
-            other["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "soon"}
-            await cluster.apply([other])
-            await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
-            causes = {cause.kind: cause.text for cause in (await explained(cluster, "other")).causes}
-            assert wire.BARRIER_DEADLINE in causes["SpecProblem"]
-            assert "saw 'soon'" in causes["SpecProblem"]
-
-    run(scene())
+    async with training(1) as cluster:
+        other = deepcopy(jobset_of(documents(1)))
+        other["metadata"]["name"] = "other"
+        other["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "soon"}
+        await cluster.apply([other])
+        await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
+        causes = {cause.kind: cause.text for cause in (await explained(cluster, "other")).causes}
+        assert wire.BARRIER_DEADLINE in causes["SpecProblem"]
+        assert "saw 'soon'" in causes["SpecProblem"]
 
 
-def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
+async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
     """No Pod exists; the Job's own Event says why."""
-
-    async def scene() -> None:
-        async with training(1) as cluster:
-            other = deepcopy(jobset_of(documents(2)))
-            other["metadata"]["name"] = "other"
-            await cluster.apply([other])
-            await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
-            facts = await read_facts(connection(cluster), "other")
-            refused = Event(reason="FailedCreate", message='pods is forbidden: exceeded quota "q"', type="Warning")
-            gone = group_state(facts.state.jobset.raw if facts.state.jobset else {}, ())
-            found = explain(Facts(gone, (), (), {"other-workers-0": [refused]}), now_s=0.0)
-            (cause,) = found.causes
-            assert cause.kind == "Missing"
-            assert 'exceeded quota "q"' in cause.text
-            assert cause.advice.endswith("kubectl describe job other-workers-0")
-
-    run(scene())
+    async with training(1) as cluster:
+        other = deepcopy(jobset_of(documents(2)))
+        other["metadata"]["name"] = "other"
+        await cluster.apply([other])
+        await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
+        facts = await read_facts(connection(cluster), "other")
+        refused = Event(reason="FailedCreate", message='pods is forbidden: exceeded quota "q"', type="Warning")
+        gone = group_state(facts.state.jobset.raw if facts.state.jobset else {}, ())
+        found = explain(Facts(gone, (), (), {"other-workers-0": [refused]}), now_s=0.0)
+        (cause,) = found.causes
+        assert cause.kind == "Missing"
+        assert 'exceeded quota "q"' in cause.text
+        assert cause.advice.endswith("kubectl describe job other-workers-0")
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
+async def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
     """Events are forbidden: the cause is named all the same."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
-            await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
-            there = Connection(KubeClient(NoEvents(cluster.server), user_agent="u", field_manager="u"), "default")
-            facts = await read_facts(there, "train")
-            found = explain(facts, now_s=cluster.clock.wall_s())
-            assert [cause.kind for cause in found.causes] == ["NodeLost"]
-            assert any("Events of JobSet train: 403" in line for line, _ in explanation_lines(found))
-
-    run(scene())
+    async with training() as cluster:
+        cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
+        await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
+        there = Connection(KubeClient(NoEvents(cluster.server), user_agent="u", field_manager="u"), "default")
+        facts = await read_facts(there, "train")
+        found = explain(facts, now_s=cluster.clock.wall_s())
+        assert [cause.kind for cause in found.causes] == ["NodeLost"]
+        assert any("Events of JobSet train: 403" in line for line, _ in explanation_lines(found))
 
 
 class NoEvents(InMemoryTransport):

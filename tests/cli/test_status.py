@@ -32,6 +32,8 @@ from simulator.cluster import virtual_time
 from simulator.cluster.cluster import Cluster
 from tests.cli.scenes import all_work, connection, seen, status, training, until
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Counting(InMemoryTransport):
     """A transport that remembers what was asked."""
@@ -54,79 +56,63 @@ def drawn(state: GroupState, columns: int = 80) -> str:
     return screen.file.getvalue()
 
 
-def test_a_running_group() -> None:
+async def test_a_running_group() -> None:
     """Whole Pods and a Table without objects say the same of it, in two requests each."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            transport = Counting(cluster)
-            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            small = group_state(*await read_group(asked, "train"))
-            large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
-            assert len(transport.asked) == 4
-            assert "includeObject=None" in transport.asked[3].path
-            for state in (small, large):
-                assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, 4, 4)
-                assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
-                assert state.stragglers == []
-            assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        small = group_state(*await read_group(asked, "train"))
+        large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
+        assert len(transport.asked) == 4
+        assert "includeObject=None" in transport.asked[3].path
+        for state in (small, large):
+            assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, 4, 4)
+            assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
+            assert state.stragglers == []
+        assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
 
 
 @pytest.mark.slow
-def test_a_group_is_large_beyond_three_hundred_pods() -> None:
+async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
     """One Pod more than are read whole: a Table says how it stands."""
-
-    async def scene() -> None:
-        async with training(WHOLE_MAX + 1) as cluster:
-            transport = Counting(cluster)
-            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            state = group_state(*await read_group(asked, "train"))
-            assert "includeObject=None" in transport.asked[1].path
-            assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
-
-    virtual_time.run(scene())
+    async with training(WHOLE_MAX + 1) as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        state = group_state(*await read_group(asked, "train"))
+        assert "includeObject=None" in transport.asked[1].path
+        assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
 
 
-def test_a_group_that_has_just_synced_misses_nobody() -> None:
+async def test_a_group_that_has_just_synced_misses_nobody() -> None:
     """Workers that are about to start announced S, or the status would not say S: no way of reading calls them late."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
-            while not all_work(cluster, 4):
-                large = await seen(cluster, whole_max=3)
-                for state in (await seen(cluster), large):
-                    assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
-                await cluster.clock.sleep(0.05)
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+        while not all_work(cluster, 4):
+            large = await seen(cluster, whole_max=3)
+            for state in (await seen(cluster), large):
+                assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
+            await cluster.clock.sleep(0.05)
 
 
-def test_a_gathering_group() -> None:
+async def test_a_gathering_group() -> None:
     """Two Pods are at the next epoch and two are not: whole Pods and metadata alone tell who, in two requests each."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
-            await until(cluster, lambda: 2 <= sum(epoch_of(pod) == 2 for pod in cluster.pods()) < 4)
-            transport = Counting(cluster)
-            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            small = group_state(*await read_group(asked, "train"))
-            large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
-            assert transport.asked[3].headers["accept"] == METADATA
-            assert len(transport.asked) == 4
-            late = {pod["metadata"]["name"] for pod in cluster.pods() if epoch_of(pod) != 2}
-            for state in (small, large):
-                assert state.phase is Phase.RESTARTING
-                assert {one.pod for one in state.stragglers} == late
-                assert state.scopes[0].target == 2
-            text = drawn(small)
-            assert all(name in text for name in late)
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await until(cluster, lambda: 2 <= sum(epoch_of(pod) == 2 for pod in cluster.pods()) < 4)
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        small = group_state(*await read_group(asked, "train"))
+        large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
+        assert transport.asked[3].headers["accept"] == METADATA
+        assert len(transport.asked) == 4
+        late = {pod["metadata"]["name"] for pod in cluster.pods() if epoch_of(pod) != 2}
+        for state in (small, large):
+            assert state.phase is Phase.RESTARTING
+            assert {one.pod for one in state.stragglers} == late
+            assert state.scopes[0].target == 2
+        text = drawn(small)
+        assert all(name in text for name in late)
 
 
 def epoch_of(pod: KubeObject) -> int:
@@ -221,33 +207,25 @@ def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, 
     assert list_data(raw)["phase"] == phase.value
 
 
-def test_the_list_is_one_request() -> None:
+async def test_the_list_is_one_request() -> None:
     """Phase and epoch come from the statuses alone."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            transport = Counting(cluster)
-            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            jobsets = await read_jobsets(asked)
-            assert len(transport.asked) == 1
-            (row,) = [list_data(one) for one in jobsets]
-            assert (row["name"], row["phase"], row["epochs"], row["jobs"]) == ("train", "Running", [1], 1)
-            screen = Console(file=io.StringIO(), width=100)
-            screen.print(list_picture(jobsets, now_s=cluster.clock.wall_s()))
-            assert "train   Running" in screen.file.getvalue()  # type: ignore[attr-defined]
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        jobsets = await read_jobsets(asked)
+        assert len(transport.asked) == 1
+        (row,) = [list_data(one) for one in jobsets]
+        assert (row["name"], row["phase"], row["epochs"], row["jobs"]) == ("train", "Running", [1], 1)
+        screen = Console(file=io.StringIO(), width=100)
+        screen.print(list_picture(jobsets, now_s=cluster.clock.wall_s()))
+        assert "train   Running" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_large_lists_come_in_pages() -> None:
+async def test_large_lists_come_in_pages() -> None:
     """No Pod is lost between two pages."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            pods = await read_pods(connection(cluster), "train", page=3)
-            assert len({pod.name for pod in pods.pods}) == 4
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        pods = await read_pods(connection(cluster), "train", page=3)
+        assert len({pod.name for pod in pods.pods}) == 4
 
 
 def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,26 +280,22 @@ def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixt
     assert "Running epoch 2: 4 of 4" in said
 
 
-def test_a_tick_counts_nothing_anew() -> None:
+async def test_a_tick_counts_nothing_anew() -> None:
     """While nothing changes the picture's clock moves, and no Pod is looked at again."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            there = connection(cluster)
-            watch = StatusWatch(there, "train")
-            following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
-            await cluster.clock.sleep(5)
-            first = watch.state()
-            await cluster.clock.sleep(5)
-            assert watch.state() is first
-            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
-            await cluster.clock.sleep(5)
-            assert watch.state() is not first
-            for task in following:
-                task.cancel()
-            await asyncio.gather(*following, return_exceptions=True)
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        there = connection(cluster)
+        watch = StatusWatch(there, "train")
+        following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
+        await cluster.clock.sleep(5)
+        first = watch.state()
+        await cluster.clock.sleep(5)
+        assert watch.state() is first
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await cluster.clock.sleep(5)
+        assert watch.state() is not first
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
 
 
 def test_pace() -> None:
@@ -357,18 +331,14 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
-def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
+async def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
     """The simulator answers it with the columns that are read."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            path = JOBSETS.path("default").replace("apis/jobset.x-k8s.io/v1alpha2", "api/v1").replace("jobsets", "pods")
-            request = Request("GET", f"{path}?includeObject=None", {"accept": ACCEPT})
-            body = (await cluster.client().send(request, timeout_s=5)).body
-            assert [pod.slot is not None for pod in decode_table(body, "train", 1).pods] == [True] * 4
-            assert (await seen(cluster)).phase is Phase.RUNNING
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        path = JOBSETS.path("default").replace("apis/jobset.x-k8s.io/v1alpha2", "api/v1").replace("jobsets", "pods")
+        request = Request("GET", f"{path}?includeObject=None", {"accept": ACCEPT})
+        body = (await cluster.client().send(request, timeout_s=5)).body
+        assert [pod.slot is not None for pod in decode_table(body, "train", 1).pods] == [True] * 4
+        assert (await seen(cluster)).phase is Phase.RUNNING
 
 
 def test_who_starts_later_is_not_missing() -> None:

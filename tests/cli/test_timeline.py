@@ -14,8 +14,9 @@ from cli.timeline import STYLES, read_restart, timeline_lines, timeline_title
 from cli.timeline_svg import HEIGHT_MAX, ROWS_MAX, timeline_svg
 from common import wire
 from common.phases import Phase, phases_text
-from simulator.cluster import virtual_time
 from tests.cli.scenes import all_work, connection, status, training, until
+
+pytestmark = pytest.mark.virtual_time
 
 BEGAN = "2026-01-01T00:00:10Z"
 BEGAN_S = 1767225610.0
@@ -142,24 +143,20 @@ def test_the_picture_of_five_thousand_pods_is_small_and_well_formed() -> None:
         assert y + float(rect.attrib["height"]) <= height
 
 
-def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
+async def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
     """Whoever was killed ended first, and everybody announced before S was written."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            victim = cluster.pods()[1]["metadata"]["name"]
-            cluster.kill_worker("default", victim)
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-            state, pods = await read_restart(connection(cluster), "train")
-            timeline = restart_timeline(pods, state.last, now_s=cluster.clock.wall_s(), rows_max=40)
-            assert timeline is not None
-            assert (timeline.epoch, len(timeline.rows)) == (2, 4)
-            first = min(timeline.rows, key=lambda row: row.ends[0] or float("inf"))
-            assert first.ends[0] == next(row.ends[0] for row in timeline.rows if row.name == victim)
-            assert all(None not in row.ends for row in timeline.rows)
-            assert victim in timeline_title(state, timeline, pods)
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        victim = cluster.pods()[1]["metadata"]["name"]
+        cluster.kill_worker("default", victim)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        state, pods = await read_restart(connection(cluster), "train")
+        timeline = restart_timeline(pods, state.last, now_s=cluster.clock.wall_s(), rows_max=40)
+        assert timeline is not None
+        assert (timeline.epoch, len(timeline.rows)) == (2, 4)
+        first = min(timeline.rows, key=lambda row: row.ends[0] or float("inf"))
+        assert first.ends[0] == next(row.ends[0] for row in timeline.rows if row.name == victim)
+        assert all(None not in row.ends for row in timeline.rows)
+        assert victim in timeline_title(state, timeline, pods)
 
 
 def test_a_narrow_terminal_gets_a_narrow_picture() -> None:

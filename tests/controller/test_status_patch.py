@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from controller.status_patch import status_patch
-from simulator.cluster import virtual_time
 from tests.cli.scenes import all_work, status, training, until
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize(
@@ -27,18 +28,14 @@ def test_a_field_is_replaced_whole(stored: dict[str, Any], wanted: dict[str, Any
     assert status_patch(stored, wanted) == patch
 
 
-def test_a_restart_does_not_inherit_the_end_of_the_one_before() -> None:
+async def test_a_restart_does_not_inherit_the_end_of_the_one_before() -> None:
     """While the second restart is under way its entry has no syncedAt, on a server that merges."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            for epoch in (2, 3):
-                cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
-                await until(cluster, lambda epoch=epoch: status(cluster).get("deprecatedEpoch") == epoch - 1)  # type: ignore[misc]
-                entry = status(cluster)["lastGroupRestart"]
-                assert (entry["epoch"], "syncedAt" in entry) == (epoch, False)
-                await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
-                assert status(cluster)["lastGroupRestart"]["syncedAt"] > entry["startedAt"]
-                await until(cluster, lambda: all_work(cluster, 4))
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        for epoch in (2, 3):
+            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+            await until(cluster, lambda epoch=epoch: status(cluster).get("deprecatedEpoch") == epoch - 1)  # type: ignore[misc]
+            entry = status(cluster)["lastGroupRestart"]
+            assert (entry["epoch"], "syncedAt" in entry) == (epoch, False)
+            await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
+            assert status(cluster)["lastGroupRestart"]["syncedAt"] > entry["startedAt"]
+            await until(cluster, lambda: all_work(cluster, 4))
