@@ -206,9 +206,9 @@ BUDGET = (
             ),
             Edit(
                 "controller/group.py",
-                "    told_s: float | None = None\n\n    @property\n    def key",
-                "    told_s: float | None = None\n    since: dict[str, int] = field(default_factory=dict)\n\n"
-                "    @property\n    def key",
+                "    matches: Matches = field(default_factory=Matches)\n\n    @property\n    def key",
+                "    matches: Matches = field(default_factory=Matches)\n"
+                "    since: dict[str, int] = field(default_factory=dict)\n\n    @property\n    def key",
             ),
         ),
         "Kubeflow trainer #3779: an object that is made anew begins with a full budget",

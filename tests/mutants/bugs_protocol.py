@@ -152,8 +152,8 @@ PROTOCOL = (
             Edit(_LEDGER, "return frozenset(self._succeeded) if self._is_restarting() else", "return"),
             Edit(
                 "controller/epochs.py",
-                "return place in decision.recreate or (restarting and (job.status.succeeded or 0) > 0)",
-                "return place in decision.recreate",
+                "].recreate or (completed and _is_restarting(draft, scope.name))",
+                "].recreate",
             ),
         ),
         faults=("worker-completes",),
