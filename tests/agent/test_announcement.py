@@ -1,4 +1,4 @@
-"""What follows each way an announcement can fail."""
+"""The reaction to each way in which an announcement can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody has to do is said in a command where there is one."""
+"""A failure that a person must cure is logged with a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restart was made of survives the process, in the file and in the announcement."""
+"""The phases of a restart survive the process, in the file and in the announcement."""
 
 from __future__ import annotations
 

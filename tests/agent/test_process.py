@@ -1,4 +1,4 @@
-"""The agent as a process: exit codes, signals, and what it says."""
+"""The agent as a process: exit codes, signals, and log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that waits for long announces again: what it wrote may have been lost, by whoever it was."""
+"""An agent that waits for long announces again, because its announcement may have been lost."""
 
 from __future__ import annotations
 

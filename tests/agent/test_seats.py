@@ -1,4 +1,4 @@
-"""Seats: a newcomer always gets one, and nobody loses his to a source that has more."""
+"""Seats: a new connection always gets one, and only the source with most connections loses one."""
 
 from __future__ import annotations
 

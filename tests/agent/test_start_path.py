@@ -1,4 +1,4 @@
-"""The start's budget: what may be loaded, and what may be spent, when the announcement leaves and after."""
+"""The start's budget: imports and time until the announcement leaves, and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor and its worker, as real processes: what is started, what is ended, and what is never left behind."""
+"""The supervisor and its worker as real processes: starting, ending, and leaving no process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a watch from being opened: no server, the wrong server, a token that is gone."""
+"""Reasons why a watch cannot be opened: no server, the wrong server, a missing token."""
 
 from __future__ import annotations
 

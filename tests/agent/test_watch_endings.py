@@ -1,4 +1,4 @@
-"""Every way a watch can end, by name: what the agent does next, and what it says."""
+"""Every way in which a watch can end: the agent's reaction and its log line."""
 
 from __future__ import annotations
 

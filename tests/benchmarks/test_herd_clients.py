@@ -1,4 +1,4 @@
-"""The herd benchmark's plumbing: what its rows say, and what it refuses."""
+"""The herd benchmark's plumbing: its rows, and the input that it refuses."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line does what it says, and says what is wrong."""
+"""Tests of the command line."""

@@ -1,4 +1,4 @@
-"""One thing at a time that a manifest may have wrong, the rule that says so, and the path at which it does."""
+"""Manifests with one mistake each, the rule that reports it, and its path."""
 
 from __future__ import annotations
 

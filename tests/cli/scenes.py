@@ -1,4 +1,4 @@
-"""Groups in trouble on the simulated cluster, under virtual time, and what the commands make of them."""
+"""Groups in trouble on the simulated cluster, under virtual time, for the tests of the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`inplace demo` ends with what happened, and leaves nothing behind."""
+"""`inplace demo` ends with a summary and leaves no process behind."""
 
 from __future__ import annotations
 

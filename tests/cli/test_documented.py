@@ -1,4 +1,4 @@
-"""docs/cli.md says what the program does: exit codes, commands, and the example of the calculator."""
+"""docs/cli.md agrees with the program: exit codes, commands, and the example of `inplace cost`."""
 
 from __future__ import annotations
 

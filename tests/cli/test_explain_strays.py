@@ -1,4 +1,4 @@
-"""`inplace explain` of Pods that stand in no slot, or announce what the group has not reached."""
+"""`inplace explain` with Pods that have no slot, or that announce an epoch beyond the group's."""
 
 from __future__ import annotations
 

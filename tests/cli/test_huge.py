@@ -1,4 +1,4 @@
-"""The largest specs that the API takes cost the commands what their Pods cost, and no more."""
+"""The commands' cost follows the Pods that exist, also for the largest specs that the API accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lint makes of a cluster's answers: on the simulator, and on answers that a test cluster cannot give."""
+"""`inplace lint --cluster`: on the simulator, and on answers that a test cluster cannot give."""
 
 from __future__ import annotations
 

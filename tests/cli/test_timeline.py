@@ -1,4 +1,4 @@
-"""`inplace timeline`: what its rows say of a real restart of the simulated cluster, and that its pictures are whole."""
+"""`inplace timeline`: the rows of a real restart on the simulated cluster, and its whole pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's token can do on a real kube-apiserver with RBAC and our policy, and what it cannot."""
+"""The rights of an agent's token on a real kube-apiserver with RBAC and our policy."""
 
 from __future__ import annotations
 

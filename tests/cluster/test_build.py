@@ -1,4 +1,4 @@
-"""A machine that cannot build a control plane is told what it lacks; none of this compiles anything."""
+"""A machine that cannot build a control plane gets a message that names what is missing; nothing is compiled here."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command line on a real kube-apiserver: what it reads there, and that it names a cause."""
+"""The command line on a real kube-apiserver: its requests, and the causes that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Helm chart makes what kustomize makes, and a release comes, changes and goes without taking a JobSet with it."""
+"""The Helm chart gives the objects of kustomize; a release installs, upgrades and goes without deleting a JobSet."""
 
 from __future__ import annotations
 

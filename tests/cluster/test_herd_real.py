@@ -1,4 +1,4 @@
-"""The herd benchmark on a real kube-apiserver, with few agents: it measures what it says."""
+"""The herd benchmark on a real kube-apiserver with few agents."""
 
 import pytest
 

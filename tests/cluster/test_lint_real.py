@@ -1,4 +1,4 @@
-"""`inplace lint` against a real kube-apiserver: what the cluster lacks is said before the JobSet is applied."""
+"""`inplace lint` on a real kube-apiserver: it reports missing features of the cluster before the JobSet is applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an incomplete installation makes the controller say, and the cures that it names, on a real kube-apiserver."""
+"""The controller's messages about an incomplete installation, and their cures, on a real kube-apiserver."""
 
 from __future__ import annotations
 

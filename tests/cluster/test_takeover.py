@@ -1,4 +1,4 @@
-"""A cluster changes its controller: what upstream's left behind is adopted as it is, on a real kube-apiserver."""
+"""A cluster changes its controller: ours adopts upstream's objects as they are, on a real kube-apiserver."""
 
 from __future__ import annotations
 

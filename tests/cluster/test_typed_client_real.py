@@ -1,4 +1,4 @@
-"""Clients with Go types on a real kube-apiserver: what they write back is no change; what they change is refused."""
+"""Clients with Go types on a real kube-apiserver: another spelling is no change, and a real change is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for what a cluster does in its own time."""
+"""Wait for a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients of this project rely on in an API server, as cases that run on the simulator and on the real one."""
+"""API server behaviour that this project's clients rely on, as cases that run on the simulator and on the real one."""
 
 from tests.conformance import (
     test_apply,

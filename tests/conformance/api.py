@@ -1,4 +1,4 @@
-"""What a case gets: a client, raw requests and watches, in a namespace of its own."""
+"""The tools of a case: a client, raw requests and watches, in a namespace of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random worlds around a random JobSet: Jobs, status, claims and Pods in any state somebody can bring them into."""
+"""Random worlds around a random JobSet: Jobs, status, claims and Pods in any possible state."""
 
 from __future__ import annotations
 

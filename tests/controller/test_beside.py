@@ -1,4 +1,4 @@
-"""Beside another JobSet controller ours takes what is given to it by name, and only that."""
+"""Beside another JobSet controller, ours reconciles only JobSets whose managedBy names it."""
 
 from __future__ import annotations
 

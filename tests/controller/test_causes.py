@@ -1,4 +1,4 @@
-"""What brought a group restart about: read from what Pods show, kept in the status, said in Events and metrics."""
+"""The causes of group restarts: read from Pods, kept in the status, reported in Events and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users, other controllers and tampering hand in: it concerns its own JobSet and is answered in words."""
+"""Bad input of users, other controllers and attackers: it affects only its own JobSet and gets a message."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What servers and networks do: nothing is lost, nothing is done twice."""
+"""Faults of servers and networks: nothing is lost, nothing is done twice."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""The exposition says what prometheus_client says, faster."""
+"""The exposition agrees with prometheus_client's, and is faster."""
 
 from __future__ import annotations
 

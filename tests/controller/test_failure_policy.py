@@ -1,4 +1,4 @@
-"""Every action and every part of a failure policy's rules, and what they cost of maxRestarts."""
+"""Every action and every part of a failure policy's rules, and their count against maxRestarts."""
 
 import pytest
 from hypothesis import given

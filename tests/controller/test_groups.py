@@ -1,4 +1,4 @@
-"""Who belongs to whom, in whatever order it becomes known; and what is read of a Pod."""
+"""Pods, Jobs and JobSets find each other in any order; and the fields that are read of a Pod."""
 
 from itertools import permutations
 from typing import Any

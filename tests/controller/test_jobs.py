@@ -1,4 +1,4 @@
-"""The objects that are created: names, labels, annotations, and what the template says."""
+"""The created objects: names, labels, annotations, and the template."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""What surrounds the Jobs: deletion after a time, volume claims, and what the spec gets wrong."""
+"""Deletion after a TTL, volume claims, and mistakes in a spec."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A JobSet whose status was lost comes together again from what its Pods announced, without a person."""
+"""A JobSet whose status was lost recovers from its Pods' announcements without a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restart that somebody asks for: once for each id, uncounted, of everything that runs."""
+"""A restart that a person asks for: once for each id, uncounted, of everything that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message patterns come from users: what a search costs is up to them, so what a pass spends on it has a bound."""
+"""Users choose the cost of their message patterns, so a pass spends a bounded time on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the event loop stood still: measured by who slept and woke late."""
+"""Pauses of the event loop, measured by a task that sleeps and wakes late."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What Pods announce about their restarts is summed up once each, and decides nothing."""
+"""The phases that Pods announce are counted once each, and decide nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exclusive placement: what Pods carry, whose gate is lifted when, and who waits for whom."""
+"""Exclusive placement: the fields of Pods, the order in which gates are lifted, and who waits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the planner decides, feature by feature; what holds for every plan is in test_plan_properties.py."""
+"""The planner's decisions, feature by feature; test_plan_properties.py has the properties of every plan."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What holds for every plan, whatever the spec and whatever the world: against a second, dumb reading of the rules."""
+"""Properties of every plan for any spec and any world, compared with a second, simple implementation of the rules."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The controller's ports: what they answer, and what they cost when somebody asks too much of them."""
+"""The controller's ports: their answers, and their cost under a flood of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is missing in a cluster is said once, in words with a command, until it is there."""
+"""A missing part of the installation is reported once, with a command, until it is there."""
 
 from __future__ import annotations
 

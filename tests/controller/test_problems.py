@@ -1,4 +1,4 @@
-"""What a spec gets wrong although admission let it pass: a condition with the cure, an Event, and no silent loop."""
+"""Mistakes in a spec that admission accepted: a condition with the cure, an Event, and no silent loop."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever somebody does in whichever phase of a group restart: it converges or says why not; nothing dies of it."""
+"""Any change in any phase of a group restart: the group converges, or a condition says why not."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

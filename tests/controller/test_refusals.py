@@ -1,4 +1,4 @@
-"""What the server refuses until a person mends it: asked for once a pass, and again after a second, not 5 ms."""
+"""Requests that are refused until a person acts: sent once a pass, and again after a second, not after 5 ms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spec of 500 bytes can ask for more than any cluster holds: it costs a sentence, and nobody else notices."""
+"""A spec of 500 bytes that asks for more than any cluster holds gets a condition and affects no other JobSet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InOrder and dependsOn: what starts when, what the conditions say, and that a barrier never deadlocks on them."""
+"""InOrder and dependsOn: the order of starts, the conditions, and no deadlock at a barrier."""
 
 from typing import Any
 

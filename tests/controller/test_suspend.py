@@ -1,4 +1,4 @@
-"""Suspend and resume as a queue does it: what changes in the Jobs, when, and what it costs of maxRestarts."""
+"""Suspend and resume as a queue does it: the changes in the Jobs, their time, and their count against maxRestarts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A controller's terms as the leader: how one ends, and who goes on."""
+"""A controller's terms as the leader: how one ends, and how another controller goes on."""
 
 import asyncio
 

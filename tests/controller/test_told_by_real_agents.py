@@ -1,4 +1,4 @@
-"""What is told of group restarts when real agents run beside modelled containers: causes, waits, requests."""
+"""Reports of group restarts when real agents run beside modelled containers: causes, waits, requests."""
 
 from __future__ import annotations
 

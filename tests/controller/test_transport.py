@@ -1,4 +1,4 @@
-"""The aiohttp transport and its credentials over loopback: what works, and in which words it fails."""
+"""The aiohttp transport and its credentials over loopback: working cases, and the messages of failures."""
 
 import asyncio
 import json

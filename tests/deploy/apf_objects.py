@@ -1,4 +1,4 @@
-"""The objects of deploy/apf, and which of them a request belongs to: a dumb reading of FlowSchema's rules."""
+"""The objects of deploy/apf, and which of them a request belongs to: a simple implementation of FlowSchema's rules."""
 
 from __future__ import annotations
 

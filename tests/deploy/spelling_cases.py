@@ -1,4 +1,4 @@
-"""Two spellings of one template: what a person writes, and what a client with Go types writes back."""
+"""Two spellings of one template: a person's, and the one that a client with Go types writes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Helm chart is what its generator writes, and the generator notices a manifest that it was not made for."""
+"""The Helm chart is its generator's output, and the generator refuses a manifest that it does not know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deploy/controller: who may reach which port of the controller."""
+"""deploy/controller: which clients may reach which port of the controller."""
 
 from __future__ import annotations
 

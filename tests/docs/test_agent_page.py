@@ -1,4 +1,4 @@
-"""docs/agent.md lists what there is: every log event, every metric, every phase."""
+"""docs/agent.md lists every log event, every metric and every phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/manifests.md says what the commands do."""
+"""docs/manifests.md lists every rule and every option."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""docs/metrics.md is what the programs expose."""
+"""docs/metrics.md agrees with the programs' metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol page is what the code says."""
+"""docs/protocol.md agrees with the code."""
 
 from common.epoch.agent import TRANSITIONS, Phase, Verdict
 from common.epoch.supervisor import Life

@@ -1,4 +1,4 @@
-"""docs/reliability.md says what the campaigns do."""
+"""docs/reliability.md lists every fault and every property of the campaigns."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a protocol script acts on: Pods and controllers around a toy API server, and how they act when told to."""
+"""The world of a protocol script: Pods and controllers around a toy API server."""
 
 from __future__ import annotations
 

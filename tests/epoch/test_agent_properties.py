@@ -1,4 +1,4 @@
-"""What holds for the agent's machine after any sequence of events."""
+"""Properties of the agent's machine after any sequence of events."""
 
 from __future__ import annotations
 

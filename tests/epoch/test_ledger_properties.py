@@ -1,4 +1,4 @@
-"""The ledger's counters agree with a dumb reading of all Pods, whatever happens in whatever order."""
+"""The ledger's counters agree with a simple count of all Pods, after any events in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every protocol script prints what it says."""
+"""Every protocol script prints its expected output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the supervisor's machine after any sequence of events that its shell can report."""
+"""Properties of the supervisor's machine after any sequence of events that its shell can report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pod that is gone and was not seen to end: nobody starts a worker in the epoch that it had announced."""
+"""A Pod that is gone but was not seen to end: no worker starts in the epoch that it had announced."""
 
 from __future__ import annotations
 

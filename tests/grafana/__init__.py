@@ -1,1 +1,1 @@
-"""The dashboards say what the code says."""
+"""Tests of the dashboards and rules."""

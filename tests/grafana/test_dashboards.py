@@ -1,4 +1,4 @@
-"""The dashboards are what their builder writes, ask only for metrics that exist, and lead where there is something."""
+"""The dashboards are their builder's output, query only existing metrics, and have no broken links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules are right by promtool, each alert fires and does not fire, and what an alert says leads somewhere."""
+"""promtool accepts the rules, each alert is tested both ways, and its links and commands exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of the lock: an advisory fails, silence is said aloud, and neither is taken for the other."""
+"""The audit of the lock: an advisory fails, and a missing answer is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the images are based on: pinned by digest, or said aloud, and written into the images."""
+"""The base of the images: pinned by digest or reported as unpinned, and written into the images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each image gets what its program imports and what that needs, by hash, and nothing else."""
+"""Each image gets its program's dependencies, by hash, and nothing else."""
 
 import ast
 import json

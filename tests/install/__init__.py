@@ -1,1 +1,1 @@
-"""What a user installs."""
+"""Tests of what a user installs."""

@@ -1,4 +1,4 @@
-"""What an API server may answer."""
+"""Possible answers of an API server."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""An informer on an embedded API server, and what may go wrong between the two."""
+"""An informer on an embedded API server, with faults between the two."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Where the API server is and as whom to talk to it: every source, and every refusal."""
+"""Server address and credentials: every source, and every refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache shows what the server has: one test for each way a watch can end, and for what lies between."""
+"""The cache agrees with the server: one test for each way in which a watch can end, and for the time in between."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""What stands in for asyncio's TaskGroup and timeout below Python 3.11 behaves like them, as far as the agent sees."""
+"""The replacements of asyncio's TaskGroup and timeout below Python 3.11 behave like the originals for the agent."""
 
 from __future__ import annotations
 

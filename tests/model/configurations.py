@@ -1,4 +1,4 @@
-"""What is explored: each configuration trades Pods for faults, so that its space stays small enough."""
+"""The explored configurations: each trades Pods for faults, so that its state space stays small enough."""
 
 from __future__ import annotations
 

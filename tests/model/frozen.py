@@ -1,4 +1,4 @@
-"""Freeze a Ledger into a hashable value, and thaw it: what makes a ledger part of an explored state."""
+"""Freeze a Ledger into a hashable value and thaw it, so that it can be part of an explored state."""
 
 from __future__ import annotations
 

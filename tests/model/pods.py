@@ -1,4 +1,4 @@
-"""What a slot of the world is made of: its configuration, its Pods, their containers and PATCHes in flight."""
+"""The parts of one slot of the world: its configuration, its Pods, their containers and PATCHes in flight."""
 
 from __future__ import annotations
 

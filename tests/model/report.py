@@ -1,4 +1,4 @@
-"""Run explorations over all cores and print what they found."""
+"""Run explorations on all cores and print the results."""
 
 from __future__ import annotations
 

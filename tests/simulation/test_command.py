@@ -1,4 +1,4 @@
-"""The command line: what it prints, and what it refuses."""
+"""The command line: its output, and the input that it refuses."""
 
 from __future__ import annotations
 

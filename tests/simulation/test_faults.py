@@ -1,4 +1,4 @@
-"""Every fault of the catalogue has an effect, and is told of."""
+"""Every fault of the catalogue has an effect and is counted."""
 
 from __future__ import annotations
 

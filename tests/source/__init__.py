@@ -1,1 +1,1 @@
-"""What holds for the source as a whole."""
+"""Tests of the source as a whole."""

@@ -1,4 +1,4 @@
-"""`.ci/run`: it runs what `make check` runs, and says how long each stage took."""
+"""`.ci/run` runs what `make check` runs, and prints the duration of each stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of the source's shape finds what it should."""
+"""Tests of the check of the source's shape."""
 
 from __future__ import annotations
 

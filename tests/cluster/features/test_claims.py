@@ -1,4 +1,4 @@
-"""spec.volumeClaimPolicies: claims that Jobs share, and what becomes of them."""
+"""spec.volumeClaimPolicies: claims that Jobs share, and the end of claims."""
 
 from __future__ import annotations
 

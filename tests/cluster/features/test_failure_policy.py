@@ -1,4 +1,4 @@
-"""spec.failurePolicy: which rule a failed Job meets, what it does, and what it costs of maxRestarts."""
+"""spec.failurePolicy: the rule that a failed Job matches, its effect, and its count against maxRestarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spec.managedBy: whose JobSet it is."""
+"""spec.managedBy: which controller reconciles a JobSet."""
 
 from __future__ import annotations
 

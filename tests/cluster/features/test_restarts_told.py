@@ -1,4 +1,4 @@
-"""What is said of a group restart, and what a person may ask: causes, barriers that wait, deadlines, requests."""
+"""Reports of a group restart, and a person's requests: causes, waiting barriers, deadlines, restarts."""
 
 from __future__ import annotations
 

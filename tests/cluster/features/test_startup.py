@@ -1,4 +1,4 @@
-"""startupPolicy InOrder and dependsOn: who starts after whom."""
+"""startupPolicy InOrder and dependsOn: the order in which replicatedJobs start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spec.successPolicy: which Jobs must succeed, and what becomes of the others."""
+"""spec.successPolicy: which Jobs must succeed, and the end of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suspend and resume, as a queue such as Kueue does it: what changes in the Jobs, and what does not."""
+"""Suspend and resume, as a queue such as Kueue does it: the changes in the Jobs."""
 
 from __future__ import annotations
 

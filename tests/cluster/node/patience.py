@@ -1,4 +1,4 @@
-"""Wait for something to become true, and say what was seen when it does not."""
+"""Wait until something becomes true, and report the last state if it does not."""
 
 import asyncio
 import time

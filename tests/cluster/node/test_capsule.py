@@ -1,4 +1,4 @@
-"""Nothing outlives a capsule, however it ends, and what did would be named."""
+"""No process outlives a capsule, however it ends; a leftover would be named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a node's processes."""
+"""Ending a node's processes by cgroup."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What else may end in the middle of a group restart: kubelet, the runtime, the API server, the controller, a Pod."""
+"""Other parts end in the middle of a group restart: kubelet, the runtime, the API server, the controller, a Pod."""
 
 from __future__ import annotations
 

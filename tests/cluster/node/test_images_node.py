@@ -1,4 +1,4 @@
-"""What is in our images, and that Pod Security `restricted` has nothing against Pods made of them."""
+"""The contents of our images; Pod Security `restricted` admits Pods made of them."""
 
 from __future__ import annotations
 

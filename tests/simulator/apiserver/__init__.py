@@ -1,1 +1,1 @@
-"""The embedded API server, where it can fail without a client."""
+"""Tests of the embedded API server without clients."""

@@ -1,4 +1,4 @@
-"""What `inplace demo` does, in small: run a group until Ctrl-C. Prints READY once every worker has stepped."""
+"""Run a group until Ctrl-C, as a small `inplace demo`. Prints READY once every worker has stepped."""
 
 from __future__ import annotations
 
