@@ -43,7 +43,7 @@ _REASONS: Final = {
 
 
 class Report(NamedTuple):
-    """What the agent is doing, for whoever asks the barrier.
+    """The agent's state, for clients of the barrier.
 
     Args:
         phase: `common.epoch.agent.Phase`'s value.

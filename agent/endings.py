@@ -38,7 +38,7 @@ def cause_of(ending: WatchEnding) -> str:
 
 
 def cure_of(ending: WatchEnding, verb: str, resource: str, namespace: str) -> str:
-    """Return what somebody has to do about `ending`; "" when waiting cures it."""
+    """Return the cure of `ending` as a sentence for a person; "" when waiting cures it."""
     what = f"{verb} {resource} in namespace {namespace}"
     match ending:
         case Denied(error=Forbidden(message=said)) if _POLICY in said:

@@ -24,7 +24,7 @@ def listen(address: str, port: int) -> socket.socket:
     Binding takes no name look-up and no thread.
 
     Raises:
-        BarrierError: somebody else listens there, or there is no such address here.
+        BarrierError: another program listens there, or this host lacks the address.
     """
     try:
         return _listen(address, port)

@@ -29,10 +29,10 @@ class Log(Protocol):
         """Log a step of the protocol."""
 
     def warning(self, event: str, **fields: Any) -> Any:
-        """Log what cures itself."""
+        """Log a problem that goes away by itself."""
 
     def error(self, event: str, **fields: Any) -> Any:
-        """Log what somebody has to cure."""
+        """Log a problem that a person must cure."""
 
 
 class LazyLog:

@@ -18,7 +18,7 @@ from common.kube.watch import Busy, Closed, Denied, Gone, WatchEnding
 
 RETRY_BASE_S: Final = 0.5  # a blip should cost less than a second
 RETRY_CAP_S: Final = 30.0  # 5,000 agents: 330 requests per second in the worst hour of an API server
-DENIED_BASE_S: Final = 10.0  # somebody has to change RBAC, a CRD or a manifest
+DENIED_BASE_S: Final = 10.0  # a person must change RBAC, a CRD or a manifest
 DENIED_CAP_S: Final = 120.0  # 5,000 agents: 80 requests per second
 HEALTHY_S: Final = 10.0  # what has worked for this long ends a row of failures
 FREE_ENDINGS_MAX: Final = 2  # clean ends of a watch in a row that count as no failure
@@ -45,7 +45,7 @@ class RetryBudget:
         self._works_since_s: float | None = None
 
     def note_success(self, now_s: float) -> None:
-        """Note that the server did what was asked: it took the announcement, or a watch's first line came."""
+        """Note a success: the server took the announcement, or a watch's first line came."""
         if self._works_since_s is None:
             self._works_since_s = now_s
 

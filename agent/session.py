@@ -42,7 +42,7 @@ class Session:
     Args:
         context: TLS settings, None for plain HTTP.
         listener: the barrier's socket, bound.
-        ahead: what was asked before the loop existed.
+        ahead: the requests that the prelude sent, with their answers.
     """
 
     config: AgentConfig

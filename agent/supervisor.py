@@ -159,7 +159,7 @@ class Supervisor(Agent):
         self._leave(ExitCode.WORKER_STUCK)
 
     def _leave(self, code: int) -> None:
-        """End the process; whoever still waits for the worker stops waiting."""
+        """End the process, and every task that still waits for the worker."""
         for task in (self._patience, self._watch_over):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()

@@ -141,5 +141,5 @@ def execute(command: tuple[str, ...], env: Mapping[str, str], epoch: int) -> int
 
 
 def say(text: str) -> None:
-    """Print one line for whoever reads the container's log."""
+    """Print one line to the container's log."""
     print(f"inplace-agent wait: {text}", file=sys.stderr, flush=True)

@@ -53,7 +53,7 @@ class DemoOptions:
 
     @property
     def is_virtual(self) -> bool:
-        """Say whether time is virtual; with `keep` somebody watches, so it is not."""
+        """Say whether time is virtual; with `keep` a person watches, so it is not."""
         return self.runtime == "model" and not self.keep
 
 

@@ -242,7 +242,7 @@ def _strays(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
 def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int) -> ScopeState:
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
-    # An epoch beyond S + 1 is nobody's yet: the controller sets its Pod aside, whoever wrote it.
+    # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
     newest = max((pod.epoch for pod in live.values() if pod.epoch <= scope.synced + 1), default=0)
     target = max(newest, scope.synced, scope.deprecated + 1)
     if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting

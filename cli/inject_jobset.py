@@ -22,7 +22,7 @@ from common.kube.client import KubeObject
 
 _RESTRICTED: Final = "inplace-agent or inplace-agent-SUFFIX, which admission lets announce for its own Pod alone"
 _UNRESTRICTED: Final = (
-    "rename it so; or --unrestricted-account: then whoever holds a token of it may change every Pod of the namespace"
+    "rename it so; or --unrestricted-account: then a token of it may change every Pod of the namespace"
 )
 
 

@@ -212,7 +212,7 @@ async def _exists(client: KubeClient, resource: Resource, namespace: str | None,
     except NotFound:
         return False
     except Forbidden:
-        pass  # somebody who may not look takes it on trust; the dry runs tell the rest
+        pass  # without the right to read them they count as there; the dry runs show the rest
     return True
 
 

@@ -89,7 +89,7 @@ def _probe(agent: Container, config: AgentConfig | None) -> Iterator[Finding]:
 
 
 def _target(agent: Container, get: Mapping[str, Any], config: AgentConfig) -> Iterator[Finding]:
-    """Yield a probe that asks somebody else; the barrier answers on both default paths beside the configured one."""
+    """Yield a probe that does not ask the agent; the barrier answers on both default paths and the configured one."""
     path = f"{agent.path}.startupProbe.httpGet"
     paths = {config.barrier_path, OUR_PATH, UPSTREAM_PATH}
     if get.get("path") not in paths:

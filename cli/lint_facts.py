@@ -47,7 +47,7 @@ class ClusterFacts:
 
     Args:
         policies: names of admission policies that are bound.
-        has_controller: somebody holds our Lease, or upstream's.
+        has_controller: a controller holds our Lease, or upstream's.
         unknown: what we were not allowed to ask.
     """
 

@@ -156,7 +156,7 @@ class Member:
 
     @property
     def sidecar_agent(self) -> Container | None:
-        """Return the agent that stands beside the worker, wherever somebody put it."""
+        """Return the agent beside the worker, in any list of containers."""
         return next((container for container in (*self.inits, *self.containers) if container.is_agent_alone), None)
 
     @property

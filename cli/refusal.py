@@ -9,7 +9,7 @@ class CliExit(IntEnum):
     """How a command that talks to a cluster ends; docs/cli.md has the same table, and a test compares the two."""
 
     DONE = 0
-    NOT_DONE = 1  # what was asked for did not happen
+    NOT_DONE = 1  # the command failed
     USAGE = 2  # typer's own, for bad options
     NO_CLUSTER = 3  # no kubeconfig, no such context, nobody answers, or it does not believe who we are
     NOT_ALLOWED = 4  # RBAC says no

@@ -13,7 +13,7 @@ RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllC
 IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError")
 NODE_REASONS = ("NodeLost", "NodeStatusUnknown", "NodeNotReady", "DeletionByTaintManager")
-DETAIL_CHARS_MAX = 160  # of a message that somebody else wrote
+DETAIL_CHARS_MAX = 160  # of a message of another program
 
 
 class Why(Enum):
@@ -46,7 +46,7 @@ class Straggler:
         slot: such as `workers-0-3`.
         pod: its name; None for no Pod.
         epoch: what it announced; 0 for nothing.
-        detail: somebody else's words; "" for none.
+        detail: another program's message; "" for none.
     """
 
     slot: str

@@ -54,7 +54,7 @@ def parse_phases(text: str) -> dict[Phase, float]:
     """Return the durations, in seconds, that an annotation's value carries.
 
     Raises:
-        RemoteProtocolError: it is not of the grammar above (whoever wrote it is at fault).
+        RemoteProtocolError: it does not follow the grammar above (its writer is at fault).
     """
     version, *parts = text.split(",") if len(text) <= TEXT_BYTES_MAX else [""]
     seconds: dict[Phase, float] = {}

@@ -105,7 +105,7 @@ def epoch_of_pod(annotations: Mapping[str, str]) -> int | None:
     """Read a Pod's announced epoch; None when it never announced.
 
     Raises:
-        RemoteProtocolError: the annotation is not a decimal int32 in range (whoever wrote it is at fault).
+        RemoteProtocolError: the annotation is not a decimal int32 in range (its writer is at fault).
     """
     return announced_epoch(annotations.get(EPOCH), annotations.get(ATTEMPT))
 
@@ -116,7 +116,7 @@ def announced_epoch(epoch: str | None, attempt: str | None) -> int | None:
     The seed's wins when both are there: only our agent writes it, and it writes both.
 
     Raises:
-        RemoteProtocolError: it is not a decimal int32 in range (whoever wrote it is at fault).
+        RemoteProtocolError: it is not a decimal int32 in range (its writer is at fault).
     """
     if epoch is not None:
         return parse_int32(epoch, EPOCH, least=1)

@@ -13,7 +13,7 @@ WORDS_MAX: Final = 120  # of one reason; ten of them and a headline stay readabl
 
 
 def why_absent(job: Job | None, pods: Sequence[Pod]) -> str:
-    """Return in words why nobody of a slot is at the barrier."""
+    """Return the reason why a slot's Pod is not at the barrier, in words."""
     if job is None:
         return "its job does not exist"
     if not pods:

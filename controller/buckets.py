@@ -104,7 +104,7 @@ def _judge(jobset: JobSet, job: Job) -> Bucket:
 
 
 def attempt_of(job: Job) -> int | None:
-    """Read a Job's restart-attempt: the label, or the annotation when somebody broke the label."""
+    """Read a Job's restart-attempt: the label, or the annotation if the label is broken."""
     metadata = job.metadata
     first, second = (keys.attempt if keys else None for keys in (metadata.labels, metadata.annotations))
     attempt = _read_attempt(first)

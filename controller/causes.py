@@ -24,7 +24,7 @@ class Trigger(Enum):
     WORKER_EXIT = "worker_exit"  # a worker ended, or announced the next epoch by itself
     POD_LOST = "pod_lost"  # deleted, evicted, or its node is gone
     JOB_FAILED = "job_failed"  # the failure policy recreates Jobs
-    MANUAL = "manual"  # somebody asked for it
+    MANUAL = "manual"  # a person asked for it
     RESIZE = "resize"
     RESUME = "resume"  # of a suspended JobSet
     JOIN = "join"  # a replicatedJob whose turn came joins the group

@@ -91,7 +91,7 @@ def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
 NO_EPOCH_LEFT: Final = failed(
     "NoEpochLeft",
     f"no group restart is possible: expected an epoch after status.syncedEpoch, saw it at {INT32_MAX}, the largest "
-    "int32; no group gets there by itself, so somebody wrote the status; create the JobSet anew",
+    "int32; no group gets there by itself, so a person wrote the status; create the JobSet anew",
 )
 
 

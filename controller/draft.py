@@ -35,7 +35,7 @@ class Draft:
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
         self.may_create_jobs = True
-        # Scopes whose epoch ends although no Pod announces another: somebody asked for it, or they shrink.
+        # Scopes whose epoch ends although no Pod announces another: a person asked for it, or they shrink.
         self.deprecating: set[str] = set()
         self.causes: dict[str, Cause] = dict(observed.causes)
         self.overdue: dict[str, int] = {}

@@ -235,7 +235,7 @@ class Executor:
     async def _create_shared(
         self, resource: Resource, cache: Informer[Any], namespace: str, manifest: KubeObject
     ) -> None:
-        """Create what may be somebody else's: one that exists is left alone, and the watch will show whose it is."""
+        """Create an object whose name another program may use; one that exists is left alone."""
         with contextlib.suppress(AlreadyExists):
             cache.absorb(await self.client.create(resource, namespace, manifest))
 

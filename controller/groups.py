@@ -41,7 +41,7 @@ class Groups:
 
     Args:
         wake: asks for a JobSet to be reconciled, after so many seconds.
-        warn: reports what somebody broke on a Pod or a JobSet.
+        warn: reports broken fields of a Pod or a JobSet.
     """
 
     wake: Callable[[Key, float], None]
@@ -224,7 +224,7 @@ class Groups:
     def _read(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, str, bool]:
         """Show a Pod to the ledger it belongs to.
 
-        Return its group, that ledger, what somebody broke on the Pod, and whether the ledger may decide otherwise now.
+        Return its group, that ledger, the Pod's broken fields, and whether the ledger may decide otherwise now.
         """
         group, counted, reading = self._assign(pod, job_uid)
         uid = pod.metadata.uid
@@ -276,7 +276,7 @@ class Groups:
         return group, counted, read_pod(pod, NOWHERE, current=False)
 
     def _job_of(self, pod: Pod, job_uid: str) -> Job | None:
-        """Return the Job that controls a Pod; None when it is unknown, or somebody else's in another namespace."""
+        """Return the Job that controls a Pod; None when it is unknown, or is in another namespace."""
         job = self._jobs.get(job_uid)
         return job if job is not None and job.metadata.namespace == pod.metadata.namespace else None
 

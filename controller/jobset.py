@@ -206,7 +206,7 @@ class JobSet:
 
     @cached_property
     def restart_request(self) -> str | None:
-        """Return the id of the restart that somebody asks for; None for none, or for what is no id."""
+        """Return the id of the restart that a person asks for; None for no id, or an invalid one."""
         try:
             return read_request(self.annotations)
         except RemoteProtocolError:

@@ -10,7 +10,7 @@ from controller.jobs import build_service
 
 
 def ensure_service(draft: Draft) -> bool:
-    """Create the headless Service; one that exists is left alone, whoever owns it."""
+    """Create the headless Service; one that exists is left alone, also another owner's."""
     if draft.jobset.network.dns_hostnames and not draft.observed.has_service:
         draft.add(CreateService(build_service(draft.jobset)))
     return False

@@ -27,7 +27,7 @@ JITTER = 0.2  # of the retry period, so that candidates do not march in step
 
 
 class LeadershipLostError(Exception):
-    """The Lease is, or may soon be, somebody else's."""
+    """Another controller holds the Lease, or may soon hold it."""
 
 
 class NotLeaderError(TransportError):
@@ -222,7 +222,7 @@ class Elector:
     def _is_free(self) -> bool:
         """Say whether the Lease may be taken: ours, released, or not renewed for its whole duration.
 
-        One that vanished is as it was last seen: whoever held it does not know yet.
+        One that vanished is as it was last seen: its holder does not know yet.
         """
         spec = self._seen or {}
         if spec.get("holderIdentity") in (None, "", self._options.identity):

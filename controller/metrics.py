@@ -73,7 +73,7 @@ class Metrics:
     """The controller's registry.
 
     Attributes:
-        catch_up: counts what was put off; called before somebody looks.
+        catch_up: counts what was put off; called before each scrape.
     """
 
     def __init__(self) -> None:

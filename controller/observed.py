@@ -18,8 +18,8 @@ class Observed:
 
     Args:
         jobs: by name, every Job that this JobSet owns (by UID), terminating ones included.
-        has_service: a Service of the subdomain's name exists, whoever owns it.
-        claims: by name, every PersistentVolumeClaim that has a name of ours, whoever owns it.
+        has_service: a Service of the subdomain's name exists, ours or another's.
+        claims: by name, every PersistentVolumeClaim that has a name of ours, also another owner's.
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.

@@ -21,7 +21,7 @@ from controller.kinds import Pod
 from controller.metrics import Metrics
 from controller.pods import epoch_of
 
-UNCOUNTED_MAX: Final = 20_000  # somebody who tampers with Pods can announce without end
+UNCOUNTED_MAX: Final = 20_000  # an attacker who tampers with Pods can announce without end
 
 
 class PhaseReader:

@@ -61,7 +61,7 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
 
 
 def leaders_to_follow(pods: Iterable[Pod]) -> Iterable[str]:
-    """Yield the nodes whose domain must be known: those of leaders, while somebody waits to follow."""
+    """Yield the nodes whose domain must be known: those of leaders, while followers wait."""
     found = [pod for pod in pods if _may_run(pod)]
     if any(pod.is_gated and pod.completion_index != "0" for pod in found):
         for pod in found:

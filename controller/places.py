@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from controller.jobset_spec import ReplicatedJob
 
-_DIGITS_MAX = 10  # of an int32; a Job that somebody else made may have any name
+_DIGITS_MAX = 10  # of an int32; a Job of another program may have any name
 
 Place = tuple[str, int]
 """Name of a replicatedJob, and index of a Job in it."""
 
 
 class Places(Mapping[str, Place]):
-    """Every expected Job name with its place, in spec order; costs nothing until somebody goes through all of them."""
+    """Every expected Job name with its place, in spec order; costs nothing until a caller goes through all of them."""
 
     def __init__(self, jobset_name: str, replicated_jobs: Sequence[ReplicatedJob]) -> None:
         self._prefix = f"{jobset_name}-"
@@ -25,7 +25,7 @@ class Places(Mapping[str, Place]):
         for name, replicas in self._replicas.items():
             self._first[name] = self._size
             self._size += replicas
-        self._found: dict[str, Place | None] = {}  # what was asked for: names of Jobs that exist, not of all that might
+        self._found: dict[str, Place | None] = {}  # names that were looked up: those of Jobs that exist
 
     def find(self, name: str) -> Place | None:
         """Return the place of a Job name; None where there is none."""

@@ -19,7 +19,7 @@ class Reading:
 
     Args:
         view: for the ledger; None when the Pod no longer matters.
-        problem: what somebody broke, in words; "" for nothing. The rest was read all the same.
+        problem: the broken fields, in words; "" for none. The other fields were read.
     """
 
     view: PodView | None
@@ -93,7 +93,7 @@ def epoch_of(pod: Pod) -> int | None:
 
 
 def _completion_index(pod: Pod) -> int:
-    """Read the completion index: the label, or the annotation when somebody broke the label."""
+    """Read the completion index: the label, or the annotation if the label is broken."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     texts = [keys.completion_index for keys in (labels, annotations) if keys is not None]
     for text in texts:

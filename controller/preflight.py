@@ -20,7 +20,7 @@ from common.kube.http import TransportError
 from common.kube.informer import Log
 from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, Resource
 
-AGAIN_S: Final = 60.0  # somebody is repairing the installation; thirty requests a minute until it is whole
+AGAIN_S: Final = 60.0  # a person is repairing the installation; thirty requests a minute until it is whole
 CRD: Final = f"jobsets.{wire.API_GROUP}"
 NEEDED: Final = {
     f"{wire.API_GROUP}/jobsets": ("get", "list", "watch", "delete"),
@@ -119,7 +119,7 @@ class Preflight:
                 self._tell([*await self._look_at_crd(), *await self._look_at_rights(), *await self._look_at_policies()])
                 if not self._problems:
                     return
-            except (ApiError, TransportError) as error:  # the server is away: whoever works says so, too
+            except (ApiError, TransportError) as error:  # the server is away: every other task reports that, too
                 self._log.info("installation not looked at, retrying", error=str(error))
             await self._clock.sleep(AGAIN_S)
 

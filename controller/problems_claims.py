@@ -91,7 +91,7 @@ def _differences(template: Mapping[str, Any], stored: Mapping[str, Any], path: s
 
 
 def _fits(wanted: object, seen: object, path: str) -> bool:
-    """Say whether one value is what was asked for, or more storage."""
+    """Say whether one value equals the wanted one, or is more storage."""
     if wanted == seen:
         return True
     if isinstance(wanted, list) and isinstance(seen, list):

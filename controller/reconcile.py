@@ -150,7 +150,7 @@ class Reconciler:
         """Write what changed; counters alone wait for company. Return how long they still wait.
 
         Raises:
-            Conflict: somebody wrote in between; the cache is fresh again, decide again.
+            Conflict: another client wrote in between; the cache is fresh again, decide again.
         """
         jobset, now_s = group.jobset, self.clock.monotonic_s()
         if not planned.status:

@@ -48,7 +48,7 @@ def _barrier(groups: Groups, group: Group, counted: ScopeLedger, now_s: float) -
 
 
 def _late(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[str]:
-    """Yield the names of the Jobs that exist and of which somebody is not at the barrier."""
+    """Yield the names of existing Jobs with a Pod that is not at the barrier."""
     places = group.jobset.places
     for name in groups.jobs_of(group.jobset):
         place = places.get(name)

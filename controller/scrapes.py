@@ -46,7 +46,7 @@ class Scrapes:
         return {"/metrics": self._metrics}
 
     async def run(self) -> None:
-        """Render whenever somebody asks, until cancelled."""
+        """Render at each request, until cancelled."""
         while True:
             await self._wanted.wait()
             self._text = await self._render()

@@ -48,7 +48,7 @@ def sign_of(
 
 
 def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:
-    """Say what ended a Pod: itself by a container that failed, or somebody else; one that completed is no failure."""
+    """Return what ended a Pod: its own failed container, or a deletion or eviction; completing is no failure."""
     if pod.status.phase == "Succeeded":
         return None
     if pod.status.phase == "Failed" and not pod.is_disrupted and (failure := exit_of(pod, _statuses(pod))).container:

@@ -155,7 +155,7 @@ class Term:
         namespace, name = key
         try:
             result = await self._reconciler.reconcile(key)
-        except Conflict:  # somebody wrote in between; normal, so no word about it
+        except Conflict:  # another client wrote in between; that is normal, so it is not logged
             self.queue.add_rate_limited(key)
             return "requeue"
         except (ApiError, TransportError, ActionsFailedError) as error:

@@ -2,7 +2,7 @@
 The controller's ledger: what all Pods of one JobSet announced, counted so that every Pod event costs O(1).
 
 `decide` answers from counters (a histogram of epochs over live Pods, and one over slots), never from a list of Pods.
-It is level-based: it says what the status should be now, whoever woke it, and a restarted controller that feeds the
+It is level-based: it says what the status should be now, whatever woke it, and a restarted controller that feeds the
 same Pods in any order decides the same. What a ledger knows beyond the API server (who was counted in a sync, which
 container ran after it) only ever adds a group restart sooner; losing it loses no safety.
 """
@@ -251,7 +251,7 @@ class Ledger:
     def _find_lost(self) -> tuple[int, int] | None:
         """Return S and D as Pods prove them where the status lost them; None elsewhere. O(distinct epochs).
 
-        One Pod alone proves nothing: somebody may have written its annotation. When every slot announces one epoch, it
+        One Pod alone proves nothing: a person may have written its annotation. When every slot announces one epoch, it
         is the group's, and nobody restarts. When two slots got beyond S + 1, but not all to one epoch, nobody can say
         who ran in which: everything up to what both have reached is over, and the group meets in the epoch after.
         """

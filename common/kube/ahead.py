@@ -21,7 +21,7 @@ class Ahead:
     """Ask one server, one request at a time.
 
     Args:
-        to: where, and as whom.
+        to: server address and credentials.
         context: TLS settings, None for plain HTTP.
         within_s: bounds everything that is asked here, together.
 

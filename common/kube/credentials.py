@@ -27,7 +27,7 @@ class CredentialsError(Exception):
 
 @record
 class Credentials:
-    """One API server and how to be somebody there.
+    """The address of one API server, and credentials for it.
 
     Args:
         host: name or IP literal, without brackets.

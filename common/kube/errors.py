@@ -50,7 +50,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody wrote in between; decide again on the new object."""
+    """409: another client wrote in between; decide again on the new object."""
 
 
 class AlreadyExists(Conflict):

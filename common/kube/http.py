@@ -105,4 +105,4 @@ class CertificateError(TransportError):
 
 
 class GarbledError(TransportError):
-    """An answer does not hold what was asked for, or a stream no whole lines of JSON: a proxy cut it, or made it up."""
+    """An answer has another form than expected, or a stream has broken lines of JSON: a proxy cut or replaced it."""

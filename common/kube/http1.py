@@ -26,7 +26,7 @@ IDLE_S_MAX: Final = 60.0  # the API server closes idle connections after 90 s; r
 
 
 class Http1Stream:
-    """A streaming answer, see `common.kube.http.Stream`; it leaves its connection to whoever opened that."""
+    """A streaming answer, see `common.kube.http.Stream`; it leaves its connection to its opener."""
 
     def __init__(self, connection: Connection, head: Head) -> None:
         self._connection = connection
@@ -51,11 +51,11 @@ class Http1Transport:
     """Carry requests to one API server, see `common.kube.http.Transport`.
 
     Args:
-        credentials: where, and as whom.
+        credentials: server address and credentials.
         clock: bounds every wait.
         on_sent: called each time a request has been handed to the socket, BEFORE its answer is waited for.
         context: TLS settings when they are built already.
-        ahead: what was asked before the loop existed; the same requests are not sent again.
+        ahead: requests and answers from before the loop existed; the same requests are not sent again.
 
     Raises:
         CredentialsError: a certificate or key cannot be loaded.

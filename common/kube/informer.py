@@ -64,7 +64,7 @@ class Log(Protocol):
         """Log what cures itself."""
 
     def error(self, event: str, **keys: Any) -> Any:
-        """Log what somebody must look at."""
+        """Log a problem that a person must look at."""
 
 
 Handler = Callable[[T | None, T | None], None]
