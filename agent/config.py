@@ -163,7 +163,7 @@ def _address(read: Environment) -> str:
 
 
 def _herd(read: Environment, warnings: list[str]) -> Herd:
-    """Return this Pod's place in its group. Without a size, a group of one: nobody waits for a slot."""
+    """Return this Pod's place in its group. Without a size, a group of one: no Pod waits for a slot."""
     rate_per_s = read.integer("START_RATE_PER_S", 1, RATE_PER_S_MAX) or RATE_PER_S
     window_s_max = read.seconds("START_WINDOW_S", WINDOW_S_MAX, default=WINDOW_S)
     size = _read_or_warn(read, "GROUP_SIZE", 1, GROUP_SIZE_MAX, "as a group of one: no slots", warnings) or 1

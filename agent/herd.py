@@ -5,7 +5,7 @@ Stratified slots: a window is cut into as many strata as the group has Pods, and
 index, so that arrivals are even and not merely random. The window is what the group needs at `rate_per_s` starts per
 second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Above GROUP_LARGE Pods
 the bound shrinks, because a cluster of more nodes has a larger API server, and because the last Pod to come back waits
-for its slot when everybody waits for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 over 1.5 s,
+for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 over 1.5 s,
 5,000 over 0.75 s (6,700 per second, beside what their kubelets spread them anyway).
 On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
 why slots, docs/adr/0038-herd-search.md why these numbers.
@@ -77,7 +77,7 @@ class Herd:
     def spread_s(self) -> float:
         """Return the seconds over which what ends all watches of the group at once is followed by new ones.
 
-        Whatever the window: nobody waits for it, and a queue in the server does not spare the TLS handshakes.
+        For any window: no worker waits for it, and a queue in the server does not avoid the TLS handshakes.
         """
         return min(WINDOW_S, self._needed_s)
 

@@ -53,7 +53,7 @@ class JobSetWatch:
         budget: shared with the announcement.
         on_view: called with each view, in order.
         on_problem: called with the words of what is wrong, None when it works again.
-        before_watch: awaited before each watch; returns when nobody else wants the connection.
+        before_watch: awaited before each watch; returns when no other request needs the connection.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR
 
 
 class NoBarrier:
-    """Opens no port: nobody but the worker waits for the lift, and it is started by it."""
+    """Opens no port: only the worker waits for the lift, and the lift starts it."""
 
     async def start(self) -> None:
         """Do nothing."""

@@ -185,7 +185,7 @@ def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Obstacle:
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
-    """Yield that nobody works on it, where the status is still empty."""
+    """Yield that no controller works on it, if the status is still empty."""
     jobset = facts.state.jobset
     created_s = parse_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
     if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:

@@ -48,7 +48,7 @@ async def ask_about_jobset(
         if not any(_is(obj, "Namespace", None, namespace) for obj in objects):
             fix = f"kubectl create namespace {namespace}"
             yield Finding("namespace", "metadata.namespace", f"{namespace!r}, which is not there", "a namespace", fix)
-        return  # nobody can dry-run anything in it
+        return  # no dry run is possible in it
     for finding in await refusals_of_jobset(client, jobset, namespace):
         yield finding
     for member in members(jobset):
@@ -71,7 +71,7 @@ async def refusals_of_jobset(client: KubeClient, jobset: KubeObject, namespace: 
 
 
 async def _pods(client: KubeClient, member: Member, jobset: KubeObject, namespace: str) -> list[Finding]:
-    """Create one Pod, and if that would do one Job, of a template, for nobody but the server's eyes."""
+    """Dry-run one Pod of a template, and one Job if the Pod is accepted."""
     template = member.job_spec.get("template") or {}
     metadata: KubeObject = {"generateName": "inplace-lint-", **_labels(template, jobset)}
     # The account is asked for by itself: it may come with the manifest.

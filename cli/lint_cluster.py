@@ -37,7 +37,7 @@ def check_cluster(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Find
     if facts.has_controller is False:
         places = " or ".join("/".join(place) for place in (OUR_LEASE, UPSTREAM_LEASE))
         fix = f"install one: {_INSTALL}; or see why it does not run"
-        yield Finding("controller", f"leases {places}", "nobody who holds them", "a controller that runs", fix)
+        yield Finding("controller", f"leases {places}", "no holder", "a running controller", fix)
     if facts.policies is not None and group:
         for name in POLICIES:
             if name not in facts.policies:

@@ -156,7 +156,7 @@ def _startup_order(jobset: KubeObject, group: list[Member]) -> Iterator[Finding]
 
 
 def _exclusive_placement(jobset: KubeObject) -> Iterator[Finding]:
-    """Yield annotations that nobody reads: the strategy counts beside the topology only, and a topology is a label."""
+    """Yield annotations without effect: the strategy counts beside the topology only, and a topology is a label."""
     places: list[tuple[str, Any]] = [("metadata", jobset.get("metadata") or {})]
     places += [
         (f"{member.path}.template.metadata", member.template.get("metadata") or {}) for member in members(jobset)

@@ -110,7 +110,7 @@ def _edits(node: yaml.Node, old: Any, new: Any, text: str) -> Iterator[tuple[int
 
 
 def _outgrows_its_line(node: yaml.Node, old: Any, new: Any) -> bool:
-    """Say whether a value in braces or brackets would become a line that nobody reads."""
+    """Say whether a value in braces or brackets would become too long a line."""
     in_flow = isinstance(node, yaml.CollectionNode) and node.flow_style
     return bool(in_flow and new and old != new and len(_flow(new)) > FLOW_CHARS_MAX)
 
@@ -160,7 +160,7 @@ class _Dumper(yaml.SafeDumper):
     """Lists of plain values stand on one line, as people write commands."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
-        """Write everything out: an anchor that nobody wrote helps nobody."""
+        """Write everything out: a new anchor would help no reader."""
         return True
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:

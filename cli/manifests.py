@@ -117,7 +117,7 @@ def _read(file: str, source: str) -> str:
 
 
 def _check_form(jobset: KubeObject, source: str) -> None:
-    """Refuse what is no JobSet but in name, so that nobody after this has to ask.
+    """Refuse an object that is a JobSet in name only, so that later code need not check.
 
     Raises:
         StreamError: a part that must be a mapping or a list is something else.

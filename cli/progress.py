@@ -26,7 +26,7 @@ class Progress:
             self._seen.popleft()
 
     def left_s(self, expected: int) -> float | None:
-        """Return the seconds until the last one arrives at this pace; None when nobody arrived lately."""
+        """Return the seconds until the last one arrives at this pace; None when no Pod arrived lately."""
         if len(self._seen) < 2:
             return None
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]

@@ -11,7 +11,7 @@ class CliExit(IntEnum):
     DONE = 0
     NOT_DONE = 1  # the command failed
     USAGE = 2  # typer's own, for bad options
-    NO_CLUSTER = 3  # no kubeconfig, no such context, nobody answers, or it does not believe who we are
+    NO_CLUSTER = 3  # no kubeconfig, no such context, no answer, or refused credentials
     NOT_ALLOWED = 4  # RBAC says no
     NOT_FOUND = 5  # there is no such JobSet
     INTERRUPTED = 130

@@ -45,7 +45,7 @@ async def request_restart(connection: Connection, name: str) -> str:
     """Annotate the JobSet with a fresh request, and return it.
 
     Raises:
-        RefusalError: nobody would carry it out.
+        RefusalError: no controller would carry it out.
     """
     raw = await read_jobset(connection, name)
     state = group_state(raw, (), named_max=0)

@@ -69,7 +69,7 @@ class RestartTimeline:
     Args:
         began_s: zero of the picture, wall time.
         until_s: its right edge.
-        synced_s: when S was written; None for not yet, or nobody says.
+        synced_s: when S was written; None for not yet, or unknown.
     """
 
     epoch: int

@@ -38,7 +38,7 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
         state: what to show.
         now_s: wall time.
         columns: how wide the terminal is.
-        left_s: when the barrier is expected to lift; None for nobody knows.
+        left_s: when the barrier is expected to lift; None for unknown.
     """
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))

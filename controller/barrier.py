@@ -38,8 +38,8 @@ class Barrier:
         arrived: slots that are there.
         expected: N.
         waited_s: for how long it has waited.
-        told_s: how long ago the conditions were written; None while nobody wrote them.
-        missing: the first slots that it waits for; none while nobody needs to know.
+        told_s: how long ago the conditions were written; None before the first write.
+        missing: the first slots that it waits for; none while they are not needed.
         in_the_way: names of Pods that hold it up beside those that are missing, by reason.
         deadline_in_s: how long until its deadline is over; None when it has none.
         late: names of the Jobs that exist and have missing slots, when the deadline is over; else empty.

@@ -32,7 +32,7 @@ class Buckets:
     """The Jobs of a JobSet, sorted by where they stand; names in each bucket are in spec order.
 
     Args:
-        unreadable: those of `previous` that are there because nobody can read of which attempt they are.
+        unreadable: those of `previous` whose attempt is unreadable.
     """
 
     previous: tuple[Job, ...]
@@ -84,7 +84,7 @@ def bucket_of(jobset: JobSet, job: Job) -> Bucket:
 def _judge(jobset: JobSet, job: Job) -> Bucket:
     """Find the bucket.
 
-    A Job in a place of ours whose restart-attempt nobody can read, neither as label nor as annotation, counts as
+    A Job in a place of ours whose restart-attempt is unreadable, as label and as annotation, counts as
     previous: it is deleted and created anew, which cures it. So does a broken job-restart-attempt; one that is missing
     is 0, because controllers that cannot restart single Jobs do not write it.
     """

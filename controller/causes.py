@@ -43,7 +43,7 @@ class Trigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed first, as far as anybody saw it.
+    """The Pod and container that failed first, as far as it is known.
 
     Args:
         container: "" when the Pod as a whole was lost, or its exit was not seen.
@@ -91,7 +91,7 @@ class Cause:
 
     Args:
         seen_at: when the first sign was seen, by our clock; RFC 3339.
-        seen_s: the same, monotonic; None while nobody has noted it.
+        seen_s: the same, monotonic; None while it is not noted.
         detected_after_s: from the container's end to its sign here; None when its node's clock cannot be believed.
         request: the id of a manual restart.
     """
@@ -124,7 +124,7 @@ _WORDS: Final[Mapping[Trigger, str]] = {
 
 
 def unix_time(text: object) -> float | None:
-    """Read a time of the status; None when there is none, or nobody can read it."""
+    """Read a time of the status; None when there is none, or it is unreadable."""
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:

@@ -13,7 +13,7 @@ from controller.actions import CreateClaim
 from controller.draft import Draft
 from controller.jobs import build_claim
 
-LOOK_AGAIN_S = 30.0  # an owner that is taken off a claim wakes nobody
+LOOK_AGAIN_S = 30.0  # removing an owner from a claim wakes no JobSet
 
 
 def ensure_claims(draft: Draft) -> bool:

@@ -16,7 +16,7 @@ class JobSetCount:
         restarts_max: maxRestarts.
         restarts_left: how many more of them it has.
         synced_at_s: when the last group restart ended, Unix time; None for never.
-        first_failure: of the last group restart; None when nothing failed in it, or nobody saw it.
+        first_failure: of the last group restart; None when nothing failed in it, or the failure is unknown.
     """
 
     namespace: str

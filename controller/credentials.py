@@ -198,7 +198,7 @@ def _is_there(path: str) -> bool:
 
 
 def _check_files(path: str) -> None:
-    """Refuse what the loader would stumble over in words that nobody understands.
+    """Refuse, in clear words, settings on which the loader would fail with an unclear error.
 
     Raises:
         CredentialsError: a file is not a mapping in YAML.

@@ -56,7 +56,7 @@ def fail(draft: Draft, condition: conditions.Condition) -> None:
 
 
 def end_waiting(draft: Draft) -> None:
-    """Say that nothing restarts and nobody waits any more, in the write that says why."""
+    """End the conditions of restarts and waiting barriers, in the write that says why."""
     draft.turn_false(conditions.IN_PLACE_RESTARTING)
     draft.turn_false(conditions.BARRIER_WAITING)
     draft.turn_false(conditions.START_WAITING)
@@ -93,7 +93,7 @@ def _finished_at(jobset: JobSet) -> datetime:
     """Return when the terminal condition became True.
 
     Raises:
-        ValueError: nobody wrote a time.
+        ValueError: no time was written.
     """
     for condition in jobset.status.get("conditions") or ():
         if condition.get("type") in (conditions.COMPLETED, conditions.FAILED) and condition.get("status") == "True":

@@ -111,7 +111,7 @@ class Group:
     def ledger_of(self, replicated_job: str | None) -> ScopeLedger | None:
         """Return the ledger that counts a replicatedJob's Pods.
 
-        When nobody can say which replicatedJob it is (a label was broken), some barrier must wait for its Pods to be
+        If its replicatedJob is unknown (a label was broken), some barrier must wait for its Pods to be
         gone: the first one's.
         """
         job = self.jobset.find_replicated_job(replicated_job or "")
@@ -154,7 +154,7 @@ class Group:
             decision = self.decide(counted.name)
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
             due = changes or decision.exceeded or bool(decision.recreate)
-            # Who announced beyond S asks for a change; before the first sync everybody waits.
+            # A Pod that announced beyond S asks for a change; before the first sync all Pods wait.
             waits = changes or ledger.deprecated >= ledger.synced > 0 or (ledger.synced == 0 and ledger.shape.size > 0)
         counted.note_waiting(now_s, waits=waits)
         if not due:

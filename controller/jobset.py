@@ -96,7 +96,7 @@ class JobSet:
 
     @property
     def generation(self) -> int | None:
-        """Return the generation: which version of the spec this is; None where nobody counts them."""
+        """Return the generation: which version of the spec this is; None where they are not counted."""
         value = self.metadata.get("generation")
         return int(value) if value is not None else None
 

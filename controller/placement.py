@@ -20,7 +20,7 @@ from controller.draft import Draft
 from controller.kinds import Job, Pod
 from controller.topology import exclusive_key, uses_node_selector
 
-LOOK_AGAIN_S: Final = 30.0  # a node that gets its label wakes nobody
+LOOK_AGAIN_S: Final = 30.0  # a node that gets its label wakes no JobSet
 _OVER: Final = ("Succeeded", "Failed")
 
 

@@ -60,7 +60,7 @@ def _volumes_of(job: ReplicatedJob) -> tuple[set[str], set[str]]:
 
 
 def other_claims(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim]) -> Iterator[str]:
-    """Yield how claims that exist, and that nobody made for this very JobSet, are not what its templates say (V27)."""
+    """Yield how claims that exist, and were not made for this JobSet, differ from its templates (V27)."""
     for claim in jobset.claims:
         name = jobset.claim_name(claim)
         present = claims.get(name)
@@ -70,7 +70,7 @@ def other_claims(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim]) ->
         if not claim.retained:
             yield (
                 f"{where} exists and is not of this jobset: retentionPolicy must be retain when PVC exists, saw "
-                "Delete; it is used, and nobody deletes it; create the jobset anew with whenDeleted Retain, or delete "
+                "Delete; it is used and will not be deleted; create the jobset anew with whenDeleted Retain, or delete "
                 "the claim first"
             )
         for path, wanted, seen in _differences(claim.template().get("spec") or {}, present.spec, "spec"):

@@ -26,7 +26,7 @@ ANEW: Final = "create the jobset anew with"  # both policies are immutable
 
 
 def bad_success_policy(jobset: JobSet) -> Iterator[str]:
-    """Yield an operator or targets that nobody knows."""
+    """Yield an unknown operator or unknown targets."""
     policy = jobset.success_policy
     if policy.operator not in OPERATORS:
         yield (
@@ -42,7 +42,7 @@ def bad_success_policy(jobset: JobSet) -> Iterator[str]:
 
 
 def bad_failure_policy(jobset: JobSet) -> Iterator[str]:
-    """Yield a strategy that nobody knows, and what is wrong with each rule."""
+    """Yield an unknown strategy, and the problems of each rule."""
     policy = jobset.failure_policy
     if policy is None:
         return

@@ -25,7 +25,7 @@ Subject = tuple[type, str]  # an action's type, and a replicatedJob; "" for all 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """One refusal: of which version of the spec, and for how long nobody asks."""
+    """One refusal: the version of the spec, and how long the request is not sent again."""
 
     generation: int | None
     until_s: float

@@ -27,7 +27,7 @@ def sign_of(
         new: after it; None when it is gone.
         ledger: that took the event in.
         lived: the Pod counted as live before the event.
-        synced_at: when the running epoch was synced; "" for the first one, or nobody says.
+        synced_at: when the running epoch was synced; "" for the first one, or if it is unknown.
     """
     pod = new if new is not None else old
     if pod is None or not ledger.synced > ledger.deprecated:
@@ -38,9 +38,9 @@ def sign_of(
         return _end_of_pod(pod)
     if _epoch(new) <= ledger.synced:
         return None
-    if old is None:  # it had announced before anybody looked: a new controller's first list
+    if old is None:  # it announced before this controller looked: a new controller's first list
         return Trigger.UNKNOWN, None
-    if _epoch(old) == 0:  # a replacement, of a Pod whose end nobody saw here
+    if _epoch(old) == 0:  # a replacement of a Pod whose end was not seen here
         return Trigger.POD_LOST, None
     ended = [status for status in _statuses(pod) if _end_of(status) >= synced_at[:WHOLE_SECONDS]]
     failure = exit_of(pod, ended)

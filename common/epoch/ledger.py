@@ -94,7 +94,7 @@ class Ledger:
     def vanish(self, uid: str) -> None:
         """Drop a Pod whose object is gone; O(1).
 
-        Where nobody saw it end (it was deleted by force), it may still wait at the barrier that its replacement fills.
+        If its end was not seen (it was deleted by force), it may still wait at the barrier that its replacement fills.
         """
         record = self._records.get(uid)
         if record is not None and record.pod.life in _OCCUPYING:

@@ -98,7 +98,7 @@ class Informer(Generic[T]):
         label_selector: keeps the rest on the server.
         field_selector: the same; metadata.name for one object.
         read_all: reads the objects and their resourceVersion at less cost than a list of whole ones.
-        keep: drops objects that nobody here needs before they cost memory.
+        keep: drops objects that are not needed here before they cost memory.
         resync_s: how often every object is told again as (object, object); None never.
         on_ending: hears the name of each way a watch ended; for metrics.
     """
