@@ -15,7 +15,7 @@ IN_IMAGE: Final = "/opt/inplace/inplace-agent.pyz"  # Containerfile
 
 
 def leave_agent_file(path: str, source: str = IN_IMAGE) -> str | None:
-    """Copy the file unless it is there; return what went wrong, None when it is there now."""
+    """Copy the file unless it is there; return the problem, None when the file is there."""
     temporary = f"{path}.new"
     try:
         if os.path.exists(path) and os.path.getsize(path) == os.path.getsize(source):  # noqa: PTH110, PTH202

@@ -179,7 +179,7 @@ def _herd(read: Environment, warnings: list[str]) -> Herd:
 
 
 def _read_or_warn(read: Environment, name: str, least: int, most: int, taken: str, warnings: list[str]) -> int | None:
-    """Read what others write on the Pod (the downward API): garbage is told, and the agent starts without it."""
+    """Read the Pod's fields from the downward API; garbage is reported, and the agent starts without it."""
     text = read.get(name)
     if not text or is_integer(text, least, most):
         return int(text) if text else None

@@ -30,7 +30,7 @@ class LeftoversError(Exception):
 
 
 def supervisor_mark(namespace: str, pod: str) -> str:
-    """Return what this process's workers carry as INPLACE_SUPERVISOR."""
+    """Return the value of INPLACE_SUPERVISOR for this process's workers."""
     return f"{namespace}/{pod}/{os.getpid()}/{_started(os.getpid())}"
 
 

@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def _follow(arguments: list[str]) -> int:
-    """Do what the command line asks for; return the exit code."""
+    """Run the command line; return the exit code."""
     from agent.arguments import USAGE, ArgumentsError, RunOptions, parse
 
     if arguments == ["--version"]:

@@ -35,7 +35,7 @@ def head_start(
     memory: EpochMemory,
     phases: RestartPhases,
 ) -> Ahead | None:
-    """List, and announce if that is what the machine wants; None when it came to nothing."""
+    """List, and announce if the machine wants to; None if the head start failed."""
     if config.start_slot_s > 0 or not is_address(credentials.host):
         return None
     ahead = Ahead(credentials, context, within_s=HEAD_START_S_MAX)

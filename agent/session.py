@@ -109,7 +109,7 @@ class Session:
 
 
 def _with_what_is_left_of_the_slot(config: AgentConfig) -> AgentConfig:
-    """Count the slot from the process's first moment: what was imported since then took its part of it."""
+    """Count the slot from the process's first moment: the imports since then used a part of it."""
     if config.start_slot_s <= 0:
         return config
     now_s = boot_s()

@@ -57,7 +57,7 @@ def refused(problems: list[str]) -> int:
 def wait_until_lifted(
     address: str, port: int, path: str, timeout_s: float | None, where: str
 ) -> tuple[int | None, str]:
-    """Ask until the barrier is lifted; return its epoch (None after `timeout_s`) and what was seen last."""
+    """Ask until the barrier is lifted; return its epoch (None after `timeout_s`) and the last answer."""
     began_s = said_s = time.monotonic()
     while True:
         left_s = PATIENCE_S if timeout_s is None else max(0.0, began_s + timeout_s - time.monotonic())

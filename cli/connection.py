@@ -123,7 +123,7 @@ def refusal_of(error: ApiError | TransportError, target: Target) -> RefusalError
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint at what was perhaps meant: the closest names, or all of them when they are few."""
+    """Return a hint for a misspelt name: the closest names, or all of them when they are few."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
@@ -135,7 +135,7 @@ NAMES_SHOWN = 5  # a longer list is `inplace status`
 
 
 def _files(target: Target) -> list[Kubeconfig]:
-    """Return the files that can be read, each read once; who needs one that cannot says what is wrong with it."""
+    """Return the readable files, each read once; a command that needs an unreadable one reports its problem."""
     found = []
     for part in filter(None, target.path.split(os.pathsep)) if not target.is_in_cluster else ():
         with suppress(CredentialsError):

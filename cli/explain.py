@@ -43,7 +43,7 @@ def run_explain(name: str, target: Target, *, output: Output) -> int:
 
 
 async def read_facts(connection: Connection, name: str) -> Facts:
-    """Read what an explanation is made of; only the JobSet and its Pods must be readable."""
+    """Read the sources of an explanation; only the JobSet and its Pods must be readable."""
     raw, pods = await read_group(connection, name)
     state = group_state(raw, pods)
     if len(pods) > connection.whole_max and state.phase in WAITING:
@@ -113,7 +113,7 @@ def _print(explanation: Explanation) -> None:
 
 
 async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:
-    """Read the first of those who are waited for whole: of a large group only their outlines are known."""
+    """Read the first late Pods whole: of a large group only their outlines are known."""
     whole: dict[str, PodFact] = {}
     for late in [one.pod for one in state.stragglers if one.pod is not None][:DETAILS_MAX]:
         with suppress(NotFound):  # gone meanwhile

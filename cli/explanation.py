@@ -123,7 +123,7 @@ def _gathering(state: GroupState) -> list[ScopeState]:
 
 
 def _moments(facts: Facts) -> Iterator[Moment]:
-    """Yield what happened: the last restart by the status, by the Pods, and the Events."""
+    """Yield the past events: the last restart from the status or the Pods, and the Events."""
     last = facts.state.last
     failure = last.first_failure if last is not None else None
     began_s = parse_time(last.started_at) if last is not None else None
@@ -144,7 +144,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
 
 
 def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
-    """Yield what keeps it from training, what decides first."""
+    """Yield the obstacles to training, the most important first."""
     state, conditions = facts.state, facts.state.conditions or {}
     if state.managed_by is not None:
         text = f"another controller manages it: spec.managedBy is {state.managed_by}"

@@ -41,5 +41,5 @@ def shown(value: object) -> str:
 
 
 def refusal(path: str, found: object, needed: str, fix: str) -> Finding:
-    """Return what inject cannot decide; `found` is words, or a value of the manifest."""
+    """Return a refusal of inject; `found` is words, or a value of the manifest."""
     return Finding(REFUSED, path, found if isinstance(found, str) else shown(found), needed, fix)

@@ -49,7 +49,7 @@ class Report:
 
 
 def run_lint(file: str, options: LintOptions) -> int:
-    """Print what is wrong; return the exit code."""
+    """Print the findings; return the exit code."""
     try:
         stream = read_stream(file)
         reports = _judged(stream, lint(stream))
@@ -68,7 +68,7 @@ def run_lint(file: str, options: LintOptions) -> int:
 
 
 async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
-    """Ask the cluster; what that needs is loaded only then."""
+    """Check the cluster; the modules for that are loaded only here."""
     from cli.lint_connection import lint_cluster
 
     return await lint_cluster(
@@ -81,13 +81,13 @@ async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
 
 
 def lint(stream: Stream) -> list[Report]:
-    """Return what is wrong with each JobSet of a stream, as far as the manifest shows it."""
+    """Return the findings about each JobSet of a stream, from the manifest alone."""
     objects = list(stream.objects())
     return [Report(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
 
 
 def _judged(stream: Stream, reports: Sequence[Report]) -> list[Report]:
-    """Add what our API would say of the JobSets that have no error yet: the rules above say it better."""
+    """Add the embedded API server's refusals of JobSets without an error so far; the rules above explain better."""
     from cli.lint_embedded import judge
 
     sound = [not _has_error(report.findings) for report in reports]

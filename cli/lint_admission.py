@@ -168,7 +168,7 @@ def _refusals(rule: str, where: str, prefix: str, error: ApiError) -> Iterator[F
 async def _account(
     client: KubeClient, member: Member, namespace: str, objects: Sequence[KubeObject], *, in_place: bool
 ) -> AsyncIterator[Finding]:
-    """Yield an account that is not there, or may not do what an agent does."""
+    """Yield an account that is missing, or lacks an agent's rights."""
     name = str(member.pod_spec.get("serviceAccountName") or "default")
     path = f"{member.pod_path}.serviceAccountName"
     comes_along = any(_is(obj, "ServiceAccount", namespace, name) for obj in objects)

@@ -20,7 +20,7 @@ _PROBE_DEFAULTS: Final = {"periodSeconds": 10, "failureThreshold": 3, "initialDe
 
 
 def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
-    """Yield what is wrong with an agent beside its worker."""
+    """Yield problems of an agent beside its worker."""
     alone = codes_that(agent.raw, "Never", Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
     if alone:
         fix = "add action RestartAllContainers for exitCodes NotIn [0]"
@@ -37,7 +37,7 @@ def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods
 
 
 def check_supervisor(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
-    """Yield what is wrong with an agent around its worker."""
+    """Yield problems of an agent around its worker."""
     yield from check_env(agent, jobset_name, group_pods)
     yield from _epoch_file(member, agent)
     yield from _ports(member, agent, _config(agent, jobset_name))
@@ -63,7 +63,7 @@ def _config(agent: Container, jobset_name: str) -> AgentConfig | None:
 
 
 def _probe(agent: Container, config: AgentConfig | None) -> Iterator[Finding]:
-    """Yield what keeps the startup probe from being the barrier."""
+    """Yield reasons why the startup probe is not the barrier."""
     path, probe = f"{agent.path}.startupProbe", agent.raw.get("startupProbe") or {}
     get = probe.get("httpGet")
     if not isinstance(get, dict):

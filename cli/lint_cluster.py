@@ -63,7 +63,7 @@ def _server(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _definition(crd: KubeObject, group: Sequence[Member]) -> Iterator[Finding]:
-    """Yield what the stored definition lacks; upstream's serves JobSets, but not what makes large groups cheap."""
+    """Yield missing parts of the stored CRD; upstream's CRD serves JobSets, but not the columns for large groups."""
     path = f"the definition {CRD_NAME}"
     served: KubeObject = next(
         (one for one in crd["spec"]["versions"] if f"{wire.API_GROUP}/{one['name']}" == wire.API_VERSION), {}

@@ -33,7 +33,7 @@ def group_of(jobset: KubeObject) -> list[Member]:
 
 
 def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
-    """Yield what is wrong with the JobSet itself, whatever its strategy."""
+    """Yield problems of the JobSet itself, under any strategy."""
     yield from _spec_problems(jobset)
     yield from _unreachable_rules(jobset)
     yield from _exclusive_placement(jobset)
@@ -44,7 +44,7 @@ def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
 
 
 def check_group(jobset: KubeObject) -> Iterator[Finding]:
-    """Yield what keeps the JobSet from restarting in place."""
+    """Yield reasons why the JobSet does not restart in place."""
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
     if wire.DISABLE in annotations:
         path, found = f'metadata.annotations["{wire.DISABLE}"]', shown(annotations[wire.DISABLE])
@@ -61,7 +61,7 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
 
 
 def check_job(member: Member) -> Iterator[Finding]:
-    """Yield what is wrong with one replicatedJob's Jobs."""
+    """Yield problems of one replicatedJob's Jobs."""
     spec, path = member.job_spec, member.job_path
     if spec.get("backoffLimit") != INT32_MAX:
         found = shown(spec.get("backoffLimit"))

@@ -16,7 +16,7 @@ NAMES_MAX: Final = 3  # in one message
 
 
 def check_nodes(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:
-    """Yield what is wrong with the nodes that may take a Pod of the group."""
+    """Yield problems of the nodes that may take a Pod of the group."""
     if facts.nodes is None:
         return
     for member in group:

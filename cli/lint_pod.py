@@ -19,7 +19,7 @@ _INJECT: Final = "`inplace inject` adds it"
 
 
 def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Sequence[KubeObject]) -> Iterator[Finding]:
-    """Yield what is wrong with the Pods of one replicatedJob of the group."""
+    """Yield problems of the Pods of one replicatedJob of the group."""
     yield from _agents(member)
     yield from check_containers(member)
     pod, path = member.pod_spec, member.pod_path
@@ -46,7 +46,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
 
 
 def check_containers(member: Member) -> Iterator[Finding]:
-    """Yield what makes the API server refuse the Pod although the JobSet passed: templates are not looked into."""
+    """Yield reasons why the API server will refuse the Pod although it accepts the JobSet: it does not check templates."""
     for container in (*member.inits, *member.containers):
         for name, entry in container.env.items():
             value = entry.get("value", "")
@@ -94,7 +94,7 @@ def _agents(member: Member) -> Iterator[Finding]:
 
 
 def _account(member: Member, agent: Container, namespace: str, stream: Sequence[KubeObject]) -> Iterator[Finding]:
-    """Yield what keeps the agent from talking to the API server, as far as the manifest shows it."""
+    """Yield reasons in the manifest why the agent cannot talk to the API server."""
     pod, path = member.pod_spec, member.pod_path
     name = pod.get("serviceAccountName")
     if name in (None, "", "default"):
@@ -122,7 +122,7 @@ def _account(member: Member, agent: Container, namespace: str, stream: Sequence[
 
 
 def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:
-    """Yield what disturbs a restart around the containers."""
+    """Yield settings of the Pod that disturb a restart."""
     pod, path = member.pod_spec, member.pod_path
     grace = pod.get("terminationGracePeriodSeconds")
     if isinstance(grace, int) and grace > GRACE_S_MAX:

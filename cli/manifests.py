@@ -78,7 +78,7 @@ def read_stream(file: str) -> Stream:
 
 
 def objects_of(document: Any) -> Iterator[Any]:
-    """Yield a document, or what a List holds; nothing for an empty one."""
+    """Yield a document, or the items of a List; nothing for an empty one."""
     if isinstance(document, dict) and document.get("kind") == "List" and isinstance(document.get("items"), list):
         yield from document["items"]
     elif document is not None:

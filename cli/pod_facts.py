@@ -43,7 +43,7 @@ class Annotations(
 
 
 class Managed(msgspec.Struct, frozen=True, gc=False):
-    """One entry of managedFields: who wrote, and when last."""
+    """One entry of managedFields: the writer, and the time of its last write."""
 
     manager: str | None = None
     time: str | None = None

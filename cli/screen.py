@@ -53,7 +53,7 @@ def console() -> Console:
 
 
 def print_data(data: Any, output: Output) -> None:
-    """Print what a program reads."""
+    """Print output for programs."""
     if output == "json":
         print(json.dumps(data, indent=2))
         return

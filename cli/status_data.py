@@ -69,7 +69,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
 
 
 def failure_text(failure: Any) -> str:
-    """Return who failed first, in one line."""
+    """Return the first failure in one line."""
     who = f"Pod {failure['pod']}" if failure.get("pod") else "an unknown Pod"
     what = [f"container {failure['container']} of {who}" if failure.get("container") else who]
     what += [f"on {failure['node']}"] if failure.get("node") else []

@@ -170,7 +170,7 @@ async def _follow(watch: StatusWatch, output: Output, following: Sequence[asynci
 
 
 def _pace(progress: Progress, state: GroupState) -> float | None:
-    """Take note of what was seen, and return when the barrier lifts at this pace."""
+    """Note the arrivals, and return when the barrier lifts at this pace."""
     gathering = [scope for scope in state.scopes if scope.target > scope.synced]
     if not gathering:
         return None
@@ -180,7 +180,7 @@ def _pace(progress: Progress, state: GroupState) -> float | None:
 
 
 def watch_line(state: GroupState, output: Output) -> str:
-    """Return what a pipe is told: it is told again when it differs."""
+    """Return the line for a pipe; it is printed again when it differs."""
     if output != "table":
         return json.dumps(status_data(state))
     epochs = ", ".join(

@@ -17,7 +17,7 @@ DETAIL_CHARS_MAX = 160  # of a message of another program
 
 
 class Why(Enum):
-    """One word for each reason, most specific first; `cli.advice` says what to do about each."""
+    """One word for each reason, most specific first; `cli.advice` has the advice for each."""
 
     MISSING = "no Pod"
     GATED = "held by a scheduling gate"
@@ -68,7 +68,7 @@ class Straggler:
 
 
 def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int) -> Straggler:
-    """Return what keeps a slot back; `deprecated` is D of its scope, `target` the epoch where it should be."""
+    """Return why a slot is late; `deprecated` is D of its scope, `target` the epoch where it should be."""
     if pod is None:
         return Straggler(slot, None, None, 0, Why.MISSING)
     why, detail = (Why.AHEAD, f"epoch {pod.epoch}") if pod.is_live and pod.epoch > target else _why(pod, deprecated)

@@ -64,7 +64,7 @@ async def read_restart(connection: Connection, name: str) -> tuple[GroupState, l
 
 
 def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodFact]) -> str:
-    """Return what the picture shows, in one line."""
+    """Return the picture's subject in one line."""
     last = timeline.last if timeline.last is not None and timeline.last.epoch == timeline.epoch else None
     parts = [f"{state.namespace}/{state.name} → epoch {timeline.epoch}", count_text(state.expected, "Pod")]
     if timeline.synced_s is not None:

@@ -54,6 +54,6 @@ def raw_of(stream: TextIO) -> TextIO:
 
 
 def guard_streams() -> None:
-    """Let both standard streams write what is visible."""
+    """Let both standard streams escape control characters."""
     sys.stdout = cast("TextIO", VisibleText(raw_of(sys.stdout)))
     sys.stderr = cast("TextIO", VisibleText(raw_of(sys.stderr)))

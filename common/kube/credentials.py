@@ -129,7 +129,7 @@ class Credentials:
 
 
 def file_version(path: str) -> tuple[int, int, int] | None:
-    """Return what changes when a file is replaced or written anew, None when there is none."""
+    """Return a value that changes when a file is replaced or rewritten; None without a file."""
     try:
         seen = os.stat(path)  # noqa: PTH116 - start path
     except OSError:

@@ -19,7 +19,7 @@ _FACTORS: Final = _DECIMAL | _BINARY
 
 
 def parse_quantity(value: object) -> Decimal | None:
-    """Return a quantity as a number; None for what is none."""
+    """Return a quantity as a number; None for another text."""
     found = _FORM.fullmatch(str(value))
     if found is None:
         return None
