@@ -46,7 +46,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
 
 
 def check_containers(member: Member) -> Iterator[Finding]:
-    """Yield reasons why the API server will refuse the Pod although it accepts the JobSet: it does not check templates."""
+    """Yield reasons why the API server will refuse the Pod; it does not check the templates of a JobSet."""
     for container in (*member.inits, *member.containers):
         for name, entry in container.env.items():
             value = entry.get("value", "")
