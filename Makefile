@@ -62,17 +62,17 @@ model: $(STAMP)  ## explore the protocol's states and prove that planted bugs ar
 	$(BIN)/python -m tests.model
 
 cluster: $(STAMP)  ## build the real control plane and Helm for the tests (needs Go), once
-	$(BIN)/python -m tests.cluster.kubelab.build
-	$(BIN)/python -m tests.cluster.helm
+	$(BIN)/python -m testbed.kubelab.build
+	$(BIN)/python -m testbed.helm
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
 	$(BIN)/python -m pytest -q -n 2 tests/cluster --ignore=tests/cluster/node
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
-	$(BIN)/python -m tests.cluster.node.prepare
+	$(BIN)/python -m testbed.node.prepare
 
 test-node: node  ## restart groups with real kubelets and containers; the workers' own records judge each restart
-	$(BIN)/python -m tests.cluster.node.capsule $(BIN)/python -m pytest -q $(NODE_TESTS)
+	$(BIN)/python -m testbed.node.capsule $(BIN)/python -m pytest -q $(NODE_TESTS)
 
 docs: $(STAMP)  ## build the pages of docs/ as a site in build/site; a broken link is an error
 	$(BIN)/mkdocs build -q
@@ -82,7 +82,7 @@ docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Deb
 	$(BIN)/python -m grafana.pictures
 
 dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
-	$(BIN)/python -m tests.grafana.evaluate
+	$(BIN)/python -m testbed.grafana.evaluate
 
 sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE=supervisor for the other mode
 	$(BIN)/python -m simulator.campaign restart --seed $(SEED) --pods $(PODS) --mode $(MODE)
@@ -100,7 +100,7 @@ soak-properties: $(STAMP)
 	$(PYTEST) tests --ignore=tests/cluster -m hypothesis --hypothesis-profile=search
 
 soak-http: $(STAMP)
-	$(BIN)/python -m tests.kube.fuzz_http1 --cases 450000
+	$(BIN)/python -m tests.common.kube.fuzz_http1 --cases 450000
 
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
 	$(BIN)/python -m tests.mutants
@@ -119,7 +119,7 @@ demo: $(STAMP)  ## run a group on an embedded Kubernetes, kill a worker, show th
 	$(BIN)/inplace demo
 
 agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYTHONS="python3.12 ..." adds their byte code
-	$(BIN)/python -m cli.agent_pyz $(addprefix --also ,$(PYTHONS))
+	$(BIN)/python -m inplace.cli.agent_pyz $(addprefix --also ,$(PYTHONS))
 
 image: $(STAMP)  ## build both images with buildah; BASE=IMAGE (and BUILD_BASE, with pip) choose the base; PINNED=1 requires its digest
 	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) $(if $(PINNED),--pinned) -- $(BUILDAH_FLAGS)
@@ -133,7 +133,7 @@ sbom: $(STAMP)  ## list the contents of the images in dist/*.cdx.json (CycloneDX
 	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
 
 rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
-	$(BIN)/python -m tests.epoch.rewrite
+	$(BIN)/python -m tests.common.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page

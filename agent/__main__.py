@@ -1,7 +1,7 @@
-"""Run the agent: `python -m agent`."""
+"""Run the agent: `python -m inplace.agent`."""
 
 import sys
 
-from agent.main import main
+from inplace.agent.main import main
 
 sys.exit(main())

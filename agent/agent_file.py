@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from common.typed import Final
+from inplace.common.typed import Final
 
 IN_IMAGE: Final = "/opt/inplace/inplace-agent.pyz"  # Containerfile
 

@@ -12,18 +12,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from agent.config import AgentConfig
-from agent.endings import cause_of, cure_of, words_of
-from agent.jobset_requests import announcement_request
-from agent.log import Log
-from agent.metrics import AgentMetrics
-from agent.phases import RestartPhases
-from agent.retry_budget import RetryBudget
-from common.epoch.agent import Accepted, NotAccepted
-from common.kube.clock import Clock
-from common.kube.errors import ApiError, Throttled, error_from_response
-from common.kube.http import Request, Response, Transport, TransportError
-from common.kube.watch import ending_of
+from inplace.agent.config import AgentConfig
+from inplace.agent.endings import cause_of, cure_of, words_of
+from inplace.agent.jobset_requests import announcement_request
+from inplace.agent.log import Log
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import RestartPhases
+from inplace.agent.retry_budget import RetryBudget
+from inplace.common.epoch.agent import Accepted, NotAccepted
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, Throttled, error_from_response
+from inplace.common.kube.http import Request, Response, Transport, TransportError
+from inplace.common.kube.watch import ending_of
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from common.record import record
-from common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
+from inplace.common.record import record
+from inplace.common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first

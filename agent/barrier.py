@@ -18,13 +18,13 @@ import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
-from agent.config import AgentConfig
-from agent.listener import listen
-from agent.log import LazyLog
-from agent.metrics import AgentMetrics
-from common.kube.clock import Clock
-from common.seats import Seats
+from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
+from inplace.agent.config import AgentConfig
+from inplace.agent.listener import listen
+from inplace.agent.log import LazyLog
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.kube.clock import Clock
+from inplace.common.seats import Seats
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
@@ -262,7 +262,7 @@ def renderer(metrics: AgentMetrics, log: LazyLog, clock: Clock) -> Callable[[str
     def render_metrics(accept: str) -> tuple[str, bytes] | None:
         if not log.loaded:
             return None
-        from agent.exposition import render
+        from inplace.agent.exposition import render
 
         return render(metrics, accept, clock.monotonic_s)
 

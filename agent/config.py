@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.barrier_address import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT, UPSTREAM_PATH, UPSTREAM_PORT
-from agent.environment import Environment, is_integer, is_object_name
-from agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
-from agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
-from common.epoch.int32 import INT32_MAX
-from common.kube.credentials import service_account_dir
-from common.record import record
-from common.typed import Final
+from inplace.agent.barrier_address import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT, UPSTREAM_PATH, UPSTREAM_PORT
+from inplace.agent.environment import Environment, is_integer, is_object_name
+from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
+from inplace.agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.credentials import service_account_dir
+from inplace.common.record import record
+from inplace.common.typed import Final
 
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 

@@ -6,9 +6,9 @@ One table serves the watch and the announcement. `agent.retry_budget` says how l
 
 from __future__ import annotations
 
-from common.kube.errors import Forbidden, NotFound
-from common.kube.http import CertificateError, GarbledError, TransportTimeoutError
-from common.kube.watch import (
+from inplace.common.kube.errors import Forbidden, NotFound
+from inplace.common.kube.http import CertificateError, GarbledError, TransportTimeoutError
+from inplace.common.kube.watch import (
     Broken,
     Closed,
     Denied,

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 
-from common.epoch.int32 import INT32_MAX
-from common.typed import Protocol
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.typed import Protocol
 
 
 class EpochMemory(Protocol):

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from common.typed import Final
+from inplace.common.typed import Final
 
 
 class ExitCode(IntEnum):

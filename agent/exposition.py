@@ -20,8 +20,8 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from agent.metrics import PHASE_BUCKETS, AgentMetrics, Durations
-from agent.version import VERSION
+from inplace.agent.metrics import PHASE_BUCKETS, AgentMetrics, Durations
+from inplace.agent.version import VERSION
 
 
 def render(metrics: AgentMetrics, accept: str = "", now_s: Callable[[], float] | None = None) -> tuple[str, bytes]:

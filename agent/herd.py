@@ -15,9 +15,9 @@ Pure: time, environment and the Pod's identity come as arguments.
 
 from __future__ import annotations
 
-from common.epoch.int32 import INT32_MAX
-from common.record import record
-from common.typed import Final
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.record import record
+from inplace.common.typed import Final
 
 # API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
 # (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.

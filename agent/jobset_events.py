@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 
-from common import wire
-from common.epoch.agent import View
-from common.epoch.errors import RemoteProtocolError
-from common.kube.errors import error_from_status
-from common.kube.http import GarbledError
-from common.record import record
-from common.typed import Any, Final
+from inplace.common import wire
+from inplace.common.epoch.agent import View
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.errors import error_from_status
+from inplace.common.kube.http import GarbledError
+from inplace.common.record import record
+from inplace.common.typed import Any, Final
 
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 
-from agent.config import AgentConfig
-from agent.version import VERSION
-from common.kube.http import Request
-from common.typed import Any, Final
-from common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, epoch_annotations
+from inplace.agent.config import AgentConfig
+from inplace.agent.version import VERSION
+from inplace.common.kube.http import Request
+from inplace.common.typed import Any, Final
+from inplace.common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, epoch_annotations
 
 WATCH_TIMEOUT_S: Final = 3000  # like the server's own, which is 1,800 to 3,600 s
 WATCH_TIMEOUT_JITTER_S: Final = 600  # 5,000 agents reopen at 8 per second, not at once

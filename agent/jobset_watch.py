@@ -15,9 +15,9 @@ from contextlib import aclosing
 from random import Random
 from typing import Final, NoReturn
 
-from agent.config import AgentConfig
-from agent.endings import cause_of, cure_of, words_of
-from agent.jobset_events import (
+from inplace.agent.config import AgentConfig
+from inplace.agent.endings import cause_of, cure_of, words_of
+from inplace.agent.jobset_events import (
     Bookmark,
     ColumnsMissingError,
     Deleted,
@@ -28,16 +28,16 @@ from agent.jobset_events import (
     is_of,
     view_of,
 )
-from agent.jobset_requests import begins_consistent, list_request, watch_request
-from agent.log import Log
-from agent.metrics import AgentMetrics
-from agent.retry_budget import RetryBudget
-from common.epoch.agent import View
-from common.epoch.errors import RemoteProtocolError
-from common.kube.clock import Clock
-from common.kube.errors import ApiError, BadRequest, Invalid, Throttled, error_from_response
-from common.kube.http import Transport, TransportError
-from common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
+from inplace.agent.jobset_requests import begins_consistent, list_request, watch_request
+from inplace.agent.log import Log
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.retry_budget import RetryBudget
+from inplace.common.epoch.agent import View
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, BadRequest, Invalid, Throttled, error_from_response
+from inplace.common.kube.http import Transport, TransportError
+from inplace.common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 
 _NOT_ACCEPTABLE: Final = 406
 

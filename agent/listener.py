@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from common.typed import Final
+from inplace.common.typed import Final
 
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
 

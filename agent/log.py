@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from common.typed import Any, Final, Protocol, TextIO
+from inplace.common.typed import Any, Final, Protocol, TextIO
 
 BUFFERED_LINES_MAX: Final = 1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
 LEVELS: Final = ("debug", "info", "warning", "error")

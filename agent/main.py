@@ -22,24 +22,26 @@ def main() -> int:
         signal(number, _exit_at_once)
     if len(sys.argv) > 1 or os.environ.get("WORKER_COMMAND"):
         return _follow(sys.argv[1:])
-    from agent.process import run_process
+    from inplace.agent.process import run_process
 
     return run_process(os.environ)
 
 
 def _follow(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    from agent.arguments import USAGE, ArgumentsError, RunOptions, parse
+    from inplace.agent.arguments import USAGE, ArgumentsError, RunOptions, parse
 
     if arguments == ["--version"]:
-        from agent.version import VERSION
+        from inplace.agent.version import VERSION
 
         print(f"inplace-agent {VERSION}")
         return 0
     try:
         options = parse(arguments, os.environ)
     except ArgumentsError as error:
-        from agent.exit_code import ExitCode  # enum is dear, and `wait` stands in front of every start of a worker
+        from inplace.agent.exit_code import (
+            ExitCode,  # enum is dear, and `wait` stands in front of every start of a worker
+        )
 
         print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
         return ExitCode.CONFIG
@@ -47,10 +49,10 @@ def _follow(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if isinstance(options, RunOptions):
-        from agent.supervisor_process import run_supervisor
+        from inplace.agent.supervisor_process import run_supervisor
 
         return run_supervisor(options, os.environ)
-    from agent.wait import run_wait
+    from inplace.agent.wait import run_wait
 
     return run_wait(options, os.environ)
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from agent.metrics import AgentMetrics
-from common.epoch.errors import RemoteProtocolError
-from common.phases import TEXT_BYTES_MAX, Phase, parse_phases, phases_text
-from common.typed import Final
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.phases import TEXT_BYTES_MAX, Phase, parse_phases, phases_text
+from inplace.common.typed import Final
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _STAT: Final = "/proc/self/stat"

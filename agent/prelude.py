@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from agent.config import AgentConfig
-from agent.epoch_file import EpochMemory
-from agent.phases import RestartPhases
-from common.kube.ahead import Ahead
-from common.kube.credentials import Credentials, is_address
-from common.kube.http import Response, TransportError
-from common.typed import TYPE_CHECKING, Final
+from inplace.agent.config import AgentConfig
+from inplace.agent.epoch_file import EpochMemory
+from inplace.agent.phases import RestartPhases
+from inplace.common.kube.ahead import Ahead
+from inplace.common.kube.credentials import Credentials, is_address
+from inplace.common.kube.http import Response, TransportError
+from inplace.common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl
@@ -49,12 +49,12 @@ def head_start(
 
 def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases) -> None:
     ahead.connect()
-    from agent.jobset_requests import announcement_request, begins_consistent, list_request
+    from inplace.agent.jobset_requests import announcement_request, begins_consistent, list_request
 
     ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
     # In the shadow of the list:
-    import agent.jobset_events  # noqa: F401
-    import common.epoch.agent  # noqa: F401
+    import inplace.agent.jobset_events
+    import inplace.common.epoch.agent  # noqa: F401
 
     phases.recall()
     response = ahead.answer()
@@ -66,10 +66,10 @@ def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, p
 
 def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
     """Return the epoch that the machine announces on this list, None when it does anything else."""
-    from agent.jobset_events import ColumnsMissingError, JobSetEvents, is_of, view_of
-    from agent.jobset_requests import begins_consistent
-    from common.epoch.agent import AgentState, Announce, step
-    from common.epoch.errors import RemoteProtocolError
+    from inplace.agent.jobset_events import ColumnsMissingError, JobSetEvents, is_of, view_of
+    from inplace.agent.jobset_requests import begins_consistent
+    from inplace.common.epoch.agent import AgentState, Announce, step
+    from inplace.common.epoch.errors import RemoteProtocolError
 
     if response.status >= 400:
         return None

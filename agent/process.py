@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-from agent.agent_file import leave_agent_file
-from agent.config import AgentConfig, ConfigError
-from agent.epoch_file import EpochFile, EpochMemory, NoMemory
-from agent.exit_code import ExitCode
-from agent.listener import BarrierError, listen
-from agent.log import LazyLog
-from agent.metrics import AgentMetrics
-from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
-from agent.prelude import head_start
-from agent.version import VERSION
-from common.kube.credentials import Credentials, CredentialsError, in_cluster
-from common.record import replace
-from common.typed import Final
+from inplace.agent.agent_file import leave_agent_file
+from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.epoch_file import EpochFile, EpochMemory, NoMemory
+from inplace.agent.exit_code import ExitCode
+from inplace.agent.listener import BarrierError, listen
+from inplace.agent.log import LazyLog
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
+from inplace.agent.prelude import head_start
+from inplace.agent.version import VERSION
+from inplace.common.kube.credentials import Credentials, CredentialsError, in_cluster
+from inplace.common.record import replace
+from inplace.common.typed import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -88,7 +88,7 @@ def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
         problem = leave_agent_file(config.agent_file) if config.agent_file else None
         if problem is not None:
             log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
-        from agent.session import Session
+        from inplace.agent.session import Session
 
         gc.freeze()
         gc.enable()
@@ -155,7 +155,7 @@ def credentials_from_env(env: Mapping[str, str]) -> Credentials:
         CredentialsError: neither can be used (the environment is at fault).
     """
     if env.get("KUBECONFIG"):
-        from common.kube.kubeconfig import read_kubeconfig
+        from inplace.common.kube.kubeconfig import read_kubeconfig
 
         return read_kubeconfig(env["KUBECONFIG"])
     return in_cluster(env)

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from agent.prctl import PR_SET_CHILD_SUBREAPER, prctl
+from inplace.agent.prctl import PR_SET_CHILD_SUBREAPER, prctl
 
 _RESCANS_MAX: Final = 20  # in one go; a tree that grows faster is looked at again after a pause
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from agent.jobset_requests import WATCH_TIMEOUT_S
-from common.kube.backoff import Backoff
-from common.kube.watch import Busy, Closed, Denied, Gone, WatchEnding
+from inplace.agent.jobset_requests import WATCH_TIMEOUT_S
+from inplace.common.kube.backoff import Backoff
+from inplace.common.kube.watch import Busy, Closed, Denied, Gone, WatchEnding
 
 RETRY_BASE_S: Final = 0.5  # a blip should cost less than a second
 RETRY_CAP_S: Final = 30.0  # 5,000 agents: 330 requests per second in the worst hour of an API server

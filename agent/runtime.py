@@ -14,18 +14,18 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from agent.announcer import Announcer
-from agent.barrier import Barrier, Report
-from agent.config import AgentConfig
-from agent.epoch_file import EpochMemory, NoMemory
-from agent.exit_code import ExitCode
-from agent.jobset_watch import JobSetWatch
-from agent.listener import BarrierError
-from agent.log import Log
-from agent.metrics import AgentMetrics
-from agent.phases import RestartPhases
-from agent.retry_budget import RetryBudget
-from common.epoch.agent import (
+from inplace.agent.announcer import Announcer
+from inplace.agent.barrier import Barrier, Report
+from inplace.agent.config import AgentConfig
+from inplace.agent.epoch_file import EpochMemory, NoMemory
+from inplace.agent.exit_code import ExitCode
+from inplace.agent.jobset_watch import JobSetWatch
+from inplace.agent.listener import BarrierError
+from inplace.agent.log import Log
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import RestartPhases
+from inplace.agent.retry_budget import RetryBudget
+from inplace.common.epoch.agent import (
     AgentState,
     Announce,
     Event,
@@ -37,9 +37,9 @@ from common.epoch.agent import (
     TakeConsistentView,
     step,
 )
-from common.kube.clock import Clock
-from common.kube.http import Transport
-from common.typed import Final
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Transport
+from inplace.common.typed import Final
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from agent.barrier import HttpBarrier, renderer
-from agent.config import AgentConfig
-from agent.epoch_file import EpochMemory
-from agent.log import LazyLog
-from agent.metrics import AgentMetrics
-from agent.phases import RestartPhases, boot_s, process_started_s
-from agent.runtime import Agent
-from common.kube.ahead import Ahead
-from common.kube.clock import LoopClock
-from common.kube.credentials import Credentials
-from common.kube.http import Request
-from common.kube.http1 import Http1Transport
-from common.record import replace
+from inplace.agent.barrier import HttpBarrier, renderer
+from inplace.agent.config import AgentConfig
+from inplace.agent.epoch_file import EpochMemory
+from inplace.agent.log import LazyLog
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import RestartPhases, boot_s, process_started_s
+from inplace.agent.runtime import Agent
+from inplace.common.kube.ahead import Ahead
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import Request
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.record import replace
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from a signal to the exit; kubelet's shortest grace period is 2 s

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from agent.prctl import PR_SET_PDEATHSIG, libc, prctl
+from inplace.agent.prctl import PR_SET_PDEATHSIG, libc, prctl
 
 # CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)

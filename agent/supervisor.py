@@ -12,14 +12,14 @@ import asyncio
 import signal
 from typing import Any, Final
 
-from agent.arguments import RunOptions
-from agent.config import AgentConfig
-from agent.exit_code import ExitCode
-from agent.runtime import Agent
-from agent.worker import EPOCH, STUCK_S, Worker, WorkerStartError, WorkerStuckError
-from common.epoch import supervisor
-from common.epoch.agent import Announce, Phase, View
-from common.epoch.supervisor import (
+from inplace.agent.arguments import RunOptions
+from inplace.agent.config import AgentConfig
+from inplace.agent.exit_code import ExitCode
+from inplace.agent.runtime import Agent
+from inplace.agent.worker import EPOCH, STUCK_S, Worker, WorkerStartError, WorkerStuckError
+from inplace.common.epoch import supervisor
+from inplace.common.epoch.agent import Announce, Phase, View
+from inplace.common.epoch.supervisor import (
     Leave,
     Life,
     StartWorker,

@@ -16,23 +16,23 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from agent.arguments import RunOptions, find_program
-from agent.barrier import Barrier, HttpBarrier, Report, renderer
-from agent.config import AgentConfig, ConfigError
-from agent.epoch_file import EpochFile
-from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
-from agent.leftovers import SUPERVISOR, LeftoversError, end_leftovers, supervisor_mark
-from agent.log import LazyLog
-from agent.metrics import AgentMetrics
-from agent.process import phases_of, read_settings, with_kept_epoch
-from agent.process_tree import ReaperError, become_reaper
-from agent.supervisor import Supervisor
-from agent.version import VERSION
-from agent.worker import WorkerProcess, WorkerStartError
-from common.kube.clock import LoopClock
-from common.kube.credentials import Credentials, CredentialsError
-from common.kube.http import Request
-from common.kube.http1 import Http1Transport
+from inplace.agent.arguments import RunOptions, find_program
+from inplace.agent.barrier import Barrier, HttpBarrier, Report, renderer
+from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.epoch_file import EpochFile
+from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, ExitCode
+from inplace.agent.leftovers import SUPERVISOR, LeftoversError, end_leftovers, supervisor_mark
+from inplace.agent.log import LazyLog
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.process import phases_of, read_settings, with_kept_epoch
+from inplace.agent.process_tree import ReaperError, become_reaper
+from inplace.agent.supervisor import Supervisor
+from inplace.agent.version import VERSION
+from inplace.agent.worker import WorkerProcess, WorkerStartError
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials, CredentialsError
+from inplace.common.kube.http import Request
+from inplace.common.kube.http1 import Http1Transport
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from the worker's end to ours, whatever hangs (a name look-up in a thread)

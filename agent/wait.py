@@ -16,10 +16,10 @@ import time
 from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
 from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 
-from agent.arguments import WaitOptions, find_program
-from agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
-from agent.environment import Environment
-from common.typed import Final, Mapping
+from inplace.agent.arguments import WaitOptions, find_program
+from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
+from inplace.agent.environment import Environment
+from inplace.common.typed import Final, Mapping
 
 POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
 ANSWER_S_MAX: Final = 1.0  # of one question, beyond the time for which the agent may hold its answer
@@ -47,7 +47,7 @@ def run_wait(options: WaitOptions, env: Mapping[str, str]) -> int:
 
 def refused(problems: list[str]) -> int:
     """Say what is wrong with the settings; return the exit code."""
-    from agent.exit_code import ExitCode
+    from inplace.agent.exit_code import ExitCode
 
     for problem in problems:
         say(f"{problem}; exit {ExitCode.CONFIG.value}")
@@ -133,7 +133,7 @@ def execute(command: tuple[str, ...], env: Mapping[str, str], epoch: int) -> int
         problem = f"expected a command that exists, saw {command[0]!r}"
     except OSError as error:
         problem = f"cannot execute {path!r}: {error.strerror}"
-    from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
+    from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
 
     code = NOT_FOUND if path is None else NOT_EXECUTABLE
     say(f"{problem}; exit {code}")

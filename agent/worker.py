@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
-from agent.process_tree import kill_descendants
-from agent.spawn import spawn
-from common.kube.clock import Clock
+from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.process_tree import kill_descendants
+from inplace.agent.spawn import spawn
+from inplace.common.kube.clock import Clock
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
 SWEEP_S_MAX: Final = 0.02

@@ -16,11 +16,11 @@ import json
 from statistics import median
 from typing import Final
 
-from agent.config import AgentConfig
-from agent.jobset_requests import announcement_request
+from inplace.agent.config import AgentConfig
+from inplace.agent.jobset_requests import announcement_request
+from testbed.binaries import find_binaries
+from testbed.control_plane import ControlPlane
 from tests.cluster.agent_scene import LABELLING, Scene, agent_scene
-from tests.cluster.binaries import find_binaries
-from tests.cluster.control_plane import ControlPlane
 from tests.cluster.test_admission_real import ADMISSION, install_policies, until
 from tests.deploy.admission import policies
 from tests.deploy.agent_attempts import OWN, POLICY

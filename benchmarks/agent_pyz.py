@@ -1,9 +1,9 @@
 """
 Compare the start of the one-file agent with the installed agent's: from exec to its announcement visible.
 
-Three ways to start the same agent, in turns within one run, against the embedded API server: `python -m agent` with
-byte code on disk, the file with byte code for this Python, and the file with sources only, as another Python runs it.
-`benchmarks.agent_start` compares the installed agent with others.
+Three ways to start the same agent, in turns within one run, against the embedded API server: `python -m inplace.agent`
+with byte code on disk, the file with byte code for this Python, and the file with sources only, as another Python runs
+it. `benchmarks.agent_start` compares the installed agent with others.
 
     python -m benchmarks.agent_pyz --json
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.agent_start import JOBSET, NAMESPACE, announcements, prepare
 from benchmarks.api_backend import Backend, open_backend
-from cli.agent_pyz import SOURCES, build
+from inplace.cli.agent_pyz import SOURCES, build
 
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
 
@@ -61,7 +61,7 @@ async def run(runs: int, folder: Path) -> dict[str, Any]:
     """Measure `runs` starts of each kind, in turns, after one warm-up each."""
     compiled, sources = build(folder / "compiled.pyz"), build(folder / "sources.pyz", [])
     commands = {
-        "installed": [sys.executable, "-m", "agent"],
+        "installed": [sys.executable, "-m", "inplace.agent"],
         "file": [sys.executable, str(compiled)],
         "sources": [sys.executable, str(sources)],
     }

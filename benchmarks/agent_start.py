@@ -30,19 +30,19 @@ from typing import Any
 from urllib.request import urlopen
 
 from benchmarks.api_backend import Backend, open_backend
-from common import wire
-from common.kube.clock import LoopClock
-from common.kube.http import Request
-from common.kube.kubeconfig import read_kubeconfig
-from common.kube.resources import JOBSETS, PODS
-from common.kube.watch import watch_lines
+from inplace.common import wire
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.common.kube.watch import watch_lines
 
 NAMESPACE, JOBSET = "bench", "train"
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
 SETTLE_S = 1.0  # after the announcement: lazy imports are done and memory is what a waiting agent keeps
 FOLDER = Path(__file__).parent
 # As the image starts it (Containerfile): isolated, without `site`, with two folders on the path.
-LAUNCHER = "import sys; sys.path[:0] = {}; from agent.main import main; sys.exit(main())"
+LAUNCHER = "import sys; sys.path[:0] = {}; from inplace.agent.main import main; sys.exit(main())"
 AGENTS = {
     "agent": ["-IS", "-c", LAUNCHER.format([str(FOLDER.parent), sysconfig.get_path("purelib")])],
     "baseline": ["-m", "benchmarks.baseline_agent"],

@@ -17,14 +17,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.http1 import Http1Transport
-from common.kube.kubeconfig import read_kubeconfig
-from common.kube.resources import NAMESPACES, Resource
-from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
-from simulator.apiserver.http_front import url_as
-from tests.cluster.crd import install_crd
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import NAMESPACES, Resource
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
+from inplace.simulator.apiserver.http_front import url_as
+from testbed.crd import install_crd
 
 ACCOUNT = "agents"
 USER_AGENT = "inplace-benchmark"
@@ -90,8 +90,8 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
 
 @asynccontextmanager
 async def _real(namespace: str) -> AsyncIterator[Backend]:
-    from tests.cluster.binaries import find_binaries
-    from tests.cluster.control_plane import ControlPlane
+    from testbed.binaries import find_binaries
+    from testbed.control_plane import ControlPlane
 
     with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
         policy, audit = Path(folder, "policy.json"), Path(folder, "audit.log")

@@ -2,9 +2,9 @@
 Compare the model of a restart with measurements, and print its errors.
 
     python -m benchmarks.calibration [--json]
-    python -m benchmarks.calibration --write     # the table of docs/reliability.md, from benchmarks/recorded
+    python -m benchmarks.calibration --write     # the table of docs/reliability.md, from simulator/recorded
 
-`benchmarks/recorded` holds measurements of quiet runs with their command and machine: [least, median, most] of each
+`simulator/recorded` holds measurements of quiet runs with their command and machine: [least, median, most] of each
 figure. The model runs the same scenario with the profile of that machine. A *fitted* figure was used to choose a number
 of the profile (its source says so); only the other figures test the model.
 """
@@ -21,9 +21,9 @@ from statistics import median
 from typing import Final
 
 from benchmarks.restart_model import NO_SLOTS, Mode, Restart, Restarting, Slots
-from simulator.profile import NUMBERS, read_profile
+from inplace.simulator.profile import NUMBERS, read_profile
 
-RECORDED: Final = Path(__file__).parent / "recorded"
+RECORDED: Final = Path(__file__).parents[1] / "simulator" / "recorded"
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reliability.md"
 _HEAD: Final = "| figure | measured (least..most) | modelled | error | |"
 RUNS: Final = 15  # of each scenario; their median is compared

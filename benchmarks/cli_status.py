@@ -29,10 +29,10 @@ import msgspec
 from benchmarks.controller_lab import NAMESPACE, REPOSITORY, TICKS_PER_S, Lab, open_lab
 from benchmarks.controller_pods import PODS_PER_JOB, at_once, jobset, placed
 from benchmarks.controller_status import pod_status
-from common import wire
-from common.kube.client import MERGE_PATCH, KubeObject
-from common.kube.http import Request
-from common.kube.resources import JOBSETS, PODS
+from inplace.common import wire
+from inplace.common.kube.client import MERGE_PATCH
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 
 NAME = "train"
 LATE = 2  # Pods that the gathering group waits for
@@ -116,7 +116,17 @@ async def _run(lab: Lab) -> Run:
     """Run the command once, as a user does."""
     server, before = _server_pid(), await _requests(lab)
     ticks, used = _ticks(server), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "cli", "status", NAME, "-n", NAMESPACE, "--kubeconfig", str(lab.kubeconfig)]
+    command = [
+        sys.executable,
+        "-m",
+        "inplace.cli",
+        "status",
+        NAME,
+        "-n",
+        NAMESPACE,
+        "--kubeconfig",
+        str(lab.kubeconfig),
+    ]
     began_s = time.monotonic()
     done = await asyncio.to_thread(subprocess.run, command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     wall_s = time.monotonic() - began_s

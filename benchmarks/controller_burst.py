@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from benchmarks.controller_lab import NAMESPACE, ControllerProcess, Lab
 from benchmarks.controller_pods import POLL_S, PlayedGroup, at_once, jobset
 from benchmarks.controller_restart import Restart, announce_all, form, watching
-from common.kube.client import KubeClient
-from common.kube.resources import JOBS, JOBSETS, SERVICES
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
 
 BURST_S_MAX = 300.0  # five times the promise: what takes longer has failed, not merely missed it
 SERVICE_S_MAX = 30.0

@@ -34,18 +34,18 @@ import trustme
 
 from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
 from benchmarks.controller_status import pod_status
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.credentials import Credentials
-from common.kube.informer import Informer
-from common.kube.resources import PODS
-from controller.groups import Groups
-from controller.kinds import JOB_CODEC, POD_CODEC, Pod
-from controller.metrics import Metrics
-from controller.phases import PhaseReader
-from controller.plain_credentials import PlainCredentials
-from controller.transport import AiohttpTransport
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.informer import Informer
+from inplace.common.kube.resources import PODS, KubeObject
+from inplace.controller.api.plain_credentials import PlainCredentials
+from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.metrics import Metrics
+from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC, Pod
+from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.phases import PhaseReader
 
 PODS_DEFAULT: Final = 5_000
 RATES: Final = (0, 2_000, 500)  # events a second; 0: as fast as they are read

@@ -22,16 +22,16 @@ import yaml
 
 from benchmarks.api_backend import USER_AGENT, Backend, kubeconfig_of
 from benchmarks.simulated_server import simulated_server
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.errors import AlreadyExists
-from common.kube.resources import NAMESPACES, Resource
-from controller.credentials import load_credentials
-from controller.transport import AiohttpTransport
-from simulator.apiserver.http_front import url_as
-from tests.cluster.binaries import find_binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.crd import install_crd
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import AlreadyExists
+from inplace.common.kube.resources import NAMESPACES, Resource
+from inplace.controller.api.credentials import load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from inplace.simulator.apiserver.http_front import url_as
+from testbed.binaries import find_binaries
+from testbed.control_plane import ControlPlane
+from testbed.crd import install_crd
 
 NAMESPACE = "bench"
 ACCOUNT_NAMESPACE, ACCOUNT = "inplace-system", "inplace-controller"
@@ -39,7 +39,7 @@ REPOSITORY = Path(__file__).parents[1]
 READY_S_MAX = 60.0  # a controller that lists 10,000 Pods on a busy machine
 EXIT_S_MAX = 10.0  # its own bound is 8 s
 POLL_S = 0.05
-PROGRAM = (sys.executable, "-m", "controller")
+PROGRAM = (sys.executable, "-m", "inplace.controller")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 TIME = "2026-01-01T00:00:00Z"
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")

@@ -18,13 +18,13 @@ from contextlib import contextmanager
 import msgspec
 import structlog
 
-from common import wire
-from common.kube.client import KubeObject
-from common.kube.clock import LoopClock
-from controller.causes import Failure, Trigger
-from controller.groups import Groups
-from controller.kinds import JOB_CODEC, Pod
-from controller.metrics import FINISHED, LiveCollector, Metrics
+from inplace.common import wire
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.metrics import FINISHED, LiveCollector, Metrics
+from inplace.controller.spec.causes import Failure, Trigger
+from inplace.controller.spec.kinds import JOB_CODEC, Pod
+from inplace.controller.tracking.groups import Groups
 
 ROUNDS = 20
 SHAPES = ((1_000, 8), (20, 1_000))  # JobSets, Pods of each

@@ -32,22 +32,22 @@ from typing import Any
 import yaml
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
-from agent.config import AgentConfig
-from agent.jobset_requests import announcement_request
 from benchmarks.agent_start import jobset, pod
 from benchmarks.api_backend import ACCOUNT, prepare_cluster
 from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
 from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
-from common import wire
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.http import Request
-from common.kube.http1 import Http1Transport
-from common.kube.kubeconfig import read_kubeconfig
-from common.kube.resources import JOBSETS, PODS, Resource
-from tests.cluster.binaries import find_binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.crd import install_crd
+from inplace.agent.config import AgentConfig
+from inplace.agent.jobset_requests import announcement_request
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import JOBSETS, PODS, Resource
+from testbed.binaries import find_binaries
+from testbed.control_plane import ControlPlane
+from testbed.crd import install_crd
 
 NAMESPACE, JOBSET = "bench", "train"
 APF = Path(__file__).parents[1] / "deploy" / "apf" / "flowcontrol.yaml"

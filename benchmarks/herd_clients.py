@@ -20,15 +20,15 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
-from agent.barrier import Report
-from agent.config import AgentConfig
-from agent.herd import Herd
-from agent.runtime import Agent
 from benchmarks.obvious_client import follow_for_ever
-from common.kube.clock import LoopClock
-from common.kube.http import Request, Response, Stream
-from common.kube.http1 import Http1Transport
-from common.kube.kubeconfig import read_kubeconfig
+from inplace.agent.barrier import Report
+from inplace.agent.config import AgentConfig
+from inplace.agent.herd import Herd
+from inplace.agent.runtime import Agent
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request, Response, Stream
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
 
 READY_S_MAX = 120.0  # for all agents of one round to be announced and watching; a round beyond is an error
 CLOSE_S_MAX = 30.0

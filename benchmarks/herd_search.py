@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from benchmarks.restart_model import Mode, Restarting, Slots
-from simulator.profile import Profile, read_profile
+from inplace.simulator.profile import Profile, read_profile
 
 REJECTED_MAX: Final = 0.2  # per agent: what issue and README promise
 ROUNDS_MAX: Final = 4  # of the descent; it stood still after two

@@ -37,10 +37,10 @@ from benchmarks.controller_restart import SEEN_S_MAX, StatusWatch, announce_all,
 from benchmarks.hostile_objects import FAILING, Attack, attacks, failed_status
 from benchmarks.hostile_objects import NAMESPACE as HOSTILE
 from benchmarks.timed_controller import TurnsFile, command
-from common.kube.client import KubeClient, KubeObject
-from common.kube.errors import ApiError
-from common.kube.http import Request, TransportError
-from common.kube.resources import JOBS, JOBSETS, LEASES, NAMESPACES, PODS, SERVICES, Resource
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.resources import JOBS, JOBSETS, LEASES, NAMESPACES, PODS, SERVICES, KubeObject, Resource
 
 PAUSE_MS_MAX: Final = 250.0
 RESTART_MS_MAX: Final = 2_000.0

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common import wire
-from common.epoch.int32 import INT32_MAX
-from common.kube.client import KubeObject
-from common.kube.resources import JOBS, JOBSETS, PODS, Resource
+from inplace.common import wire
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
 
 NAMESPACE: Final = "hostile"
 INDEXED_PODS_MAX: Final = 100_000  # of one Indexed Job; source: pkg/apis/batch/validation, maxParallelismForIndexedJob

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import yaml
 
-from simulator.profile import Profile
+from inplace.simulator.profile import Profile
 
 APF: Final = Path(__file__).parents[1] / "deploy" / "apf" / "flowcontrol.yaml"
 DEFAULT_SHARES: Final = 245  # of all default levels together; bootstrap/default.go

@@ -11,7 +11,7 @@ to the last worker. Pods are those of examples/. With `--restricted` they comply
 seccomp profile runc compiles anew for each container. kubelet and containerd are tuned as a node's owner could do
 (`tuned`). Upstream's system on two cores, with defaults: 6.1 s in sidecar mode with 16 Pods.
 
-`--record` keeps the figures in benchmarks/recorded/node.json, from which docs/reliability.md is made.
+`--record` keeps the figures in simulator/recorded/node.json, from which docs/reliability.md is made.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.calibration import RECORDED
-from common import wire
-from common.kube.client import KubeObject
-from common.phases import parse_phases
-from tests.cluster.binaries import find_binaries
-from tests.cluster.node import archives, capsule, cgroups, prepare, settings
-from tests.cluster.node.cluster import Cluster, running_cluster
-from tests.cluster.node.evidence import lives
-from tests.cluster.node.group import Change, Group, running_group
-from tests.cluster.node.runtime.build import RUNTIME
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.common.phases import parse_phases
+from testbed.binaries import find_binaries
+from testbed.node import archives, capsule, cgroups, prepare, settings
+from testbed.node.cluster import Cluster, running_cluster
+from testbed.node.evidence import lives
+from testbed.node.group import Change, Group, running_group
+from testbed.node.runtime.build import RUNTIME
 
 TARGETS_S: Final = {"sidecar": 4.0, "supervisor": 0.8}
 PAUSE_S: Final = 3.0
@@ -187,7 +187,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--mode", action="append", choices=tuple(TARGETS_S), help="default: both")
     parser.add_argument("--restricted", action="store_true", help="Pods comply with Pod Security `restricted`")
-    parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/recorded/node.json")
+    parser.add_argument("--record", action="store_true", help="keep the figures in simulator/recorded/node.json")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not capsule.inside():

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 import yaml
 
-from common.kube.client import KubeObject
-from tests.cluster.api_client import ApiClient
-from tests.cluster.binaries import find_binaries
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import ApiClient
+from testbed.binaries import find_binaries
+from testbed.control_plane import ControlPlane
 from tests.cluster.test_admission_real import ADMISSION, install_policies, until, wait_until_active
 from tests.cluster.test_crd_real import install, jobsets, refusal
 from tests.controller.manifests import changed

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from benchmarks.chart import Curve, draw_chart
 from benchmarks.restart_model import Mode, Restart, Restarting
-from simulator.profile import Profile, ProfileError, read_profile, shipped
+from inplace.simulator.profile import Profile, ProfileError, read_profile, shipped
 
 SIZES: Final = (100, 500, 1_000, 5_000, 10_000)
 MODES: Final[tuple[Mode, ...]] = ("sidecar", "supervisor")

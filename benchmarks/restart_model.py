@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Literal
 
-from agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
-from agent.retry_budget import RETRY_BASE_S, RetryBudget
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
-from common.kube.errors import Throttled
-from common.kube.watch import Busy
-from simulator.profile import Profile
+from inplace.agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
+from inplace.agent.retry_budget import RETRY_BASE_S, RetryBudget
+from inplace.common.kube.errors import Throttled
+from inplace.common.kube.watch import Busy
+from inplace.simulator.profile import Profile
 
 Mode = Literal["sidecar", "supervisor", "upstream"]
 PROBE_PERIOD_S: Final = 1.0  # of upstream's manifest; our agent holds the probe's answer until the lift

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from common.kube.clock import LoopClock
-from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
 
 
 async def _serve() -> None:

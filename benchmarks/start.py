@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Protocol
 
-from common.kube.credentials import Credentials
+from inplace.common.kube.credentials import Credentials
 
 
 @dataclass(frozen=True, slots=True)

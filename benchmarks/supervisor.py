@@ -18,12 +18,12 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from cli.demo_manifest import EXAMPLE_SUPERVISOR
-from common.kube.client import KubeObject
-from common.kube.clock import LoopClock
-from simulator.cluster.cluster import Cluster
-from simulator.cluster.manifests import read_manifests, with_pods
-from simulator.cluster.timeline import GroupRestart, Timeline
+from inplace.cli.demo.manifest import EXAMPLE_SUPERVISOR
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.timeline import GroupRestart, Timeline
 
 WORKER: Final = ["inplace-agent", "run", "--", "sh", "-c", "echo step=1; exec sleep 86400"]
 BOUND_MS: Final = 300

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.main import main
+from inplace.controller.main import main
 
 _TURN: Final = struct.Struct("dd")
 

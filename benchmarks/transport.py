@@ -28,9 +28,9 @@ from benchmarks.start import Start, Started
 from benchmarks.transport_fanout import FORMS, Watchers
 from benchmarks.transport_starts import OneConnection, OneHttp2Connection, TwoConnections
 from benchmarks.upstream_client import UpstreamStart, http2_context
-from common import wire
-from common.kube.kubeconfig import read_kubeconfig
-from common.kube.resources import JOBSETS, PODS
+from inplace.common import wire
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import JOBSETS, PODS
 
 IDLE_S: Final = 2.0  # over which the server's own CPU is measured, before and after
 UPSTREAM: Final = "upstream's requests: HTTP/2, discovery, watch, apply"

@@ -6,10 +6,10 @@ import selectors
 import time
 from typing import Final, NamedTuple
 
-from agent.jobset_requests import USER_AGENT, watch_request
 from benchmarks.start import Start
 from benchmarks.transport_starts import Http1Client, config_of
-from common.kube.http import Request
+from inplace.agent.jobset_requests import USER_AGENT, watch_request
+from inplace.common.kube.http import Request
 
 ARRIVAL_S_MAX: Final = 30.0
 QUIET_S: Final = 0.05  # an event is one TLS record: what comes later than this is another event

@@ -7,15 +7,15 @@ import ssl
 from dataclasses import dataclass
 from typing import Self
 
-from agent.config import AgentConfig
-from agent.jobset_events import JobSetEvents, Seen
-from agent.jobset_requests import announcement_request, list_request, watch_request
 from benchmarks.start import Start
 from benchmarks.upstream_client import ANSWER_S_MAX, Http2Client
-from common.kube.credentials import Credentials
-from common.kube.http import Request
-from common.kube.http1_link import READ_BYTES, Link
-from common.kube.http1_wire import Head, Poll
+from inplace.agent.config import AgentConfig
+from inplace.agent.jobset_events import JobSetEvents, Seen
+from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import Request
+from inplace.common.kube.http1_link import READ_BYTES, Link
+from inplace.common.kube.http1_wire import Head, Poll
 
 
 class Http1Client:

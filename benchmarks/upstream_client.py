@@ -19,8 +19,8 @@ import h2.connection
 import h2.events
 
 from benchmarks.start import Start
-from common.kube.credentials import Credentials
-from common.wire import API_VERSION, ATTEMPT
+from inplace.common.kube.credentials import Credentials
+from inplace.common.wire import API_VERSION, ATTEMPT
 
 ANSWER_S_MAX = 30.0
 READ_BYTES = 64 * 1024

@@ -1,5 +1,5 @@
-"""Run `inplace` as `python -m cli`."""
+"""Run `inplace` as `python -m inplace.cli`."""
 
-from cli.main import main
+from inplace.cli.main import main
 
 main()

@@ -1,5 +1,5 @@
 """
-Build the agent as one file: `python -m cli.agent_pyz` writes dist/inplace-agent.pyz.
+Build the agent as one file: `python -m inplace.cli.agent_pyz` writes dist/inplace-agent.pyz.
 
 The file is a zip that any Python from 3.10 on runs (PEP 441). It holds the agent, the modules of common/ that the agent
 imports, and its dependencies, all pure Python, with their licences. An init container copies it into a worker image
@@ -28,7 +28,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-SOURCES: Final = Path(__file__).parents[1]  # agent/ and common/ lie there, in a source tree as in site-packages
+import inplace
+
+PACKAGE: Final = Path(inplace.__file__).parent  # agent/ and common/ lie there, in a source tree as in site-packages
+SOURCES: Final = PACKAGE.parent
 TARGET: Final = Path("dist", "inplace-agent.pyz")
 # typing_extensions is structlog's, below Python 3.11.
 DEPENDENCIES: Final = ("prometheus_client", "structlog", "typing_extensions")
@@ -40,10 +43,10 @@ import sys
 
 sys.path.insert(0, f"{sys.path[0]}/{sys.implementation.cache_tag}")  # byte code, where there is some for this Python
 if sys.version_info < (3, 11):
-    from common.kube.py310 import install
+    from inplace.common.kube.py310 import install
 
     install()
-from agent.main import main
+from inplace.agent.main import main
 
 sys.exit(main())
 """
@@ -100,7 +103,10 @@ def program_folder() -> Iterator[Path]:
 
 def _sources() -> Iterator[tuple[str, Path]]:
     """Yield (name in the file, path) of every module: the agent's, those of common/ that it reaches, and its deps'."""
-    reached = set((SOURCES / "agent").rglob("*.py")) | {SOURCES / "common" / "kube" / "py310.py"}
+    reached = set((PACKAGE / "agent").rglob("*.py")) | {
+        PACKAGE / "common" / "kube" / "py310.py",
+        PACKAGE / "__init__.py",
+    }
     unread = set(reached)
     while unread:
         found = set(_imported(unread.pop())) - reached
@@ -124,7 +130,7 @@ def _imported(path: Path) -> Iterator[Path]:
             names = [alias.name for alias in node.names]
         for name in names:
             parts = name.split(".")
-            if parts[0] != "common":
+            if parts[:2] != ["inplace", "common"]:
                 continue
             for end in range(1, len(parts) + 1):
                 stem = SOURCES.joinpath(*parts[:end])

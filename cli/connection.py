@@ -3,7 +3,7 @@ Open a connection to the cluster that kubectl would use: same files, same contex
 
 The agent's small reader reads a kubeconfig with plain credentials, and the agent's transport serves it: a command
 starts in a third of the time. Exec plugins, auth providers, proxies and lists of files need kubernetes_asyncio, which
-is imported only then (see controller/credentials.py).
+is imported only then (see controller/api/credentials.py).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cli.refusal import CliExit, RefusalError
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.credentials import Credentials, CredentialsError, in_cluster
-from common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from common.kube.http import Transport, TransportError
-from common.kube.http1 import Http1Transport
-from common.kube.kubeconfig import Kubeconfig
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials, CredentialsError, in_cluster
+from inplace.common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
+from inplace.common.kube.http import Transport, TransportError
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import Kubeconfig
 
 USER_AGENT = "inplace-cli"
 WHOLE_MAX: Final = 300  # Pods that are read whole: 4 MB, and every reason in detail
@@ -157,8 +157,8 @@ async def _transport(target: Target, files: Sequence[Kubeconfig]) -> Transport:
     credentials = _plain(target, files)
     if credentials is not None:
         return Http1Transport(credentials, clock=LoopClock())
-    from controller.credentials import load_credentials
-    from controller.transport import AiohttpTransport
+    from inplace.controller.api.credentials import load_credentials
+    from inplace.controller.api.transport import AiohttpTransport
 
     transport = AiohttpTransport(await load_credentials(target.kubeconfig, clock=LoopClock(), context=target.context))
     return await transport.__aenter__()

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cli.moments import duration_text
-from cli.screen import Output, print_data
+from inplace.cli.terminal.moments import duration_text
+from inplace.cli.terminal.screen import Output, print_data
 
 RECREATE_S = 130.0
 IN_PLACE_S = 10.0

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cli.visible import guard_streams
+from inplace.cli.terminal.visible import guard_streams
 
 if TYPE_CHECKING:
-    from cli.connection import Target
+    from inplace.cli.connection import Target
 
 app = typer.Typer(
     name="inplace",
@@ -43,7 +43,7 @@ OutputOption = Annotated[Literal["table", "json", "yaml"], typer.Option("--outpu
 
 
 def _target(context: str | None, kubeconfig: str | None, namespace: str | None) -> Target:
-    from cli.connection import Target
+    from inplace.cli.connection import Target
 
     return Target(context, kubeconfig, namespace)
 
@@ -70,7 +70,7 @@ def status(
     """
     if watch and jobset is None:
         raise typer.BadParameter("expected the name of a JobSet to watch, saw none", param_hint="--watch")
-    from cli.status import run_status
+    from inplace.cli.status.status import run_status
 
     raise typer.Exit(run_status(jobset, _target(context, kubeconfig, namespace), output=output, watch=watch))
 
@@ -87,7 +87,7 @@ def explain(
 
     Says what happened, which Pod failed first, which Pods are missing and why, and what to do.
     """
-    from cli.explain import run_explain
+    from inplace.cli.status.explain import run_explain
 
     raise typer.Exit(run_explain(jobset, _target(context, kubeconfig, namespace), output=output))
 
@@ -107,7 +107,7 @@ def timeline(
 
     One row for each Pod, or for each Job of a large group.
     """
-    from cli.timeline import run_timeline
+    from inplace.cli.status.timeline import run_timeline
 
     raise typer.Exit(run_timeline(jobset, _target(context, kubeconfig, namespace), svg=svg, output=output))
 
@@ -125,7 +125,7 @@ def restart(
 
     This does not count against maxRestarts.
     """
-    from cli.restart import run_restart
+    from inplace.cli.status.restart import run_restart
 
     raise typer.Exit(run_restart(jobset, _target(context, kubeconfig, namespace), wait=wait, timeout_s=timeout))
 
@@ -146,7 +146,7 @@ def cost(
 
     Compares recreating every Pod with restarting in place.
     """
-    from cli.cost import Fleet, run_cost
+    from inplace.cli.cost import Fleet, run_cost
 
     fleet = Fleet(nodes, price, failures_per_day, days)
     raise typer.Exit(run_cost(fleet, recreate_s=recreate_seconds, in_place_s=in_place_seconds, output=output))
@@ -185,7 +185,7 @@ def demo(
 
     Starts an embedded Kubernetes, kills workers, and shows how the group restarts in place.
     """
-    from cli.demo import DemoOptions, run_demo
+    from inplace.cli.demo.demo import DemoOptions, run_demo
 
     options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile)
     raise typer.Exit(run_demo(options))
@@ -233,8 +233,8 @@ def inject(
 
     Prints the manifest with all that in-place restart needs. Needs no cluster.
     """
-    from cli.inject import run_inject
-    from cli.inject_pod import InjectOptions
+    from inplace.cli.inject.inject import run_inject
+    from inplace.cli.inject.pod import InjectOptions
 
     options = InjectOptions(
         mode=mode,
@@ -272,7 +272,7 @@ def lint(
     Says what keeps the JobSet from restarting in place.
     Exit codes: 0 no errors, 1 errors, 2 the file or the cluster cannot be read.
     """
-    from cli.lint import LintOptions, run_lint
+    from inplace.cli.lint.lint import LintOptions, run_lint
 
     asked = cluster or context is not None or kubeconfig is not None
     raise typer.Exit(run_lint(file, LintOptions(output, strict, asked, context, kubeconfig, namespace)))

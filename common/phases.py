@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from common.epoch.errors import RemoteProtocolError
-from common.typed import Final
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.typed import Final
 
 
 class Phase(Enum):

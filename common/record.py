@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from common.typed import TYPE_CHECKING, Any, TypeVar
+from inplace.common.typed import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from common.epoch.errors import RemoteProtocolError
-from common.epoch.int32 import INT32_MAX
-from common.typed import Any, Final
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.typed import Any, Final
 
 # Group, version, kind. Source: jobset api/jobset/v1alpha2.
 API_GROUP: Final = "jobset.x-k8s.io"

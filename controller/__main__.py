@@ -1,5 +1,5 @@
-"""Run `inplace-controller` as `python -m controller`."""
+"""Run `inplace-controller` as `python -m inplace.controller`."""
 
-from controller.main import main
+from inplace.controller.main import main
 
 main()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from controller.pages import Answer, Page
+from inplace.controller.serving.pages import Answer, Page
 
 
 def probes(is_ready: Callable[[], str | None]) -> Mapping[str, Page]:

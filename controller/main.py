@@ -16,12 +16,12 @@ from pathlib import Path
 
 import structlog
 
-from common import wire
-from common.kube.clock import LoopClock
-from controller.credentials import CredentialsError, load_credentials
-from controller.logs import configure_logs
-from controller.runtime import Controller, ControllerConfig
-from controller.transport import AiohttpTransport
+from inplace.common import wire
+from inplace.common.kube.clock import LoopClock
+from inplace.controller.api.credentials import CredentialsError, load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.logs import configure_logs
+from inplace.controller.runtime import Controller, ControllerConfig
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "inplace-system"

@@ -23,10 +23,10 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from common.phases import Phase
-from controller.causes import Trigger
-from controller.counts import GroupCount
-from controller.exposition import SteppedCollector, pieces
+from inplace.common.phases import Phase
+from inplace.controller.serving.exposition import SteppedCollector, pieces
+from inplace.controller.spec.causes import Trigger
+from inplace.controller.tracking.counts import GroupCount
 
 CONTROLLER: Final = "jobset"
 VERSION: Final = "0.1.0"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from common.kube.clock import Clock
+from inplace.common.kube.clock import Clock
 
 INTERVAL_S: Final = 0.02  # 50 wake-ups a second take 0.2 % of a CPU; a pause of 250 ms reads as at least 230
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.errors import ApiError, NotFound
-from common.kube.http import TransportError
-from common.kube.informer import Log
-from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, Resource
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, NotFound
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.informer import Log
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
 
 AGAIN_S: Final = 60.0  # a person is repairing the installation; thirty requests a minute until it is whole
 CRD: Final = f"jobsets.{wire.API_GROUP}"

@@ -15,21 +15,21 @@ from typing import Any
 
 import structlog
 
-from common import wire
-from common.kube.client import KubeClient
-from common.kube.clock import Clock, LoopClock
-from common.kube.http import Transport
-from common.kube.informer import Log
-from controller.health import probes
-from controller.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
-from controller.metered import MeteredTransport
-from controller.metrics import Metrics
-from controller.pace import PacedTransport
-from controller.pages import Page, PageServer
-from controller.pauses import PauseMeter
-from controller.preflight import Preflight
-from controller.scrapes import Scrapes
-from controller.term import Term
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock, LoopClock
+from inplace.common.kube.http import Transport
+from inplace.common.kube.informer import Log
+from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.api.metered import MeteredTransport
+from inplace.controller.api.pace import PacedTransport
+from inplace.controller.health import probes
+from inplace.controller.metrics import Metrics
+from inplace.controller.pauses import PauseMeter
+from inplace.controller.preflight import Preflight
+from inplace.controller.serving.pages import Page, PageServer
+from inplace.controller.serving.scrapes import Scrapes
+from inplace.controller.term import Term
 
 USER_AGENT = "inplace-controller/0.1.0"
 DRAIN_S = 8.0  # for what is in work at shutdown; within the lease, and within kubelet's 30 s grace

@@ -12,21 +12,23 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from common import wire
-from common.epoch.errors import InvariantError
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.codec import Codec
-from common.kube.errors import ApiError, Conflict
-from common.kube.http import TransportError
-from common.kube.informer import Informer, Log, T
-from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, Resource
-from common.kube.workqueue import WorkQueue
-from controller.events import EventRecorder
-from controller.execute import ActionsFailedError, Executor
-from controller.group import Key
-from controller.groups import Groups
-from controller.kinds import (
+from inplace.common import wire
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.codec import Codec
+from inplace.common.kube.errors import ApiError, Conflict
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.informer import Informer, Log, T
+from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
+from inplace.common.kube.workqueue import WorkQueue
+from inplace.controller.act.execute import ActionsFailedError, Executor
+from inplace.controller.act.reconcile import Reconciler
+from inplace.controller.act.refusals import Refusals, least_wait_s
+from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.nodes import Nodes
+from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
+from inplace.controller.spec.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,
     POD_CODEC,
@@ -36,13 +38,11 @@ from controller.kinds import (
     Pod,
     Service,
 )
-from controller.metrics import CONTROLLER, LiveCollector, Metrics
-from controller.nodes import Nodes
-from controller.phases import PhaseReader
-from controller.reconcile import Reconciler
-from controller.refusals import Refusals, least_wait_s
-from controller.restarts import RestartTimer
-from controller.stored import JOBSET_CODEC
+from inplace.controller.spec.stored import JOBSET_CODEC
+from inplace.controller.tracking.group import Key
+from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.phases import PhaseReader
+from inplace.controller.tracking.restart_timer import RestartTimer
 
 URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
 

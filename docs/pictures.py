@@ -52,7 +52,7 @@ def main() -> None:
 @contextmanager
 def _demo() -> Iterator[str]:
     """Run a demo beside the block and yield its kubeconfig; the group trains."""
-    command = [sys.executable, "-m", "cli", "demo", "--keep", "--runtime", "model", "--failures", "0"]
+    command = [sys.executable, "-m", "inplace.cli", "demo", "--keep", "--runtime", "model", "--failures", "0"]
     with tempfile.TemporaryFile("w+") as errors:
         demo = subprocess.Popen(
             [*command, "--pods", str(PODS)], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -76,7 +76,7 @@ def _watched_restart(environment: dict[str, str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tmux = ["tmux", "-f", os.devnull, "-S", f"{folder}/socket"]
         size = ["-x", str(COLUMNS), "-y", str(LINES)]
-        watch = f"{sys.executable} -m cli status train --watch"
+        watch = f"{sys.executable} -m inplace.cli status train --watch"
         subprocess.run([*tmux, "new-session", "-d", *size, watch], cwd=ROOT, env=environment, check=True)
         try:
             _until(lambda: "Running" in _captured(tmux), UP_S_MAX)
@@ -112,7 +112,7 @@ def _until(holds: object, seconds: float) -> None:
 
 
 def _inplace(environment: dict[str, str], *arguments: str, check: bool = True) -> str:
-    command = [sys.executable, "-m", "cli", *arguments]
+    command = [sys.executable, "-m", "inplace.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=check).stdout
 
 

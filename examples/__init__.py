@@ -1,1 +1,1 @@
-"""A training program and the JobSet that runs it: `python -m examples.train`, train.yaml."""
+"""A training program and the JobSet that runs it: `python -m inplace.examples.train`, train.yaml."""

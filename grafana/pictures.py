@@ -1,7 +1,7 @@
 """
 Draw every board with the data of the demo into docs/images: `python -m grafana.pictures`.
 
-No Grafana is needed: these are the answers of a real Prometheus (tests/grafana/scene.py) to the panels' own queries.
+No Grafana is needed: these are the answers of a real Prometheus (testbed/grafana/scene.py) to the panels' own queries.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from grafana.build import BOARDS, FOLDER
 from grafana.drawing import draw
 from grafana.panels import Board
 from grafana.series import Series, read
-from tests.grafana.evaluate import ask, program
-from tests.grafana.scene import Played, scene
+from testbed.grafana.evaluate import ask, program
+from testbed.grafana.scene import Played, scene
 
 _OF_ONE: Final = {"inplace-jobset": "train"}  # boards that are looked at with one JobSet chosen
 IMAGES: Final = FOLDER.parent / "docs" / "images"

@@ -9,7 +9,7 @@ one of
     uniform_s = [0.3, 0.6]                          # seconds, evenly between the two
     median_s = 0.4, p99_s = 2.0, max_s = 10.0       # seconds, log-normal: with a tail
 
-or `recorded = "controller.json"` alone: the median of what stands there, in benchmarks/recorded, under its name.
+or `recorded = "controller.json"` alone: the median of what stands there, in simulator/recorded, under its name.
 
 Guarantees: what is unknown, impossible or has no source is refused before anything runs; two profiles never mix.
 """
@@ -24,10 +24,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from simulator.cluster.timings import ZERO, Delay, Latency, Tailed, Timings
+from inplace.simulator.cluster.timings import ZERO, Delay, Latency, Tailed, Timings
 
 FOLDER: Final = Path(__file__).parent / "profiles"
-RECORDED: Final = Path(__file__).parents[1] / "benchmarks" / "recorded"
+RECORDED: Final = Path(__file__).parent / "recorded"
 BASE: Final = "lab"
 DELAY_S_MAX: Final = 600.0  # a longer delay of one step is a fault to inject, not a cluster's profile
 _ABOUT = ("description", "base")

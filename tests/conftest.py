@@ -13,7 +13,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from simulator.cluster.virtual_time import run
+from inplace.simulator.cluster.virtual_time import run
 
 # No deadline per example: others use the machine too.
 settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=25)

@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 from yarl import URL
 
-from common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
 
 
 class AiohttpTransport:

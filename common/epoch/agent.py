@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from common.epoch.errors import InvariantError
-from common.epoch.int32 import INT32_MAX
-from common.record import record, replace
-from common.typed import Final
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.record import record, replace
+from inplace.common.typed import Final
 
 
 class Phase(Enum):

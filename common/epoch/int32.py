@@ -1,5 +1,5 @@
 """The range of an epoch on the wire: a Kubernetes int32."""
 
-from common.typed import Final
+from inplace.common.typed import Final
 
 INT32_MAX: Final = 2**31 - 1

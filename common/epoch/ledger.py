@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from common.epoch.decision import Decision, Standing
-from common.epoch.errors import InvariantError
-from common.epoch.int32 import INT32_MAX
-from common.epoch.pod_view import Life, PodView
-from common.epoch.slot import Shape, Slot
+from inplace.common.epoch.decision import Decision, Standing
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.epoch.pod_view import Life, PodView
+from inplace.common.epoch.slot import Shape, Slot
 
 
 @dataclass(slots=True)

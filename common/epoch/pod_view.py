@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from common.epoch.slot import Slot
+from inplace.common.epoch.slot import Slot
 
 
 class Life(Enum):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from common.epoch.agent import (
+from inplace.common.epoch.agent import (
     Accepted,
     AgentState,
     Announce,
@@ -29,10 +29,10 @@ from common.epoch.agent import (
     View,
     newest,
 )
-from common.epoch.agent import Event as AgentEvent
-from common.epoch.agent import step as step_agent
-from common.epoch.errors import InvariantError
-from common.record import replace
+from inplace.common.epoch.agent import Event as AgentEvent
+from inplace.common.epoch.agent import step as step_agent
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.record import replace
 
 
 class Life(Enum):

@@ -12,9 +12,9 @@ import socket
 import ssl
 import time
 
-from common.kube.credentials import Credentials
-from common.kube.http import Request, Response, TransportError
-from common.kube.http1_link import READ_BYTES, Link, no_connection
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import Request, Response, TransportError
+from inplace.common.kube.http1_link import READ_BYTES, Link, no_connection
 
 
 class Ahead:

@@ -10,11 +10,9 @@ from typing import Any
 
 import msgspec
 
-from common.kube.errors import error_from_response
-from common.kube.http import Request, Response, Transport
-from common.kube.resources import Resource
-
-KubeObject = dict[str, Any]
+from inplace.common.kube.errors import error_from_response
+from inplace.common.kube.http import Request, Response, Transport
+from inplace.common.kube.resources import KubeObject, Resource
 
 REQUEST_TIMEOUT_S = 30.0  # half of the API server's own 60 s limit for short requests
 LIST_TIMEOUT_S = 60.0  # a list of 10,000 Pods is some 100 MB of JSON

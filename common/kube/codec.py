@@ -13,7 +13,7 @@ from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from common.kube.http import TransportError
-from common.record import record
-from common.typed import TYPE_CHECKING, Final
+from inplace.common.kube.http import TransportError
+from inplace.common.record import record
+from inplace.common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from common.kube.http import Response
-from common.typed import Any
+from inplace.common.kube.http import Response
+from inplace.common.typed import Any
 
 _TEXT_MAX = 256  # characters of an answer that is not a Status; enough to recognise a proxy's error page
 RETRY_AFTER_S_MAX = 120.0  # the API server asks for at most 32 s; a proxy's hour would be an outage of our own

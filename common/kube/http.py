@@ -2,8 +2,8 @@
 The HTTP seam: what agent and controller need of a transport.
 
 Three transports implement it: HTTP/1.1 over asyncio streams (`common.kube.http1`, the agent's), an aiohttp session
-(`controller.transport`), and in-memory calls into the embedded API server (`simulator.apiserver`). Code above the seam
-cannot tell them apart, so the same agent runs on a cluster, over loopback and under virtual time.
+(`controller.api.transport`), and in-memory calls into the embedded API server (`simulator.apiserver`). Code above the
+seam cannot tell them apart, so the same agent runs on a cluster, over loopback and under virtual time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 
-from common.record import record
-from common.typed import Final, Protocol
+from inplace.common.record import record
+from inplace.common.typed import Final, Protocol
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 

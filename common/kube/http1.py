@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from common.kube.ahead import Ahead
-from common.kube.clock import Clock, LoopClock
-from common.kube.credentials import Credentials, CredentialsError
-from common.kube.http import CertificateError, Request, Response, Stream, TransportError, TransportTimeoutError
-from common.kube.http1_connection import Connection, connect
-from common.kube.http1_wire import Head
+from inplace.common.kube.ahead import Ahead
+from inplace.common.kube.clock import Clock, LoopClock
+from inplace.common.kube.credentials import Credentials, CredentialsError
+from inplace.common.kube.http import CertificateError, Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.http1_connection import Connection, connect
+from inplace.common.kube.http1_wire import Head
 
 IDLE_CONNECTIONS_MAX: Final = 2
 IDLE_S_MAX: Final = 60.0  # the API server closes idle connections after 90 s; reusing one just then loses a request

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from common.kube.credentials import Credentials, is_address
-from common.kube.http import Request, Response, TransportError
-from common.kube.http1_link import READ_BYTES, Link, no_connection
-from common.kube.http1_wire import Head, Poll
+from inplace.common.kube.credentials import Credentials, is_address
+from inplace.common.kube.http import Request, Response, TransportError
+from inplace.common.kube.http1_link import READ_BYTES, Link, no_connection
+from inplace.common.kube.http1_wire import Head, Poll
 
 
 class Connection:

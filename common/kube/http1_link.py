@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import ssl
 
-from common.kube.credentials import Credentials
-from common.kube.http import CertificateError, Request, Response, TransportError
-from common.kube.http1_wire import Head, Http1Wire, Poll
-from common.kube.tls import TlsSession
-from common.typed import Final
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import CertificateError, Request, Response, TransportError
+from inplace.common.kube.http1_wire import Head, Http1Wire, Poll
+from inplace.common.kube.tls import TlsSession
+from inplace.common.typed import Final
 
 READ_BYTES: Final = 16 * 1024  # what one TLS record holds at most
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024  # of one whole answer; a watch is a stream and has its own bound

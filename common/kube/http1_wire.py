@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from common.kube.http import Request, TransportError
-from common.record import record
-from common.typed import Final
+from inplace.common.kube.http import Request, TransportError
+from inplace.common.record import record
+from inplace.common.typed import Final
 
 HEAD_BYTES_MAX: Final = 64 * 1024  # of one answer's head; the API server's are some 500 bytes
 CHUNK_LINE_BYTES_MAX: Final = 256  # a chunk's size and extensions; the API server sends no extensions

@@ -19,15 +19,15 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
-from common.kube.backoff import Backoff
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.codec import Codec, Meta, is_older, version_number
-from common.kube.errors import ApiError, Expired, error_from_status
-from common.kube.http import GarbledError, Request, TransportError
-from common.kube.listing import PAGE_SIZE, read_pages
-from common.kube.resources import Resource
-from common.kube.watch import (
+from inplace.common.kube.backoff import Backoff
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.codec import Codec, Meta, is_older, version_number
+from inplace.common.kube.errors import ApiError, Expired, error_from_status
+from inplace.common.kube.http import GarbledError, Request, TransportError
+from inplace.common.kube.listing import PAGE_SIZE, read_pages
+from inplace.common.kube.resources import KubeObject, Resource
+from inplace.common.kube.watch import (
     Broken,
     Busy,
     Closed,

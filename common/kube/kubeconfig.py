@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from common.kube.credentials import Credentials, CredentialsError
+from inplace.common.kube.credentials import Credentials, CredentialsError
 
 _CANNOT_USER: Final = (
     "exec",

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from common.kube.client import LIST_TIMEOUT_S, KubeClient
-from common.kube.http import GarbledError, Request, TooLargeError
+from inplace.common.kube.client import LIST_TIMEOUT_S, KubeClient
+from inplace.common.kube.http import GarbledError, Request, TooLargeError
 
 PAGE_SIZE: Final = 500  # client-go's; a page of Pods is some 5 MB
 SMALLER: Final = 10  # times fewer objects, where a page has more bytes than the transport takes: 500, 50, 5, 1

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, urlencode
+
+KubeObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from common.kube.clock import Clock
+from inplace.common.kube.clock import Clock
 
 
 def micro_time(clock: Clock) -> str:

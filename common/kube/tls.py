@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ssl
 
-from common.typed import Final
+from inplace.common.typed import Final
 
 _RECORD_BYTES_MAX: Final = 16 * 1024  # of plain text in one TLS record (RFC 8446, 5.1)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from common.kube.clock import Clock
-from common.kube.errors import (
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import (
     ApiError,
     BadRequest,
     Expired,
@@ -22,8 +22,8 @@ from common.kube.errors import (
     Unauthorized,
     error_from_response,
 )
-from common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
-from common.record import record
+from inplace.common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
+from inplace.common.record import record
 
 LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
 ERROR_BYTES_MAX = 64 * 1024  # of a refusal's body

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from common.kube.clock import Clock
+from inplace.common.kube.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 

@@ -28,13 +28,13 @@ Where it differs from the real one:
   OpenAPI has no schemas for built-in kinds, so `kubectl explain` does not work for them.
 """
 
-from simulator.apiserver.apf import PriorityLevel
-from simulator.apiserver.http_front import HttpFront
-from simulator.apiserver.memory import InMemoryTransport
-from simulator.apiserver.options import ApiServerOptions, LogRequest
-from simulator.apiserver.reads import StreamingResponse
-from simulator.apiserver.server import ApiServer
-from simulator.apiserver.store import Store
+from inplace.simulator.apiserver.apf import PriorityLevel
+from inplace.simulator.apiserver.http_front import HttpFront
+from inplace.simulator.apiserver.memory import InMemoryTransport
+from inplace.simulator.apiserver.options import ApiServerOptions, LogRequest
+from inplace.simulator.apiserver.reads import StreamingResponse
+from inplace.simulator.apiserver.server import ApiServer
+from inplace.simulator.apiserver.store import Store
 
 __all__ = [
     "ApiServer",

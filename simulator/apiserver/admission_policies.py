@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.kube.client import KubeObject
-from simulator.apiserver.cel_programs import Scope, compiled
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.store import CollectionKey, Store
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.cel_programs import Scope, compiled
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.store import CollectionKey, Store
 
 _POLICIES: Final[CollectionKey] = ("admissionregistration.k8s.io", "validatingadmissionpolicies")
 _BINDINGS: Final[CollectionKey] = ("admissionregistration.k8s.io", "validatingadmissionpolicybindings")

@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 
-from common.kube.clock import Clock
-from simulator.apiserver.route import Route
-from simulator.apiserver.status import too_many_requests
+from inplace.common.kube.clock import Clock
+from inplace.simulator.apiserver.route import Route
+from inplace.simulator.apiserver.status import too_many_requests
 
 QUEUE_WAIT_S = 15.0
 """Longest wait in a queue. Source: a quarter of the 60 s request timeout, config.go."""

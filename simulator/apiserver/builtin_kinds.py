@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.kube.resources import (
+from inplace.common.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
@@ -16,13 +16,13 @@ from common.kube.resources import (
     SERVICES,
     Resource,
 )
-from simulator.apiserver import columns
-from simulator.apiserver.crd import CrdStrategy
-from simulator.apiserver.events import from_core, to_core
-from simulator.apiserver.jobs import JobStrategy
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.pods import PodStrategy
-from simulator.apiserver.services import ClaimStrategy, LeaseStrategy, NamespaceStrategy, ServiceStrategy
+from inplace.simulator.apiserver import columns
+from inplace.simulator.apiserver.crd import CrdStrategy
+from inplace.simulator.apiserver.events import from_core, to_core
+from inplace.simulator.apiserver.jobs import JobStrategy
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.pods import PodStrategy
+from inplace.simulator.apiserver.services import ClaimStrategy, LeaseStrategy, NamespaceStrategy, ServiceStrategy
 
 CORE_EVENTS = Resource("", "v1", "events", "Event")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import cel
 
-from common.kube.quantity import parse_quantity
+from inplace.common.kube.quantity import parse_quantity
 
 UNKNOWN_FUNCTION: Final = "Undefined variable or function"
 _PROGRAMS_MAX: Final = 2048

@@ -15,9 +15,9 @@ from typing import Any
 
 import cel
 
-from simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, Scope, compiled, warn_once
-from simulator.apiserver.schema import Schema
-from simulator.apiserver.status import Cause, show
+from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, Scope, compiled, warn_once
+from inplace.simulator.apiserver.schema import Schema
+from inplace.simulator.apiserver.status import Cause, show
 
 _USES_OLD = re.compile(r"\boldSelf\b")
 _REASONS = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.apiserver.jsonpath import at_path
-from simulator.apiserver.kinds import Column
-from simulator.apiserver.table import AGE, NAME, age, human_duration, parse_time_s
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.jsonpath import at_path
+from inplace.simulator.apiserver.kinds import Column
+from inplace.simulator.apiserver.table import AGE, NAME, age, human_duration, parse_time_s
 
 NONE = "<none>"
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.resources import Resource
-from simulator.apiserver.cel_rules import check_rules
-from simulator.apiserver.kinds import Kind, Strategy, WriteContext
-from simulator.apiserver.schema import Schema, drop_nulls, fill_defaults, prune
-from simulator.apiserver.schema_validation import validate
-from simulator.apiserver.status import Cause, bad_request, bad_value, required
-from simulator.apiserver.table import custom_columns
+from inplace.common.kube.resources import KubeObject, Resource
+from inplace.simulator.apiserver.cel_rules import check_rules
+from inplace.simulator.apiserver.kinds import Kind, Strategy, WriteContext
+from inplace.simulator.apiserver.schema import Schema, drop_nulls, fill_defaults, prune
+from inplace.simulator.apiserver.schema_validation import validate
+from inplace.simulator.apiserver.status import Cause, bad_request, bad_value, required
+from inplace.simulator.apiserver.table import custom_columns
 
 _BLOCKING = frozenset(
     (

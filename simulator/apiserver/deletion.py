@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.apiserver import status
-from simulator.apiserver.kinds import Kind, with_metadata
-from simulator.apiserver.store import Store
-from simulator.apiserver.writes import is_kept
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import status
+from inplace.simulator.apiserver.kinds import Kind, with_metadata
+from inplace.simulator.apiserver.store import Store
+from inplace.simulator.apiserver.writes import is_kept
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

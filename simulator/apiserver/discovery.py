@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.apiserver.kinds import Kind, Registry
+from inplace.simulator.apiserver.kinds import Kind, Registry
 
 VERSION = {
     "major": "1",

@@ -7,7 +7,7 @@ Source: k8s.io/kubernetes/pkg/apis/events/v1/conversion.go.
 
 from __future__ import annotations
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 _TO_CORE = {
     "regarding": "involvedObject",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from simulator.apiserver.schema import Schema
+from inplace.simulator.apiserver.schema import Schema
 
 FieldSet = dict[str, Any]
 Keyed = list[tuple[str, Any]]

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deletions
-from simulator.apiserver.kinds import Kind, Registry, with_metadata
-from simulator.apiserver.store import CollectionKey, Event, ObjectKey, Store
-from simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deletions
+from inplace.simulator.apiserver.kinds import Kind, Registry, with_metadata
+from inplace.simulator.apiserver.store import CollectionKey, Event, ObjectKey, Store
+from inplace.simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
 
 _COLLECTOR = WriteOptions(
     user="system:serviceaccount:kube-system:generic-garbage-collector", manager="kube-controller-manager"

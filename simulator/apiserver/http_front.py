@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from common.kube.http import Request, Response
-from simulator.apiserver.reads import StreamingResponse
-from simulator.apiserver.server import ApiServer
-from simulator.apiserver.status import StatusError, unauthorized
+from inplace.common.kube.http import Request, Response
+from inplace.simulator.apiserver.reads import StreamingResponse
+from inplace.simulator.apiserver.server import ApiServer
+from inplace.simulator.apiserver.status import StatusError, unauthorized
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
 """Source: k8s.io/apiserver MaxRequestBodyBytes."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from common.epoch.int32 import INT32_MAX
-from common.kube.client import KubeObject
-from simulator.apiserver.kinds import Strategy, WriteContext
-from simulator.apiserver.metadata import LABEL_CHARACTERS_MAX
-from simulator.apiserver.pods import default_pod_spec, pod_spec_causes
-from simulator.apiserver.status import Cause, bad_value, not_supported, required
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.kinds import Strategy, WriteContext
+from inplace.simulator.apiserver.metadata import LABEL_CHARACTERS_MAX
+from inplace.simulator.apiserver.pods import default_pod_spec, pod_spec_causes
+from inplace.simulator.apiserver.status import Cause, bad_value, not_supported, required
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from common.kube.client import KubeObject
-from common.kube.resources import Resource
-from simulator.apiserver.status import Cause
+from inplace.common.kube.resources import KubeObject, Resource
+from inplace.simulator.apiserver.status import Cause
 
 if TYPE_CHECKING:
-    from simulator.apiserver.schema import Schema
+    from inplace.simulator.apiserver.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
-from simulator.apiserver.reads import StreamingResponse
-from simulator.apiserver.server import ApiServer
+from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.simulator.apiserver.reads import StreamingResponse
+from inplace.simulator.apiserver.server import ApiServer
 
 
 class InMemoryTransport:

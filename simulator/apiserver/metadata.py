@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.apiserver.status import Cause, StatusError, bad_request, bad_value, required
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.status import Cause, StatusError, bad_request, bad_value, required
 
 NAME_CHARACTERS_MAX = 253
 LABEL_CHARACTERS_MAX = 63

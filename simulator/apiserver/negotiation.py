@@ -14,11 +14,11 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from common.kube.client import KubeObject
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.status import not_acceptable
-from simulator.apiserver.store import Event, EventType
-from simulator.apiserver.table import table
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.status import not_acceptable
+from inplace.simulator.apiserver.store import Event, EventType
+from inplace.simulator.apiserver.table import table
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 ACCEPTED = ("application/json", "application/yaml")

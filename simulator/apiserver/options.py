@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.kube.client import KubeObject
-from common.kube.http import Request, Response
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import KubeObject
 
 if TYPE_CHECKING:
-    from simulator.apiserver.apf import PriorityLevel
+    from inplace.simulator.apiserver.apf import PriorityLevel
 
 Interceptor = Callable[[Request, str], Awaitable[Response | None]]
 """Sees every request BEFORE the server does; a Response of its own ends the request there. The seam for faults."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.apiserver.fields import (
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.fields import (
     FieldSet,
     NamedShape,
     SchemaShape,
@@ -25,8 +25,8 @@ from simulator.apiserver.fields import (
     union,
     without,
 )
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.status import StatusError
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.status import StatusError
 
 _SERVER_OWNED = frozenset(
     (

@@ -11,20 +11,15 @@ from typing import Any
 import msgspec
 import yaml
 
-from common.kube.client import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    KubeObject,
-)
-from simulator.apiserver import ownership, status
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.merge_patch import OPERATIONS_MAX, PatchError, json_patch, merge_patch
-from simulator.apiserver.metadata import check_types
-from simulator.apiserver.status import Cause
-from simulator.apiserver.strategic_patch import strategic_merge
-from simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
+from inplace.common.kube.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import ownership, status
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.merge_patch import OPERATIONS_MAX, PatchError, json_patch, merge_patch
+from inplace.simulator.apiserver.metadata import check_types
+from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.strategic_patch import strategic_merge
+from inplace.simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
 _DECODER = msgspec.json.Decoder()
 

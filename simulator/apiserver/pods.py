@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.apiserver.kinds import Strategy, WriteContext
-from simulator.apiserver.metadata import is_dns_label
-from simulator.apiserver.status import Cause, bad_value, not_supported, required
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.kinds import Strategy, WriteContext
+from inplace.simulator.apiserver.metadata import is_dns_label
+from inplace.simulator.apiserver.status import Cause, bad_value, not_supported, required
 
 RESTART_RULES_MAX = 20
 EXIT_CODES_MAX = 255

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.apiserver import status
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.negotiation import Format, bookmark, encode_event, encode_line
-from simulator.apiserver.options import ApiServerOptions
-from simulator.apiserver.route import Route, is_true
-from simulator.apiserver.selectors import Predicate, field_selector, label_predicate
-from simulator.apiserver.status import Cause
-from simulator.apiserver.store import CollectionKey, ObjectKey, Store
-from simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import status
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.negotiation import Format, bookmark, encode_event, encode_line
+from inplace.simulator.apiserver.options import ApiServerOptions
+from inplace.simulator.apiserver.route import Route, is_true
+from inplace.simulator.apiserver.selectors import Predicate, field_selector, label_predicate
+from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
+from inplace.simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
 
 LAST_BOOKMARK_BEFORE_END_S = 2.0
 """A watch's last bookmark. Source: cache_watcher.go."""

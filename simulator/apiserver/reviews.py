@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.apiserver.route import Route
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.route import Route
 
 REVIEWS: dict[tuple[str, str], dict[str, str]] = {
     ("authorization.k8s.io", "v1"): {

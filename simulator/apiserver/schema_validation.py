@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from simulator.apiserver.schema import Schema
-from simulator.apiserver.status import Cause, bad_value, not_supported, required, show
+from inplace.simulator.apiserver.schema import Schema
+from inplace.simulator.apiserver.status import Cause, bad_value, not_supported, required, show
 
 _INT64_MAX = 2**63 - 1
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), _INT64_MAX)}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from common.kube.client import KubeObject
-from simulator.apiserver.jsonpath import at_path
-from simulator.apiserver.status import bad_request
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.jsonpath import at_path
+from inplace.simulator.apiserver.status import bad_request
 
 Predicate = Callable[[KubeObject], bool]
 

@@ -12,30 +12,30 @@ from copy import copy
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from common.kube.http import Request, Response
-from simulator.apiserver import negotiation, status, subresources
-from simulator.apiserver.apf import PriorityAndFairness
-from simulator.apiserver.builtin_kinds import builtin_kinds
-from simulator.apiserver.counter import RequestCounter, family_of
-from simulator.apiserver.crd import kinds_of
-from simulator.apiserver.deletion import DeleteOptions, Deletions
-from simulator.apiserver.discovery import AGGREGATED, Discovery
-from simulator.apiserver.garbage import GarbageCollector
-from simulator.apiserver.kinds import Kind, Registry
-from simulator.apiserver.metadata import check_types
-from simulator.apiserver.negotiation import Format
-from simulator.apiserver.options import ApiServerOptions
-from simulator.apiserver.patches import Patches, decode_json, decode_yaml
-from simulator.apiserver.reads import Reads, StreamingResponse
-from simulator.apiserver.reviews import REVIEWS, answer_review
-from simulator.apiserver.route import Route, resource_route, split_path
-from simulator.apiserver.status import StatusError
-from simulator.apiserver.store import CollectionKey, Event, Store
-from simulator.apiserver.verbs import SUBRESOURCE_VERBS, check_verb
-from simulator.apiserver.watch_cache import WatchCache
-from simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import negotiation, status, subresources
+from inplace.simulator.apiserver.apf import PriorityAndFairness
+from inplace.simulator.apiserver.builtin_kinds import builtin_kinds
+from inplace.simulator.apiserver.counter import RequestCounter, family_of
+from inplace.simulator.apiserver.crd import kinds_of
+from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions
+from inplace.simulator.apiserver.discovery import AGGREGATED, Discovery
+from inplace.simulator.apiserver.garbage import GarbageCollector
+from inplace.simulator.apiserver.kinds import Kind, Registry
+from inplace.simulator.apiserver.metadata import check_types
+from inplace.simulator.apiserver.negotiation import Format
+from inplace.simulator.apiserver.options import ApiServerOptions
+from inplace.simulator.apiserver.patches import Patches, decode_json, decode_yaml
+from inplace.simulator.apiserver.reads import Reads, StreamingResponse
+from inplace.simulator.apiserver.reviews import REVIEWS, answer_review
+from inplace.simulator.apiserver.route import Route, resource_route, split_path
+from inplace.simulator.apiserver.status import StatusError
+from inplace.simulator.apiserver.store import CollectionKey, Event, Store
+from inplace.simulator.apiserver.verbs import SUBRESOURCE_VERBS, check_verb
+from inplace.simulator.apiserver.watch_cache import WatchCache
+from inplace.simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 MANAGER_CHARACTERS_MAX = 128

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from common.kube.client import KubeObject
-from simulator.apiserver.kinds import Strategy, WriteContext
-from simulator.apiserver.status import Cause, bad_value
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.kinds import Strategy, WriteContext
+from inplace.simulator.apiserver.status import Cause, bad_value
 
 HEADLESS = "None"
 _ADDRESSES_MAX = 65_536  # of 10.96.0.0/16; addresses are not returned when a Service is deleted

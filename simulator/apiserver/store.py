@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 ObjectKey = tuple[str, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.apiserver.merge_patch import PatchError
+from inplace.simulator.apiserver.merge_patch import PatchError
 
 MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "containers": ("name",),

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from common.kube.http import Response
-from simulator.apiserver import status
-from simulator.apiserver.deletion import DeleteOptions, Deletions
-from simulator.apiserver.kinds import Kind, with_metadata
-from simulator.apiserver.options import LogRequest, LogSource
-from simulator.apiserver.reads import StreamingResponse
-from simulator.apiserver.route import Route, is_true
-from simulator.apiserver.store import Store
-from simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Response
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import status
+from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions
+from inplace.simulator.apiserver.kinds import Kind, with_metadata
+from inplace.simulator.apiserver.options import LogRequest, LogSource
+from inplace.simulator.apiserver.reads import StreamingResponse
+from inplace.simulator.apiserver.route import Route, is_true
+from inplace.simulator.apiserver.store import Store
+from inplace.simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
 
 _TOKEN_LIFE_S = 3600
 

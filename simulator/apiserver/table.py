@@ -12,9 +12,9 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.apiserver import jsonpath
-from simulator.apiserver.kinds import Column, Kind
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import jsonpath
+from inplace.simulator.apiserver.kinds import Column, Kind
 
 NAME_DESCRIPTION = (
     "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.apiserver import status
-from simulator.apiserver.kinds import Kind
-from simulator.apiserver.route import Route
+from inplace.simulator.apiserver import status
+from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.route import Route
 
 _COLLECTION_VERBS = frozenset(("list", "watch", "create", "deletecollection"))
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.apiserver.selectors import Predicate
-from simulator.apiserver.status import expired, too_large_resource_version
-from simulator.apiserver.store import Collection, Event, EventType, ObjectKey
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.selectors import Predicate
+from inplace.simulator.apiserver.status import expired, too_large_resource_version
+from inplace.simulator.apiserver.store import Collection, Event, EventType, ObjectKey
 
 CATCH_UP_S = 3.0
 """How long a consistent read waits for the cache. Source: watch_cache.go blockTimeout."""

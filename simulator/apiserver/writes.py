@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.apiserver import metadata, ownership, status
-from simulator.apiserver.admission_policies import Attempt, refusal
-from simulator.apiserver.kinds import Kind, WriteContext
-from simulator.apiserver.status import Cause
-from simulator.apiserver.store import CollectionKey, ObjectKey, Store
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import metadata, ownership, status
+from inplace.simulator.apiserver.admission_policies import Attempt, refusal
+from inplace.simulator.apiserver.kinds import Kind, WriteContext
+from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 
 GENERATE_NAME_ATTEMPTS_MAX = 8
 """Source: store.go maxNameGenerationCreateAttempts."""

@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from simulator.campaign.catalogue import CATALOGUE, Fault
-from simulator.campaign.report import describe, plan_command, replay_command, soak_command, table, tell_kinds
-from simulator.campaign.restart import run_restart
-from simulator.campaign.run import run_seed
-from simulator.campaign.shrink import shrink
-from simulator.campaign.sieve import SITUATIONS, plans, run_plan
-from simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes
+from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
+from inplace.simulator.campaign.report import describe, plan_command, replay_command, soak_command, table, tell_kinds
+from inplace.simulator.campaign.restart import run_restart
+from inplace.simulator.campaign.run import run_seed
+from inplace.simulator.campaign.shrink import shrink
+from inplace.simulator.campaign.sieve import SITUATIONS, plans, run_plan
+from inplace.simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes
 
 SEEDS_DEFAULT = 500
 PROGRESS_EVERY_S = 30.0

@@ -1,7 +1,7 @@
 """Every fault, by name."""
 
-from simulator.campaign import faults_api, faults_nodes, faults_programs, faults_users
-from simulator.campaign.fault import CATALOGUE, Fault, Place
+from inplace.simulator.campaign import faults_api, faults_nodes, faults_programs, faults_users
+from inplace.simulator.campaign.fault import CATALOGUE, Fault, Place
 
 __all__ = ["CATALOGUE", "MODULES", "Fault", "Place"]
 

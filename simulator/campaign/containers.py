@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from agent.config import AgentConfig
-from agent.runtime import Agent
-from agent.wait import POLL_S
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from common.kube.http import Transport
-from common.record import replace
-from simulator.campaign.process import Process
-from simulator.cluster.model_runtime import ModelBarrier, QuietLog
-from simulator.cluster.pod_spec import Probe
-from simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
-from simulator.cluster.timings import Timings
+from inplace.agent.config import AgentConfig
+from inplace.agent.runtime import Agent
+from inplace.agent.wait import POLL_S
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Transport
+from inplace.common.kube.resources import KubeObject
+from inplace.common.record import replace
+from inplace.simulator.campaign.process import Process
+from inplace.simulator.cluster.model_runtime import ModelBarrier, QuietLog
+from inplace.simulator.cluster.pod_spec import Probe
+from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
+from inplace.simulator.cluster.timings import Timings
 
 QUIET = QuietLog()
 

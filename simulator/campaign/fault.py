@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from simulator.campaign.world import World
+from inplace.simulator.campaign.world import World
 
 FaultFunction = Callable[[World, Random, str], Awaitable[None]]
 

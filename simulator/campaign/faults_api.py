@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from common.kube.http import Request
-from simulator.campaign.disturbance import Effect, Rule, is_write, refusal
-from simulator.campaign.fault import Place, fault, is_program, one_of
-from simulator.campaign.network import Ending, OpenStream
-from simulator.campaign.world import CacheDelay, World
+from inplace.common.kube.http import Request
+from inplace.simulator.campaign.disturbance import Effect, Rule, is_write, refusal
+from inplace.simulator.campaign.fault import Place, fault, is_program, one_of
+from inplace.simulator.campaign.network import Ending, OpenStream
+from inplace.simulator.campaign.world import CacheDelay, World
 
 API, NETWORK = Place.API, Place.NETWORK
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from common.kube.client import MERGE_PATCH, KubeObject
-from common.kube.errors import ApiError
-from common.kube.resources import NODES, PODS
-from simulator.campaign.containers import Training
-from simulator.campaign.disturbance import Effect, Rule
-from simulator.campaign.fault import Place, fault
-from simulator.campaign.scenario import NAMESPACE
-from simulator.campaign.world import World
-from simulator.cluster.node_loss import give_up
+from inplace.common.kube.client import MERGE_PATCH
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.simulator.campaign.containers import Training
+from inplace.simulator.campaign.disturbance import Effect, Rule
+from inplace.simulator.campaign.fault import Place, fault
+from inplace.simulator.campaign.scenario import NAMESPACE
+from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.node_loss import give_up
 
 NODE = Place.NODE
 GRACE_S = 15  # longer than a restart takes

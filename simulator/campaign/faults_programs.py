@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from common.kube.client import MERGE_PATCH
-from common.kube.errors import ApiError
-from common.kube.http import Request
-from common.kube.resources import LEASES
-from simulator.campaign.disturbance import is_lease, is_write
-from simulator.campaign.fault import Place, fault
-from simulator.campaign.process import Process, current_process
-from simulator.campaign.world import LEASE, World
-from simulator.cluster.access import CONTROLLER_NAMESPACE
+from inplace.common.kube.client import MERGE_PATCH
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import LEASES
+from inplace.simulator.campaign.disturbance import is_lease, is_write
+from inplace.simulator.campaign.fault import Place, fault
+from inplace.simulator.campaign.process import Process, current_process
+from inplace.simulator.campaign.world import LEASE, World
+from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE
 
 CONTROLLER, AGENT, TIME = Place.CONTROLLER, Place.AGENT, Place.TIME
 AWAITS_AHEAD_MAX = 120  # a pass over a JobSet, or an agent's way to its announcement, waits some dozens of times

@@ -6,13 +6,13 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from common import wire
-from common.kube.client import MERGE_PATCH, KubeObject
-from common.kube.errors import ApiError
-from common.kube.resources import JOBS, JOBSETS, PODS
-from simulator.campaign.fault import Place, fault
-from simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
-from simulator.campaign.world import World
+from inplace.common import wire
+from inplace.common.kube.client import MERGE_PATCH
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.simulator.campaign.fault import Place, fault
+from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
+from inplace.simulator.campaign.world import World
 
 USER = Place.USER
 GARBAGE_S_MAX = 6.0  # what is nobody's any more lives on for so long

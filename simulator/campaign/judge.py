@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from common import wire
-from common.kube.client import KubeObject
-from simulator.apiserver.store import Event
-from simulator.campaign.containers import WorkerWatcher
-from simulator.campaign.process import current_process
-from simulator.campaign.trace import Trace
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.store import Event
+from inplace.simulator.campaign.containers import WorkerWatcher
+from inplace.simulator.campaign.process import current_process
+from inplace.simulator.campaign.trace import Trace
 
 S1 = "S1 workers of two epochs run at once"
 S2 = "S2 a slot's worker started twice in one epoch"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from common import wire
-from simulator.campaign.judge import ViolationError, slot_of, slots_of
-from simulator.campaign.network import Ending
-from simulator.campaign.world import World
-from simulator.cluster.virtual_time import describe_tasks
+from inplace.common import wire
+from inplace.simulator.campaign.judge import ViolationError, slot_of, slots_of
+from inplace.simulator.campaign.network import Ending
+from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.virtual_time import describe_tasks
 
 L1 = "L1 the group did not come together after the last fault"
 L2 = "L2 a restart without faults cost a Pod more than one watch and one patch"

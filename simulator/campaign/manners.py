@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 
-from common.kube.clock import Clock
-from common.kube.http import Request, Response
-from simulator.campaign.disturbance import is_lease, is_write
-from simulator.campaign.judge import Judge
-from simulator.campaign.process import current_process
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Request, Response
+from inplace.simulator.campaign.disturbance import is_lease, is_write
+from inplace.simulator.campaign.judge import Judge
+from inplace.simulator.campaign.process import current_process
 
 S9 = "S9 a controller wrote while another one held the Lease"
 L5 = "L5 the same was asked again and again without a pause"

@@ -18,14 +18,14 @@ from zlib import crc32
 
 import msgspec
 
-from common.kube.clock import Clock
-from common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
-from simulator.apiserver import ApiServer, StreamingResponse
-from simulator.apiserver.memory import WholeStream
-from simulator.campaign.disturbance import ON_REQUESTS, Effect, Rule, refusal
-from simulator.campaign.process import current_process
-from simulator.campaign.trace import Trace
-from simulator.cluster.timings import Delay
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.simulator.apiserver import ApiServer, StreamingResponse
+from inplace.simulator.apiserver.memory import WholeStream
+from inplace.simulator.campaign.disturbance import ON_REQUESTS, Effect, Rule, refusal
+from inplace.simulator.campaign.process import current_process
+from inplace.simulator.campaign.trace import Trace
+from inplace.simulator.cluster.timings import Delay
 
 NEVER_S = 1e9
 

@@ -17,7 +17,7 @@ from contextvars import Context, ContextVar, copy_context
 from types import coroutine
 from typing import Any, cast
 
-from common.kube.clock import LoopClock
+from inplace.common.kube.clock import LoopClock
 
 _PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 

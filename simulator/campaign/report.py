@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from simulator.campaign.catalogue import CATALOGUE
-from simulator.campaign.run import Outcome
-from simulator.campaign.sieve import Plan
-from simulator.campaign.soak import Tally
+from inplace.simulator.campaign.catalogue import CATALOGUE
+from inplace.simulator.campaign.run import Outcome
+from inplace.simulator.campaign.sieve import Plan
+from inplace.simulator.campaign.soak import Tally
 
 COMMAND = "python -m simulator.campaign run"
 SOAK_COMMAND = "python -m simulator.campaign soak"

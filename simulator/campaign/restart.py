@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.campaign.run import Outcome, run_scenario
-from simulator.campaign.scenario import Mode, Scenario
-from simulator.cluster.timings import Latency, Timings
+from inplace.simulator.campaign.run import Outcome, run_scenario
+from inplace.simulator.campaign.scenario import Mode, Scenario
+from inplace.simulator.cluster.timings import Latency, Timings
 
 PODS_PER_NODE = 8  # as on an accelerator host
 PODS_PER_JOB = 500  # a Job controller makes one Job's Pods one after the other: a single Job of 5,000 takes 30 s

@@ -17,15 +17,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from common.kube.client import KubeObject
-from simulator.campaign import liveness
-from simulator.campaign.catalogue import CATALOGUE, Fault
-from simulator.campaign.judge import ViolationError
-from simulator.campaign.process import drive
-from simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
-from simulator.campaign.trace import Trace
-from simulator.campaign.world import World
-from simulator.cluster.virtual_time import VirtualTimeLoop, describe_tasks
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.campaign import liveness
+from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
+from inplace.simulator.campaign.judge import ViolationError
+from inplace.simulator.campaign.process import drive
+from inplace.simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
+from inplace.simulator.campaign.trace import Trace
+from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.virtual_time import VirtualTimeLoop, describe_tasks
 
 FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
 LAST_STRIKE_S = FAULTS_TO_S - 3.0  # so that a fault which takes a moment has struck before all are ended

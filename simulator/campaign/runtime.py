@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from common.kube.client import KubeObject
-from simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
-from simulator.campaign.supervised import SupervisorContainer
-from simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
+from inplace.simulator.campaign.supervised import SupervisorContainer
+from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 
 AGENT = "inplace-agent"
 

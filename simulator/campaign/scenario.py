@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-import examples
-from common.kube.client import KubeObject
-from simulator.cluster.manifests import read_manifests
-from simulator.cluster.timings import Latency, Timings
+from inplace import examples
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.manifests import read_manifests
+from inplace.simulator.cluster.timings import Latency, Timings
 
 PODS_MAX = 8  # small groups show what large ones do, thousands of times a minute (Kivi, ATC'24)
 NAMESPACE = "default"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.campaign.run import Outcome, run_seed
+from inplace.simulator.campaign.run import Outcome, run_seed
 
 RUNS_MAX = 60  # at a fraction of a second each
 

@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from common.kube.http import Request
-from simulator.campaign.catalogue import CATALOGUE
-from simulator.campaign.disturbance import Effect, Rule, is_lease, is_write
-from simulator.campaign.network import Ending, OpenStream
-from simulator.campaign.process import Process, current_process
-from simulator.campaign.run import Outcome, Strike, run_scenario
-from simulator.campaign.scenario import Scenario
-from simulator.campaign.world import CacheDelay, World
+from inplace.common.kube.http import Request
+from inplace.simulator.campaign.catalogue import CATALOGUE
+from inplace.simulator.campaign.disturbance import Effect, Rule, is_lease, is_write
+from inplace.simulator.campaign.network import Ending, OpenStream
+from inplace.simulator.campaign.process import Process, current_process
+from inplace.simulator.campaign.run import Outcome, Strike, run_scenario
+from inplace.simulator.campaign.scenario import Scenario
+from inplace.simulator.campaign.world import CacheDelay, World
 
 SEED = 1
 UNTIL_S = 12.0

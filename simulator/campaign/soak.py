@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from simulator.campaign.run import Outcome
+from inplace.simulator.campaign.run import Outcome
 
 RUNS_PER_TASK = 10
 TASKS_PER_CHILD = 50  # a child that starts anew gives its memory back

@@ -6,15 +6,15 @@ import asyncio
 import signal
 from collections.abc import Mapping
 
-from agent.arguments import RunOptions, parse
-from agent.config import AgentConfig
-from agent.runtime import Agent
-from agent.supervisor import Supervisor
-from agent.worker import EPOCH
-from common.kube.client import KubeObject
-from simulator.campaign.containers import AgentContainer, Container, Machine, Training
-from simulator.cluster.pod_spec import Probe
-from simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
+from inplace.agent.arguments import RunOptions, parse
+from inplace.agent.config import AgentConfig
+from inplace.agent.runtime import Agent
+from inplace.agent.supervisor import Supervisor
+from inplace.agent.worker import EPOCH
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.campaign.containers import AgentContainer, Container, Machine, Training
+from inplace.simulator.cluster.pod_spec import Probe
+from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
 class SupervisedWorker:

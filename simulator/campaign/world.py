@@ -16,27 +16,27 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeClient, KubeObject
-from common.kube.http import Transport
-from common.kube.resources import JOBSETS
-from controller.runtime import Controller, ControllerConfig
-from simulator.apiserver import ApiServer, ApiServerOptions
-from simulator.apiserver.store import CollectionKey, Event
-from simulator.campaign.containers import QUIET, Machine
-from simulator.campaign.judge import Judge
-from simulator.campaign.manners import Manners
-from simulator.campaign.network import Network
-from simulator.campaign.process import Process, ProcessClock, outside
-from simulator.campaign.runtime import CampaignRuntime
-from simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
-from simulator.campaign.trace import Trace
-from simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name
-from simulator.cluster.cluster import VIRTUAL_EPOCH_S
-from simulator.cluster.job_controller import JobController
-from simulator.cluster.kubelet import Kubelet
-from simulator.cluster.manifests import custom_resource_definitions
-from simulator.cluster.nodes import HOST_IP
-from simulator.cluster.scheduler import Scheduler
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.http import Transport
+from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions
+from inplace.simulator.apiserver.store import CollectionKey, Event
+from inplace.simulator.campaign.containers import QUIET, Machine
+from inplace.simulator.campaign.judge import Judge
+from inplace.simulator.campaign.manners import Manners
+from inplace.simulator.campaign.network import Network
+from inplace.simulator.campaign.process import Process, ProcessClock, outside
+from inplace.simulator.campaign.runtime import CampaignRuntime
+from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
+from inplace.simulator.campaign.trace import Trace
+from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
+from inplace.simulator.cluster.job_controller import JobController
+from inplace.simulator.cluster.kubelet import Kubelet
+from inplace.simulator.cluster.manifests import custom_resource_definitions
+from inplace.simulator.cluster.nodes import HOST_IP
+from inplace.simulator.cluster.scheduler import Scheduler
 
 SPARE_NODES = 1
 CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back

@@ -6,8 +6,9 @@ import json
 
 import msgspec
 
-from common.kube.client import KubeClient, KubeObject
-from simulator.apiserver.http_front import url_as
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.http_front import url_as
 
 CONTROLLER_NAMESPACE = "inplace-system"
 _COMPONENT_USERS = {

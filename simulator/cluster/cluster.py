@@ -24,33 +24,34 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
-from common.kube.clock import Clock, LoopClock
-from common.kube.http import Request, Transport
-from controller.runtime import Controller, ControllerConfig
-from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
-from simulator.cluster.access import (
+from inplace.common.kube.client import APPLY_PATCH, KubeClient
+from inplace.common.kube.clock import Clock, LoopClock
+from inplace.common.kube.http import Request, Transport
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
+from inplace.simulator.cluster.access import (
     CONTROLLER_NAMESPACE,
     collection_path,
     kubeconfig_text,
     pod_user,
     user_name,
 )
-from simulator.cluster.controller_process import ControllerProcess
-from simulator.cluster.events import ClusterEvent, Kind, Observers
-from simulator.cluster.job_controller import JobController
-from simulator.cluster.kubelet import Kubelet
-from simulator.cluster.logs import tail
-from simulator.cluster.manifests import admission_policies, custom_resource_definitions
-from simulator.cluster.model_runtime import ModelRuntime, QuietLog
-from simulator.cluster.node_loss import give_up
-from simulator.cluster.nodes import HOST_IP
-from simulator.cluster.pod_worker import PodWorker
-from simulator.cluster.process_runtime import ProcessRuntime
-from simulator.cluster.runtime import Runtime
-from simulator.cluster.scheduler import Scheduler
-from simulator.cluster.timeline import Timeline
-from simulator.cluster.timings import ZERO, Timings, local_processes
+from inplace.simulator.cluster.controller_process import ControllerProcess
+from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
+from inplace.simulator.cluster.job_controller import JobController
+from inplace.simulator.cluster.kubelet import Kubelet
+from inplace.simulator.cluster.logs import tail
+from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
+from inplace.simulator.cluster.model_runtime import ModelRuntime, QuietLog
+from inplace.simulator.cluster.node_loss import give_up
+from inplace.simulator.cluster.nodes import HOST_IP
+from inplace.simulator.cluster.pod_worker import PodWorker
+from inplace.simulator.cluster.process_runtime import ProcessRuntime
+from inplace.simulator.cluster.runtime import Runtime
+from inplace.simulator.cluster.scheduler import Scheduler
+from inplace.simulator.cluster.timeline import Timeline
+from inplace.simulator.cluster.timings import ZERO, Timings, local_processes
 
 RuntimeName = Literal["process", "model"]
 ControllerMode = Literal["none", "coroutine", "process"]

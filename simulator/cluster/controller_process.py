@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from common.kube.clock import Clock
-from simulator.cluster.processes import LocalProcess
+import inplace
+from inplace.common.kube.clock import Clock
+from inplace.simulator.cluster.processes import LocalProcess
 
 RESTART_S = 1.0
-_REPOSITORY = Path(__file__).parents[2]
+_ROOT = Path(inplace.__file__).parents[1]
 _GRACE_S = 5.0
 # Any free ones: the Pods here listen on 8080 as well, the usual port of agents and of the controller's metrics.
 _PORTS = ("--probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0")
@@ -48,11 +49,11 @@ class ControllerProcess:
         interpreter = str(Path(sys.executable).parent)
         env = {
             "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "PYTHONPATH": str(_REPOSITORY),
+            "PYTHONPATH": str(_ROOT),
             "KUBECONFIG": str(self._kubeconfig),
         } | self._marker
         return LocalProcess(
-            [sys.executable, "-m", "controller", "--no-leader-elect", *_PORTS],
+            [sys.executable, "-m", "inplace.controller", "--no-leader-elect", *_PORTS],
             env,
             self._log.parent,
             marker=f"controller/{uuid4().hex}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from common.kube.clock import Clock
+from inplace.common.kube.clock import Clock
 
 _STATUS_LINE_BYTES_MAX = 1024
 

@@ -13,14 +13,14 @@ from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.errors import ApiError, Conflict, NotFound
-from common.kube.http import TransportError
-from common.kube.resources import JOBS, PODS
-from simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan
-from simulator.cluster.job_pods import owner_uid, pod_of
-from simulator.cluster.timings import Timings
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, Conflict, NotFound
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan
+from inplace.simulator.cluster.job_pods import owner_uid, pod_of
+from inplace.simulator.cluster.timings import Timings
 
 BUILT_IN = "kubernetes.io/job-controller"
 BATCH_MAX = 50  # requests in flight per Job; the first batch is one, each next twice as large

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 Verdict = tuple[str, str]
 """Action (FailJob, Ignore, Count) and the message for the Job's condition."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from common.kube.client import KubeObject
-from common.wire import JOB_COMPLETION_INDEX
+from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import JOB_COMPLETION_INDEX
 
 
 def index_of(pod: KubeObject) -> int | None:

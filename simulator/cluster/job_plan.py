@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from common.kube.client import KubeObject
-from simulator.cluster.job_failure_policy import judge
-from simulator.cluster.job_indexes import compress, expand, index_of
-from simulator.cluster.pod_status import timestamp
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.job_failure_policy import judge
+from inplace.simulator.cluster.job_indexes import compress, expand, index_of
+from inplace.simulator.cluster.pod_status import timestamp
 
 CREATE_MAX = 500  # per sync; MaxPodCreateDeletePerSync
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.wire import JOB_COMPLETION_INDEX
+from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import JOB_COMPLETION_INDEX
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _GENERATE_NAME_MAX = 58  # leaves room for five random characters in a DNS label

@@ -11,15 +11,15 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.resources import NODES
-from simulator.cluster.events import ClusterEvent
-from simulator.cluster.nodes import node
-from simulator.cluster.pod_status import timestamp
-from simulator.cluster.pod_worker import PodWorker
-from simulator.cluster.runtime import Runtime
-from simulator.cluster.timings import Timings
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import NODES, KubeObject
+from inplace.simulator.cluster.events import ClusterEvent
+from inplace.simulator.cluster.nodes import node
+from inplace.simulator.cluster.pod_status import timestamp
+from inplace.simulator.cluster.pod_worker import PodWorker
+from inplace.simulator.cluster.runtime import Runtime
+from inplace.simulator.cluster.timings import Timings
 
 
 class Kubelet:

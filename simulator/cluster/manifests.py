@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-import deploy
-from common.kube.client import KubeObject
+from inplace import deploy
+from inplace.common.kube.resources import KubeObject
 
 _DEPLOY = Path(deploy.__file__).parent  # its manifests are that package's data, installed with it
 PER_JOB_VARIABLE = "PODS_PER_JOB"

@@ -15,17 +15,17 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
-from agent.barrier import Report
-from agent.config import AgentConfig, ConfigError
-from agent.exit_code import ExitCode
-from agent.runtime import Agent
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from common.kube.http import Transport
-from simulator.cluster.events import ClusterEvent, Kind
-from simulator.cluster.pod_spec import Probe, Role
-from simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
-from simulator.cluster.timings import Timings
+from inplace.agent.barrier import Report
+from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.exit_code import ExitCode
+from inplace.agent.runtime import Agent
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http import Transport
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.pod_spec import Probe, Role
+from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
+from inplace.simulator.cluster.timings import Timings
 
 AGENT_COMMAND = "inplace-agent"
 SIGTERM_EXIT = 143

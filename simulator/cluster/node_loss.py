@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.errors import NotFound
-from common.kube.resources import NODES, PODS
-from simulator.cluster.pod_status import timestamp
+from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.simulator.cluster.pod_status import timestamp
 
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from common.kube.client import KubeObject
-from simulator.cluster.scheduler import RESTART_FEATURE
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.scheduler import RESTART_FEATURE
 
 HOST_IP = "127.0.0.1"
 KUBELET_VERSION = "v1.36.3"

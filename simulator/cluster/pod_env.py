@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^()]+)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]$")

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from simulator.cluster.pod_spec import ContainerSpec, PodSpec, RestartAction, Role
+from inplace.simulator.cluster.pod_spec import ContainerSpec, PodSpec, RestartAction, Role
 
 GRACE_OF_RESTART_ALL_S = 2.0  # kuberuntime_container.go minimumGracePeriodInSeconds; preStop hooks are skipped
 BACKOFF_S_FIRST = 10.0

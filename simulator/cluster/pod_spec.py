@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 GRACE_S_DEFAULT = 30.0  # terminationGracePeriodSeconds
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from simulator.cluster.pod_lifecycle import Container, Exit, PodLifecycle, State
-from simulator.cluster.pod_spec import Role
+from inplace.simulator.cluster.pod_lifecycle import Container, Exit, PodLifecycle, State
+from inplace.simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
 RESTARTING_CONDITION = "AllContainersRestarting"

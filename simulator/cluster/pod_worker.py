@@ -12,20 +12,20 @@ from random import Random
 
 import msgspec
 
-from common.kube.backoff import Backoff
-from common.kube.client import REQUEST_TIMEOUT_S, STRATEGIC_MERGE_PATCH, KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.errors import ApiError, Conflict, NotFound
-from common.kube.http import Request, TransportError
-from common.kube.resources import PODS
-from simulator.cluster import pod_lifecycle as life
-from simulator.cluster.events import ClusterEvent, Kind
-from simulator.cluster.pod_env import PodConfigError, container_command, container_env
-from simulator.cluster.pod_lifecycle import PodLifecycle
-from simulator.cluster.pod_spec import parse_pod
-from simulator.cluster.pod_status import StatusReporter
-from simulator.cluster.prober import Prober, until_tick_s
-from simulator.cluster.runtime import (
+from inplace.common.kube.backoff import Backoff
+from inplace.common.kube.client import REQUEST_TIMEOUT_S, STRATEGIC_MERGE_PATCH, KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, Conflict, NotFound
+from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.resources import PODS, KubeObject
+from inplace.simulator.cluster import pod_lifecycle as life
+from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.pod_env import PodConfigError, container_command, container_env
+from inplace.simulator.cluster.pod_lifecycle import PodLifecycle
+from inplace.simulator.cluster.pod_spec import parse_pod
+from inplace.simulator.cluster.pod_status import StatusReporter
+from inplace.simulator.cluster.prober import Prober, until_tick_s
+from inplace.simulator.cluster.runtime import (
     START_ERROR_EXIT,
     ContainerRun,
     RunningContainer,
@@ -33,7 +33,7 @@ from simulator.cluster.runtime import (
     Sandbox,
     StartError,
 )
-from simulator.cluster.timings import Timings
+from inplace.simulator.cluster.timings import Timings
 
 RETRY_S_BASE = 0.1
 RETRY_S_MAX = 5.0

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from common.kube.clock import Clock
-from simulator.cluster import pod_lifecycle as life
-from simulator.cluster.pod_spec import ContainerSpec, Probe
-from simulator.cluster.runtime import RunningContainer
+from inplace.common.kube.clock import Clock
+from inplace.simulator.cluster import pod_lifecycle as life
+from inplace.simulator.cluster.pod_spec import ContainerSpec, Probe
+from inplace.simulator.cluster.runtime import RunningContainer
 
 
 class Prober:

@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from uuid import uuid4
 
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.cluster import reaper
-from simulator.cluster.events import ClusterEvent, Kind
-from simulator.cluster.pod_folder import PodFolder
-from simulator.cluster.processes import LocalProcess
-from simulator.cluster.runtime import ContainerRun, Sandbox
+import inplace
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.pod_folder import PodFolder
+from inplace.simulator.cluster.processes import LocalProcess
+from inplace.simulator.cluster.runtime import ContainerRun, Sandbox
 
 CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
@@ -36,7 +37,7 @@ _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
 _LOG_CHUNK_BYTES = 65536
 _LOG_POLL_S = 0.1
-_REPOSITORY = Path(__file__).parents[2]
+_ROOT = Path(inplace.__file__).parents[1]
 
 
 class ProcessRuntime:
@@ -180,7 +181,7 @@ class ProcessRuntime:
             "HOME": str(folder.path),
             "HOSTNAME": hostname,
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(_REPOSITORY),
+            "PYTHONPATH": str(_ROOT),
             "KUBECONFIG": str(folder.credentials / "kubeconfig"),
             HOSTS_FILE: str(self.hosts_file),
         } | self.marker

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from common.kube.clock import Clock
-from simulator.cluster import reaper
-from simulator.cluster.http_probe import answers
-from simulator.cluster.pod_spec import Probe
-from simulator.cluster.runtime import StartError
+from inplace.common.kube.clock import Clock
+from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.http_probe import answers
+from inplace.simulator.cluster.pod_spec import Probe
+from inplace.simulator.cluster.runtime import StartError
 
 MARKER = "INPLACE_CONTAINER"
 _CHUNK_BYTES = 65536

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from common.kube.client import KubeObject
-from simulator.cluster.pod_spec import ContainerSpec, Probe
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.pod_spec import ContainerSpec, Probe
 
 SIGKILL_EXIT = 137
 START_ERROR_EXIT = 128  # what containerd reports when the command cannot be executed

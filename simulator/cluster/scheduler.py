@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient, KubeObject
-from common.kube.clock import Clock
-from common.kube.errors import ApiError, Conflict, NotFound
-from common.kube.http import TransportError
-from common.kube.resources import PODS
-from simulator.cluster.pod_spec import parse_pod
-from simulator.cluster.pod_status import timestamp
-from simulator.cluster.quantities import parse_quantity
-from simulator.cluster.timings import Timings
+from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, Conflict, NotFound
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.resources import PODS, KubeObject
+from inplace.simulator.cluster.pod_spec import parse_pod
+from inplace.simulator.cluster.pod_status import timestamp
+from inplace.simulator.cluster.quantities import parse_quantity
+from inplace.simulator.cluster.timings import Timings
 
 RESTART_FEATURE = "RestartAllContainersOnContainerExits"
 RETRY_S = 1.0

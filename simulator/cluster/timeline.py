@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from common import wire
-from common.epoch.errors import RemoteProtocolError
-from common.kube.client import KubeObject
-from common.kube.clock import Clock
-from simulator.apiserver import ApiServer
-from simulator.cluster.events import ClusterEvent, Kind, Observers
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import ApiServer
+from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 
 RequestCounts = dict[tuple[str, str, str], int]
 MOMENTS = (

@@ -17,7 +17,7 @@ import trustme
 from tests.agent.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "agent")
+COMMAND = (sys.executable, "-m", "inplace.agent")
 
 
 def environment(folder: Path, server: ScriptedServer, **more: str) -> dict[str, str]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from agent.barrier import Report
-from agent.config import AgentConfig
-from agent.epoch_file import EpochMemory, NoMemory
-from agent.metrics import AgentMetrics
-from agent.phases import RestartPhases
-from agent.prelude import head_start
-from agent.runtime import REMINDER, Agent
-from common.kube.clock import LoopClock
-from common.kube.credentials import Credentials
-from common.kube.http1 import Http1Transport
-from common.record import replace
+from inplace.agent.barrier import Report
+from inplace.agent.config import AgentConfig
+from inplace.agent.epoch_file import EpochMemory, NoMemory
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import RestartPhases
+from inplace.agent.prelude import head_start
+from inplace.agent.runtime import REMINDER, Agent
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.record import replace
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")

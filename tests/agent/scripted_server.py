@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from common import wire
+from inplace.common import wire
 
 COLUMNS = (
     "Name",

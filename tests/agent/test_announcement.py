@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.retry_budget import DENIED_BASE_S
+from inplace.agent.retry_budget import DENIED_BASE_S
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import (
     Exchange,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agent.arguments import ArgumentsError, RunOptions, WaitOptions, exit_codes, parse
+from inplace.agent.arguments import ArgumentsError, RunOptions, WaitOptions, exit_codes, parse
 
 
 def test_run_leaves_the_worker_s_words_alone() -> None:
@@ -90,8 +90,8 @@ def test_exit_codes_are_1_to_255(text: str) -> None:
 def test_a_sidecar_never_loads_the_command_line() -> None:
     """Without arguments and WORKER_COMMAND the module is not imported: it is nothing that an announcement needs."""
     code = (
-        "import sys; sys.argv = ['inplace-agent']; from agent.main import main; main(); "
-        "print('agent.arguments' in sys.modules)"
+        "import sys; sys.argv = ['inplace-agent']; from inplace.agent.main import main; main(); "
+        "print('inplace.agent.arguments' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True, timeout=20, check=False)
     assert done.stdout == "False\n"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from agent import barrier as barrier_module
-from agent.barrier import HttpBarrier, Report
-from agent.exposition import render
-from agent.listener import BarrierError
-from agent.metrics import AgentMetrics
-from agent.wait import lifted_epoch
-from common.kube.clock import LoopClock
-from common.record import replace
+from inplace.agent import barrier as barrier_module
+from inplace.agent.barrier import HttpBarrier, Report
+from inplace.agent.exposition import render
+from inplace.agent.listener import BarrierError
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.wait import lifted_epoch
+from inplace.common.kube.clock import LoopClock
+from inplace.common.record import replace
 from tests.agent.rig import CONFIG
 
 pytestmark = pytest.mark.asyncio

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import AgentConfig, ConfigError
+from inplace.agent.config import AgentConfig, ConfigError
 
 SEED = {"NAMESPACE": "ns", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.endings import cure_of
-from common.kube.errors import error_from_status
-from common.kube.watch import ending_of
+from inplace.agent.endings import cure_of
+from inplace.common.kube.errors import error_from_status
+from inplace.common.kube.watch import ending_of
 
 # As kube-apiserver 1.36 says it.
 RBAC = 'pods "p" is forbidden: User "system:serviceaccount:ns:default" cannot patch resource "pods" in API group ""'

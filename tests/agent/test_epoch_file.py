@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.epoch_file import EpochFile
+from inplace.agent.epoch_file import EpochFile
 from tests.agent.process import environment, finished, process
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, until_patched

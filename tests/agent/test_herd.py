@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.herd import GROUP_FREE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd, slot_s
-from common.record import replace
+from inplace.agent.herd import GROUP_FREE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd, slot_s
+from inplace.common.record import replace
 
 ROUNDING_S = 1e-9  # of floats; the smallest stratum that is asked for is far wider
 HERDS = st.builds(

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from agent.log import BUFFERED_LINES_MAX, LazyLog
+from inplace.agent.log import BUFFERED_LINES_MAX, LazyLog
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

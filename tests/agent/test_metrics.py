@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.exposition import render
-from agent.metrics import PHASE_BUCKETS, AgentMetrics
-from agent.version import VERSION
-from common.phases import Phase
+from inplace.agent.exposition import render
+from inplace.agent.metrics import PHASE_BUCKETS, AgentMetrics
+from inplace.agent.version import VERSION
+from inplace.common.phases import Phase
 
 
 def text_of(metrics: AgentMetrics, now_s: float = 0.0) -> str:

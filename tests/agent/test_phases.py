@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.metrics import AgentMetrics
-from agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
-from common import wire
-from common.epoch.errors import RemoteProtocolError
-from common.phases import MILLISECONDS_MAX, TEXT_BYTES_MAX, Phase, parse_phases, phases_text
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.phases import MILLISECONDS_MAX, TEXT_BYTES_MAX, Phase, parse_phases, phases_text
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, until_patched
 

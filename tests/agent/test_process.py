@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from agent.config import AgentConfig
-from agent.phases import boot_s
+from inplace.agent.config import AgentConfig
+from inplace.agent.phases import boot_s
 from tests.agent.process import environment, environment_in_cluster, finished, process
 from tests.agent.scripted_server import SYNC_THEN_RESTART, Exchange, ScriptedServer, jobset, silence, until_patched
 
@@ -150,12 +150,12 @@ class Dying:
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "agent.session":
+        if name == "inplace.agent.session":
             Dying()
 
 sys.unraisablehook = lambda _: None
 sys.meta_path.insert(0, Finder())
-from agent.main import main
+from inplace.agent.main import main
 sys.exit(main())
 """
 
@@ -222,8 +222,8 @@ async def scrapable(port: int) -> None:
 SLEEPY = """
 import time
 time.sleep(0.3)
-from agent.config import AgentConfig
-from agent.session import _with_what_is_left_of_the_slot as left
+from inplace.agent.config import AgentConfig
+from inplace.agent.session import _with_what_is_left_of_the_slot as left
 print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
 print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
 """

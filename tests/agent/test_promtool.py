@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from agent.exposition import render
-from agent.metrics import AgentMetrics
-from common.phases import Phase
+from inplace.agent.exposition import render
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.phases import Phase
 from tests.agent.process import environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
 from tests.grafana.test_dashboards import controller_metrics

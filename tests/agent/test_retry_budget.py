@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.herd import Herd
-from agent.jobset_requests import WATCH_TIMEOUT_S
-from agent.retry_budget import (
+from inplace.agent.herd import Herd
+from inplace.agent.jobset_requests import WATCH_TIMEOUT_S
+from inplace.agent.retry_budget import (
     DENIED_BASE_S,
     DENIED_CAP_S,
     FREE_ENDINGS_MAX,
@@ -21,9 +21,9 @@ from agent.retry_budget import (
     RETRY_CAP_S,
     RetryBudget,
 )
-from common.kube.errors import Forbidden, Throttled
-from common.kube.http import TransportError
-from common.kube.watch import Broken, Busy, Closed, Denied, Gone, WatchEnding
+from inplace.common.kube.errors import Forbidden, Throttled
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.watch import Broken, Busy, Closed, Denied, Gone, WatchEnding
 
 BROKEN = Broken(TransportError("reset"))
 DENIED = Denied(Forbidden(403, "Forbidden", "no"))

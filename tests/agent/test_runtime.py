@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import AgentConfig
-from agent.exit_code import ExitCode
-from common.epoch.errors import InvariantError
+from inplace.agent.config import AgentConfig
+from inplace.agent.exit_code import ExitCode
+from inplace.common.epoch.errors import InvariantError
 from tests.agent.rig import CONFIG, NotedBarrier, Rig
 from tests.agent.scripted_server import (
     NOTHING,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agent.config import AgentConfig, ConfigError
-from common import wire
-from common.epoch.errors import RemoteProtocolError
+from inplace.agent.config import AgentConfig, ConfigError
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import Exchange, ScriptedServer, Step, ends, jobset, scoped, until_patched
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.seats import Seats
+from inplace.common.seats import Seats
 
 SEATS, PER_SOURCE = 6, 3
 

@@ -66,7 +66,7 @@ def spy(self, data):
         print(json.dumps([time.process_time(), sorted(sys.modules)]), flush=True)
     return write(self, data)
 ssl.SSLObject.write = spy
-from agent.main import main
+from inplace.agent.main import main
 sys.exit(main())
 """
 SITE = next(path for path in sys.path if path.endswith("site-packages"))

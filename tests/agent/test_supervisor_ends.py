@@ -151,7 +151,7 @@ async def test_a_command_that_cannot_run_is_refused_before_anything_is_sent(
     """The exit code is a shell's, the message says what was expected, and the group never waits for this Pod."""
     async with (
         ScriptedServer() as server,
-        process(environment(tmp_path, server), sys.executable, "-m", "agent", "run", "--", *command) as child,
+        process(environment(tmp_path, server), sys.executable, "-m", "inplace.agent", "run", "--", *command) as child,
     ):
         async with asyncio.timeout(10):
             _, errors = await child.communicate()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.leftovers import SUPERVISOR, leftovers, supervisor_mark
-from agent.spawn import become, spawn
+from inplace.agent.leftovers import SUPERVISOR, leftovers, supervisor_mark
+from inplace.agent.spawn import become, spawn
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import DEAF, RUN, main_of, marked, running, supervised, until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from common import wire
-from common.phases import Phase, parse_phases
+from inplace.common import wire
+from inplace.common.phases import Phase, parse_phases
 from tests.agent.process import free_port
 from tests.agent.scripted_server import ScriptedServer
 from tests.agent.supervisor_rig import Supervised, supervised

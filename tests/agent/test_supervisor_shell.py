@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agent.arguments import RunOptions
-from agent.exit_code import NOT_FOUND, ExitCode
-from agent.supervisor import Supervisor
-from agent.worker import WorkerStartError, WorkerStuckError
-from common.kube.credentials import Credentials
-from common.kube.http1 import Http1Transport
-from common.record import replace
+from inplace.agent.arguments import RunOptions
+from inplace.agent.exit_code import NOT_FOUND, ExitCode
+from inplace.agent.supervisor import Supervisor
+from inplace.agent.worker import WorkerStartError, WorkerStuckError
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.record import replace
 from tests.agent.rig import CONFIG, RUN_S_MAX, ImpatientClock, NotedBarrier, NotedLog
 from tests.agent.scripted_server import ScriptedServer, Step, jobset, silence, until_patched
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.agent_file import leave_agent_file
+from inplace.agent.agent_file import leave_agent_file
 from tests.agent.process import ROOT, environment, finished, free_port, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import until
 from tests.agent.test_start_path import FORBIDDEN
 
 SIGTERM = 1 << (signal.SIGTERM - 1)  # in /proc/pid/status
-WAIT = (sys.executable, "-m", "agent", "wait")
+WAIT = (sys.executable, "-m", "inplace.agent", "wait")
 
 
 def variables(port: int, **more: str) -> dict[str, str]:
@@ -128,7 +128,8 @@ async def test_a_lifted_barrier_names_its_epoch(head: bytes, state: bytes, epoch
 def test_it_loads_nothing_heavy() -> None:
     """It stands in front of every start of a worker: up to its answer, modules that make enums are too dear as well."""
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import agent.main, agent.arguments as a, agent.wait as w;"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+        "import inplace.agent.main, inplace.agent.arguments as a, inplace.agent.wait as w;"
         "w.lifted_epoch(b'HTTP/1.1 200 OK\\r\\ninplace-epoch: 1'); a.parse(['wait', '--', 'true'], {});"
         "print(*sys.modules)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
+from inplace.agent.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
 from tests.agent.rig import ImpatientClock, Rig
 from tests.agent.scripted_server import (
     ONE_EPOCH,

@@ -6,14 +6,14 @@ from statistics import median
 
 import pytest
 
-import examples
 from benchmarks.calibration import RECORDED, compare, table, with_table
 from benchmarks.restart_model import Restarting
-from common.kube.clock import LoopClock
-from simulator.cluster import virtual_time
-from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from simulator.cluster.manifests import read_manifests, with_pods
-from simulator.profile import read_profile
+from inplace import examples
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.profile import read_profile
 
 ERROR_MAX = 0.5  # of the worst figure; docs/reliability.md states each
 CLUSTER_ERROR_MAX = 0.2

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from benchmarks.controller_events import POD_BYTES, main, measure, page_of, pod_event
-from controller.kinds import POD_CODEC
-from controller.pods import epoch_of
+from inplace.controller.spec.kinds import POD_CODEC
+from inplace.controller.tracking.pods import epoch_of
 
 
 @pytest.mark.parametrize("rate", [0, 2_000])

@@ -10,10 +10,10 @@ import pytest
 from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
 from benchmarks.controller_report import table
 from benchmarks.controller_status import pod_status
-from common import wire
-from controller.jobset import parse_jobset
-from controller.kinds import POD_CODEC
-from controller.pods import worker_of
+from inplace.common import wire
+from inplace.controller.spec.jobset import parse_jobset
+from inplace.controller.spec.kinds import POD_CODEC
+from inplace.controller.tracking.pods import worker_of
 
 ROW: dict[str, Any] = {
     "cpu_s": 1.0,

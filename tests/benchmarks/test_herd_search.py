@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S
-from agent.retry_budget import RETRY_BASE_S
 from benchmarks.herd_search import GRID, REJECTED_MAX, SCENARIOS, Judgement, Scenario, judge, search
 from benchmarks.restart_model import Slots
+from inplace.agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S
+from inplace.agent.retry_budget import RETRY_BASE_S
 
 BEST = Slots(200, 2, 3, 1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.calibration import FIGURES
 from benchmarks.node import record, summary
-from simulator.profile import NUMBERS
+from inplace.simulator.profile import NUMBERS
 
 MEASURED = {
     "sidecar": [{"last_worker": each, "synced": each - 1.0, "cpu_node": 9.6} for each in (4.0, 3.0, 5.0)],

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.model_server import Agenda, Cores, Level, Server, default_level, shipped_level
 from benchmarks.restart_at_scale import curves, judged, measure, recreated_s
 from benchmarks.restart_model import NO_SLOTS, Mode, Restarting, emptied_s
-from simulator.profile import Profile, read_profile
+from inplace.simulator.profile import Profile, read_profile
 
 LAB = read_profile("lab")
 BIG = read_profile("big")

@@ -12,7 +12,7 @@ RUN_S_MAX = 120.0
 
 def command(*arguments: str) -> list[str]:
     """Return the command line of `inplace`."""
-    return [sys.executable, "-m", "cli", *arguments]
+    return [sys.executable, "-m", "inplace.cli", *arguments]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

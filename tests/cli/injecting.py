@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cli.inject_jobset import inject
-from cli.inject_pod import InjectOptions
-from cli.manifest_text import with_documents
-from cli.manifests import read_stream
-from cli.yaml_loader import parse
-from common.kube.client import KubeObject
+from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.pod import InjectOptions
+from inplace.cli.manifests.documents import read_stream
+from inplace.cli.manifests.text import with_documents
+from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.kube.resources import KubeObject
 from tests.cli.command import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"

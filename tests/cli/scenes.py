@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.connection import WHOLE_MAX, Connection
-from cli.explain import explanation_lines, read_facts
-from cli.explanation import Explanation, explain
-from cli.group_read import read_group
-from cli.group_state import GroupState, group_state
-from common.kube.client import KubeObject
-from common.kube.clock import LoopClock
-from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from simulator.cluster.manifests import read_manifests, with_pods
+from inplace.cli.connection import WHOLE_MAX, Connection
+from inplace.cli.group.read import read_group
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.status.explain import explanation_lines, read_facts
+from inplace.cli.status.explanation import Explanation, explain
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.yaml"
 SETTLED_S_MAX = 600.0  # of virtual time; a node that is lost is given up after 340 s

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.agent_pyz import BuildError, build, main
-from common.kube.kubeconfig import read_kubeconfig
+from inplace.cli.agent_pyz import BuildError, build, main
+from inplace.common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
@@ -79,26 +79,27 @@ def test_nothing_of_the_controller_is_inside(pyz: Path) -> None:
     assert {top.split("-")[0] for top in tops} == {
         "LICENSE",
         "__main__.py",
-        "agent",
-        "common",
+        "inplace",
         "prometheus_client",
         "structlog",
         "typing_extensions",
         "typing_extensions.py",
     }
-    assert {"common/kube/http1.py", "common/wire.py", "common/kube/py310.py"} < set(names)
+    assert {"inplace/common/kube/http1.py", "inplace/common/wire.py", "inplace/common/kube/py310.py"} < set(names)
     unwanted = ("informer", "workqueue", "ledger", "kube/client", "kube/codec", "test")
-    assert [name for name in names if name.startswith("common/") and any(word in name for word in unwanted)] == []
+    assert [
+        name for name in names if name.startswith("inplace/common/") and any(word in name for word in unwanted)
+    ] == []
 
 
 IMPORT_ALL = """
 import sys, zipfile
 sys.path.insert(0, sys.argv[1])
 if sys.version_info < (3, 11):
-    from common.kube.py310 import install
+    from inplace.common.kube.py310 import install
     install()
 modules = [name[:-3].replace("/", ".") for name in zipfile.ZipFile(sys.argv[1]).namelist()
-           if name.startswith(("agent/", "common/")) and name.endswith(".py") and "__" not in name]
+           if name.startswith("inplace/") and name.endswith(".py") and "__" not in name]
 for module in modules:
     __import__(module)
 print(len(modules))

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from cli.connection import Connection, Target, connected, did_you_mean, refusal_of
-from cli.explain import run_explain
-from cli.group_read import read_jobset
-from cli.refusal import CliExit, RefusalError
-from cli.restart import run_restart
-from cli.status import run_status
-from cli.timeline import run_timeline
-from common.kube.errors import Forbidden, error_from_status
+from inplace.cli.connection import Connection, Target, connected, did_you_mean, refusal_of
+from inplace.cli.group.read import read_jobset
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.status.explain import run_explain
+from inplace.cli.status.restart import run_restart
+from inplace.cli.status.status import run_status
+from inplace.cli.status.timeline import run_timeline
+from inplace.common.kube.errors import Forbidden, error_from_status
 from tests.cli.command import REPOSITORY, command
 from tests.cli.scenes import connection, training
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.cost import IN_PLACE_S, RECREATE_S, Fleet, cost_data, cost_lines
-from cli.group_state import Phase
-from cli.refusal import CliExit
-from cli.straggler import Why
+from inplace.cli.cost import IN_PLACE_S, RECREATE_S, Fleet, cost_data, cost_lines
+from inplace.cli.group.state import Phase
+from inplace.cli.group.straggler import Why
+from inplace.cli.refusal import CliExit
 from tests.cli.command import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -60,7 +60,7 @@ def test_a_minute_costs_what_the_founding_design_says() -> None:
 
 def test_every_reason_has_advice() -> None:
     """With the command to type, or what to wait for."""
-    from cli.advice import ADVICE
+    from inplace.cli.status.advice import ADVICE
 
     assert set(ADVICE) == set(Why)
     for text in ADVICE.values():

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.explain import explanation_data, explanation_lines
-from cli.explanation import Facts, explain
-from cli.group_state import NAMED_MAX, GroupState, Phase, group_state
-from cli.pod_facts import POD_CODEC, PodFact
-from cli.status_data import status_data
-from cli.status_list import list_data
-from cli.status_view import status_picture
-from cli.status_watch import watch_line
-from common import wire
-from common.epoch.int32 import INT32_MAX
-from common.kube.client import KubeObject
-from controller.scopes import BY_REPLICATED_JOB
+from inplace.cli.group.pod_facts import POD_CODEC, PodFact
+from inplace.cli.group.state import NAMED_MAX, GroupState, Phase, group_state
+from inplace.cli.status.document import status_data
+from inplace.cli.status.explain import explanation_data, explanation_lines
+from inplace.cli.status.explanation import Facts, explain
+from inplace.cli.status.listing import list_data
+from inplace.cli.status.view import status_picture
+from inplace.cli.status.watch import watch_line
+from inplace.common import wire
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.scopes import BY_REPLICATED_JOB
 
 LARGEST = INT32_MAX * INT32_MAX
 LABELS = {"name": wire.REPLICATED_JOB_NAME, "job": wire.JOB_INDEX, "index": wire.JOB_COMPLETION_INDEX}

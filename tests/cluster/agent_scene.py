@@ -17,10 +17,10 @@ from typing import Any, Final
 import yaml
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
-from common import wire
-from common.kube.client import KubeObject
-from tests.cluster.api_client import ApiClient, UnexpectedStatus, connect
-from tests.cluster.control_plane import ControlPlane
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import ApiClient, UnexpectedStatus, connect
+from testbed.control_plane import ControlPlane
 from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.controller.manifests import changed, jobset

@@ -13,8 +13,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from images.build_once import MissingComponent
-from tests.cluster.binaries import Binaries, find_binaries
-from tests.cluster.control_plane import ControlPlane
+from testbed.binaries import Binaries, find_binaries
+from testbed.control_plane import ControlPlane
 
 
 class FeaturesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

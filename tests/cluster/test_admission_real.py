@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
-from common.kube.client import KubeObject
-from tests.cluster.api_client import ApiClient, UnexpectedStatus
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import ApiClient, UnexpectedStatus
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
 from tests.cluster.test_crd_real import DEFINITIONS, check, install, jobsets, merged, refusal
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import ABOUT_JOBSETS, policies

@@ -12,19 +12,19 @@ from urllib.parse import parse_qsl
 import pytest
 import pytest_asyncio
 
-from agent.config import AgentConfig
-from agent.jobset_requests import announcement_request, list_request, watch_request
-from common import wire
-from common.epoch.int32 import INT32_MAX
-from common.kube.client import APPLY_PATCH
-from common.kube.http import Request
-from common.phases import MILLISECONDS_MAX, Phase, phases_text
+from inplace.agent.config import AgentConfig
+from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
+from inplace.common import wire
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.client import APPLY_PATCH
+from inplace.common.kube.http import Request
+from inplace.common.phases import MILLISECONDS_MAX, Phase, phases_text
+from testbed.api_client import UnexpectedStatus
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.ports import free_ports
 from tests.agent.process import ROOT, process
 from tests.cluster.agent_scene import Scene, agent_scene, own_pod, pod_path
-from tests.cluster.api_client import UnexpectedStatus
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.ports import free_ports
 from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, Attempt, announced
 from tests.deploy.agent_permissions import PAGE, refuser, row
 

@@ -7,15 +7,15 @@ import pytest
 import pytest_asyncio
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
-from agent.config import AgentConfig
-from agent.jobset_requests import announcement_request, list_request, watch_request
-from common.kube.client import KubeObject
-from common.kube.http import Request
-from common.kube.http1 import Http1Transport
-from common.kube.kubeconfig import read_kubeconfig
-from tests.cluster.api_client import ApiClient
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
+from inplace.agent.config import AgentConfig
+from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
+from inplace.common.kube.http import Request
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import ApiClient
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
 from tests.deploy.apf_objects import FLOW_SCHEMAS, PRIORITY_LEVELS, RESOURCES, apf_object, apf_objects
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

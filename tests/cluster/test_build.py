@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from images.build_once import MissingComponent
-from tests.cluster.binaries import Binaries, find_binaries
-from tests.cluster.kubelab.build import KUBELAB, main
+from testbed.binaries import Binaries, find_binaries
+from testbed.kubelab.build import KUBELAB, main
 
 
 @pytest.fixture(autouse=True)

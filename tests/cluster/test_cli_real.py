@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from cli.connection import Target, connected
-from cli.group_read import METADATA, read_group, read_pods
-from cli.group_state import group_state
-from cli.refusal import CliExit
-from cli.restart_timeline import restart_timeline
-from cli.status_watch import watch_status
-from common import wire
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.http1 import Http1Transport
-from common.kube.kubeconfig import read_kubeconfig
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.crd import install_crd
-from tests.cluster.group import Group, running_controller, running_group
+from inplace.cli.connection import Target, connected
+from inplace.cli.group.read import METADATA, read_group, read_pods
+from inplace.cli.group.state import group_state
+from inplace.cli.refusal import CliExit
+from inplace.cli.status.restart_timeline import restart_timeline
+from inplace.cli.status.watch import watch_status
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from testbed.control_plane import ControlPlane
+from testbed.crd import install_crd
+from testbed.group import Group, running_controller, running_group
 
 REPOSITORY = Path(__file__).parents[2]
 SAID_S_MAX = 30.0
@@ -37,7 +37,7 @@ async def inplace(
 ) -> tuple[int, str, str]:
     """Run the command as a user does; return exit code, stdout, stderr."""
     file = str(kubeconfig or plane.kubeconfig)
-    command = [sys.executable, "-m", "cli", *arguments, "--kubeconfig", file, "-n", namespace]
+    command = [sys.executable, "-m", "inplace.cli", *arguments, "--kubeconfig", file, "-n", namespace]
     done = await asyncio.to_thread(
         subprocess.run, command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
     )

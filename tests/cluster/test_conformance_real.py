@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from testbed.control_plane import ControlPlane
 from tests.conformance import SUITE
 from tests.conformance.api import DEADLINE_S, Api
 from tests.conformance.widgets import CRD, WIDGETS

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from tests.cluster.api_client import UnexpectedStatus
-from tests.cluster.binaries import Binaries
-from tests.cluster.component import ControlPlaneError
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubelab.build import kubernetes_version
+from testbed.api_client import UnexpectedStatus
+from testbed.binaries import Binaries
+from testbed.component import ControlPlaneError
+from testbed.control_plane import ControlPlane
+from testbed.kubelab.build import kubernetes_version
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -23,17 +23,17 @@ import pytest_asyncio
 import yaml
 from structlog.testing import capture_logs
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.errors import AlreadyExists, Forbidden, NotFound
-from common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, Resource
-from controller.credentials import load_credentials
-from controller.runtime import Controller, ControllerConfig
-from controller.transport import AiohttpTransport
-from tests.cluster.control_plane import ControlPlane
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import AlreadyExists, Forbidden, NotFound
+from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, KubeObject, Resource
+from inplace.controller.api.credentials import load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.runtime import Controller, ControllerConfig
+from testbed.control_plane import ControlPlane
+from testbed.waiting import eventually
 from tests.cluster.test_crd_real import install
-from tests.cluster.waiting import eventually
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 
@@ -78,7 +78,7 @@ async def running(
 async def killed_after(control_plane: ControlPlane, namespace: str) -> AsyncIterator[None]:
     """Run the program in a process of its own and kill it at the end, without a word of warning."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "controller.main", "--kubeconfig", str(control_plane.kubeconfig)),
+        *(sys.executable, "-m", "inplace.controller.main", "--kubeconfig", str(control_plane.kubeconfig)),
         *("--namespace", namespace, "--no-leader-elect", "--probe-bind-address", "127.0.0.1:0"),
         *("--metrics-bind-address", "127.0.0.1:0"),
         cwd=REPOSITORY,

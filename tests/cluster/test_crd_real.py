@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common.kube.clock import LoopClock
-from common.kube.http import Request
-from controller.credentials import load_credentials
-from controller.transport import AiohttpTransport
-from tests.cluster.api_client import ApiClient, UnexpectedStatus
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request
+from inplace.controller.api.credentials import load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from testbed.api_client import ApiClient, UnexpectedStatus
+from testbed.control_plane import ControlPlane
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES

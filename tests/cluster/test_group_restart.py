@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from common import wire
-from common.kube.client import MERGE_PATCH
-from common.kube.resources import PODS
-from common.phases import Phase, parse_phases
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.group import RESTART_EXIT_CODE, running_controller, running_group
+from inplace.common import wire
+from inplace.common.kube.client import MERGE_PATCH
+from inplace.common.kube.resources import PODS
+from inplace.common.phases import Phase, parse_phases
+from testbed.control_plane import ControlPlane
+from testbed.group import RESTART_EXIT_CODE, running_controller, running_group
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

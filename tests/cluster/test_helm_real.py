@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from common.kube.client import KubeObject
 from images.build_once import MissingComponent
-from tests.cluster.binaries import Binaries
+from inplace.common.kube.resources import KubeObject
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.helm import helm
+from testbed.kubectl import REPOSITORY, done
 from tests.cluster.conftest import unavailable
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.helm import helm
-from tests.cluster.kubectl import REPOSITORY, done
 from tests.controller.manifests import jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.herd import open_bench
 from benchmarks.herd_variants import CAPACITY, WITH_APF, WITHOUT, Variant
-from tests.cluster.binaries import Binaries
+from testbed.binaries import Binaries
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

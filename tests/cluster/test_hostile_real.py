@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from benchmarks.hostile import TOGETHER, measure, parser
-from tests.cluster.binaries import Binaries
+from testbed.binaries import Binaries
 
 ARGUMENTS = ("--backend", "real", "--seconds", "2", "--jobsets", "100", "--pods", "1000", "--heavy-bytes", "200000")
 

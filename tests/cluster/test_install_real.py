@@ -12,13 +12,13 @@ import pytest_asyncio
 import yaml
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
-from common import wire
-from common.kube.client import KubeObject
-from controller.preflight import POLICIES
-from tests.cluster.api_client import ApiClient
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubectl import done, kubectl
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.preflight import POLICIES
+from testbed.api_client import ApiClient
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.kubectl import done, kubectl
 from tests.cluster.test_crd_real import refusal
 from tests.controller.manifests import changed, jobset
 

@@ -12,16 +12,16 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from cli.finding import Finding
-from cli.lint_connection import lint_cluster
-from cli.lint_nodes import FEATURE
-from cli.yaml_loader import parse
-from common.kube.client import KubeObject
+from inplace.cli.lint.connection import lint_cluster
+from inplace.cli.lint.nodes import FEATURE
+from inplace.cli.manifests.finding import Finding
+from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import ApiClient
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command
 from tests.cli.injecting import example, injected
-from tests.cluster.api_client import ApiClient
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
 from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.deploy.admission import ABOUT_JOBSETS, policies

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from common import wire
-from common.kube.errors import Invalid
-from common.kube.resources import JOBSETS
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.group import RESTART_EXIT_CODE, Group, PlayedPod, running_controller, running_group
+from inplace.common import wire
+from inplace.common.kube.errors import Invalid
+from inplace.common.kube.resources import JOBSETS
+from testbed.control_plane import ControlPlane
+from testbed.group import RESTART_EXIT_CODE, Group, PlayedPod, running_controller, running_group
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

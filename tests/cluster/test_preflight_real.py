@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
-from controller.runtime import Controller
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubectl import done
+from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
+from inplace.controller.runtime import Controller
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.kubectl import done
+from testbed.waiting import eventually
 from tests.cluster.test_controller_real import running
-from tests.cluster.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

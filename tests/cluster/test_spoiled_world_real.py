@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 import yaml
 
-from common import wire
-from common.epoch.int32 import INT32_MAX
-from common.kube.resources import JOBSETS
-from tests.cluster.api_client import ApiClient
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
+from inplace.common import wire
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.resources import JOBSETS
+from testbed.api_client import ApiClient
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.group import REPOSITORY, Group, running_controller, running_group
 from tests.cluster.features.audited import audit_flags, requests_of
-from tests.cluster.group import REPOSITORY, Group, running_controller, running_group
 from tests.cluster.test_admission_real import until
 from tests.cluster.test_crd_real import DEFINITIONS, install, jobsets, merged, refusal
 from tests.controller.manifests import jobset, replicated_job

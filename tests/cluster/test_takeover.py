@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import pytest
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from tests.cluster.control_plane import ControlPlane
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
+from testbed.control_plane import ControlPlane
+from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.cluster.test_controller_real import admin, running
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.deploy.spec_cases import claim, claims
 

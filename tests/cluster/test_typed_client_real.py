@@ -12,13 +12,13 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from common.kube.resources import JOBS
 from images.build_once import MissingComponent
-from tests.cluster.api_client import ApiClient
-from tests.cluster.binaries import Binaries
+from inplace.common.kube.resources import JOBS
+from testbed.api_client import ApiClient
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.group import Group, running_controller, running_group
 from tests.cluster.conftest import unavailable
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.group import Group, running_controller, running_group
 from tests.cluster.test_admission_real import install_policies, wait_until_active
 from tests.cluster.test_crd_real import install
 from tests.cluster.typedclient.build import SPELLINGS, typed_client

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common import wire
-from common.kube.client import KubeObject
-from tests.cluster.api_client import ApiClient, connect
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubectl import done, kubectl
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import ApiClient, connect
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.kubectl import done, kubectl
 from tests.cluster.test_admission_real import until
 from tests.cluster.test_crd_real import DEFINITIONS, install, jobsets, refusal
 from tests.controller.manifests import changed, jobset

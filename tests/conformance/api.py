@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from common.kube.client import MERGE_PATCH, KubeClient, KubeObject
-from common.kube.http import Request, Response, Stream, Transport
-from common.kube.resources import Resource
+from inplace.common.kube.client import MERGE_PATCH, KubeClient
+from inplace.common.kube.http import Request, Response, Stream, Transport
+from inplace.common.kube.resources import KubeObject, Resource
 from tests.conformance.widgets import WIDGETS, widget
 
 DEADLINE_S = 20.0

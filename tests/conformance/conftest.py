@@ -8,8 +8,8 @@ from random import Random
 
 import pytest_asyncio
 
-from common.kube.clock import LoopClock
-from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
 from tests.conformance.api import Api
 from tests.conformance.widgets import CRD
 from tests.http_transport import AiohttpTransport

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from common.kube.client import APPLY_PATCH, KubeObject
-from common.kube.errors import Conflict, Invalid, error_from_response
-from common.kube.resources import CONFIG_MAPS
+from inplace.common.kube.client import APPLY_PATCH
+from inplace.common.kube.errors import Conflict, Invalid, error_from_response
+from inplace.common.kube.resources import CONFIG_MAPS, KubeObject
 from tests.conformance.api import Api
 from tests.conformance.widgets import WIDGETS, widget
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from common.kube.errors import BadRequest, Invalid
-from common.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
+from inplace.common.kube.errors import BadRequest, Invalid
+from inplace.common.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
 from tests.conformance.api import Api
 from tests.conformance.widgets import WIDGETS, widget
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from common.kube.client import STRATEGIC_MERGE_PATCH, KubeObject
-from common.kube.errors import Conflict, NotFound
-from common.kube.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
+from inplace.common.kube.errors import Conflict, NotFound
+from inplace.common.kube.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, KubeObject
 from tests.conformance.api import Api
 from tests.conformance.widgets import WIDGETS, widget
 

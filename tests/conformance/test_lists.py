@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.kube.errors import BadRequest, Expired, Invalid, ServerError
-from common.kube.resources import CONFIG_MAPS, PODS
+from inplace.common.kube.errors import BadRequest, Expired, Invalid, ServerError
+from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import METADATA, Api
 from tests.conformance.widgets import WIDGETS, widget
 

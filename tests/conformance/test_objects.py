@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from common.kube.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
-from common.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SERVICES
+from inplace.common.kube.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
+from inplace.common.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SERVICES
 from tests.conformance.api import Api
 from tests.conformance.widgets import WIDGETS, widget
 

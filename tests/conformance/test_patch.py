@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from common.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeObject
-from common.kube.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
-from common.kube.resources import CONFIG_MAPS, PODS
+from inplace.common.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from inplace.common.kube.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
+from inplace.common.kube.resources import CONFIG_MAPS, PODS, KubeObject
 from tests.conformance.api import Api
 from tests.conformance.widgets import widget
 

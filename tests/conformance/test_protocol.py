@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from common.kube.resources import CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, Resource
+from inplace.common.kube.resources import CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, Resource
 from tests.conformance.api import Api
 from tests.conformance.widgets import widget
 

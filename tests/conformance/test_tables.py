@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from common.kube.resources import CONFIG_MAPS, PODS
+from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import CONSISTENT, METADATA, TABLE, Api
 from tests.conformance.widgets import COLUMNS, WIDGETS
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from common.kube.http import Request
-from common.kube.resources import CONFIG_MAPS, PODS
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import CONSISTENT, DEADLINE_S, METADATA, Api
 from tests.conformance.widgets import WIDGETS, widget
 

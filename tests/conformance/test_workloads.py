@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from common.kube.client import KubeObject
-from common.kube.errors import BadRequest, Conflict, Invalid
-from common.kube.resources import JOBS, PODS
+from inplace.common.kube.errors import BadRequest, Conflict, Invalid
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from tests.conformance.api import Api
 
 pytestmark = pytest.mark.asyncio

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.resources import Resource
+from inplace.common.kube.resources import KubeObject, Resource
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 

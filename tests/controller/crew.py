@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.errors import ApiError
-from common.kube.resources import JOBS, JOBSETS, PODS
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
 
 _PLACEMENT = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
 

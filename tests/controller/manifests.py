@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
-from common import wire
-from common.kube.client import KubeObject
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
 
 INT32_MAX = 2**31 - 1
 

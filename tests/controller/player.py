@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from common import wire
-from common.kube.client import KubeObject
-from common.kube.errors import NotFound
-from common.kube.resources import JOBS, JOBSETS, PODS
+from inplace.common import wire
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

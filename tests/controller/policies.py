@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld
 
 TWO_JOBS: Final = (replicated_job("a", replicas=2), replicated_job("b", replicas=2))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from common import wire
-from common.kube.client import KubeObject
-from controller.rules import ACTIONS
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.rules import ACTIONS
 from tests.controller.manifests import jobset, replicated_job
 
 RACK = "example.com/rack"

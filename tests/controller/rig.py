@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.http import Request, Response
-from common.kube.resources import EVENTS, JOBSETS
-from controller.runtime import Controller, ControllerConfig
-from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
+from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from tests.controller.crew import Crew
 from tests.deploy.crd_cases import crd
 

@@ -4,10 +4,9 @@ import contextlib
 
 import pytest
 
-from common import wire
-from common.kube.client import KubeObject
-from common.kube.errors import Invalid, NotFound
-from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBS, JOBSETS, PODS
+from inplace.common import wire
+from inplace.common.kube.errors import Invalid, NotFound
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBS, JOBSETS, PODS, KubeObject
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.deploy.crd_cases import crd

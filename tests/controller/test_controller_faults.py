@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from common.kube.http import Request, Response
-from common.kube.resources import JOBS, JOBSETS, SERVICES
-from controller.execute import AGAIN_S
-from simulator.cluster.virtual_time import run
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
+from inplace.controller.act.execute import AGAIN_S
+from inplace.simulator.cluster.virtual_time import run
+from tests.common.kube.answers import refusal
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
-from tests.kube.answers import refusal
 
 pytestmark = pytest.mark.virtual_time
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common import wire
-from common.kube.client import KubeObject
-from common.kube.resources import JOBSETS
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS, KubeObject
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

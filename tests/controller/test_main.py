@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from common.epoch.decision import Standing
-from controller.counts import GroupCount
-from controller.main import ExitCode, main
-from controller.metrics import LiveCollector, Metrics
+from inplace.common.epoch.decision import Standing
+from inplace.controller.main import ExitCode, main
+from inplace.controller.metrics import LiveCollector, Metrics
+from inplace.controller.tracking.counts import GroupCount
 
 
 def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +40,7 @@ async def test_without_a_cluster_it_ends_with_a_clear_line(tmp_path: Path) -> No
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "controller.main",
+        "inplace.controller.main",
         "--kubeconfig",
         str(tmp_path / "none"),
         stderr=asyncio.subprocess.PIPE,
@@ -66,7 +66,7 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
     path.write_text(json.dumps(config))
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "controller.main", "--kubeconfig", str(path)),
+        *("-m", "inplace.controller.main", "--kubeconfig", str(path)),
         *("--probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0"),
         stderr=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[2],

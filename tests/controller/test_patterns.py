@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain, repeat
 
-from controller.plan import plan
-from controller.rules import (
+from inplace.controller.plan.steps import plan
+from inplace.controller.spec.rules import (
     LOOK_S_MAX,
     PROGRAM_MAX,
     REFUSED_PROGRAM,

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from common.kube.clock import LoopClock
-from controller.metrics import Metrics
-from controller.pauses import INTERVAL_S, PauseMeter
-from controller.runtime import Controller, ControllerConfig
-from simulator.apiserver import ApiServer, InMemoryTransport
-from simulator.cluster import virtual_time
-from simulator.cluster.model_runtime import QuietLog
+from inplace.common.kube.clock import LoopClock
+from inplace.controller.metrics import Metrics
+from inplace.controller.pauses import INTERVAL_S, PauseMeter
+from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.model_runtime import QuietLog
 
 
 class _LateClock(LoopClock):

@@ -10,16 +10,16 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from common import wire
-from common.kube.client import KubeClient
-from common.kube.http import Request, Response
-from common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES, POLICIES_CURE, Preflight
-from simulator.apiserver import InMemoryTransport
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from inplace.controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES, POLICIES_CURE, Preflight
+from inplace.simulator.apiserver import InMemoryTransport
+from tests.common.kube.answers import refusal
 from tests.controller.rig import USER, Rig
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
-from tests.kube.answers import refusal
 
 pytestmark = pytest.mark.virtual_time
 

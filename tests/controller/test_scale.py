@@ -12,19 +12,19 @@ import msgspec
 import pytest
 import structlog
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.http import Request, Response, Stream
-from common.kube.informer import Informer
-from common.kube.resources import JOBS, JOBSETS, PODS
-from controller.group import Key
-from controller.groups import Groups
-from controller.kinds import JOB_CODEC, POD_CODEC
-from controller.pace import WRITES_MAX
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request, Response, Stream
+from inplace.common.kube.informer import Informer
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.controller.api.pace import WRITES_MAX
+from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC
+from inplace.controller.tracking.group import Key
+from inplace.controller.tracking.groups import Groups
+from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
-from tests.kube.answers import refusal
 
 pytestmark = pytest.mark.virtual_time
 

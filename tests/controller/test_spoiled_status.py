@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import wire
-from common.epoch.agent import AgentState, Announce, Verdict, View, judge, step
-from common.epoch.int32 import INT32_MAX
-from common.epoch.ledger import Ledger
-from common.epoch.pod_view import PodView
-from common.epoch.slot import Shape, Slot
-from common.kube.resources import JOBSETS
-from controller.scopes import WHOLE
+from inplace.common import wire
+from inplace.common.epoch.agent import AgentState, Announce, Verdict, View, judge, step
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.epoch.pod_view import PodView
+from inplace.common.epoch.slot import Shape, Slot
+from inplace.common.kube.resources import JOBSETS
+from inplace.controller.spec.scopes import WHOLE
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time

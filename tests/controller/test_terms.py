@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from common.kube.resources import LEASES
-from controller.leader import LeadershipLostError
+from inplace.common.kube.resources import LEASES
+from inplace.controller.api.leader import LeadershipLostError
+from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
-from tests.kube.answers import refusal
 
 pytestmark = pytest.mark.virtual_time
 

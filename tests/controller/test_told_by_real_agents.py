@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from common import wire
-from common.kube.clock import LoopClock
-from common.kube.resources import JOBSETS, PODS
-from simulator.cluster import virtual_time
-from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from simulator.cluster.manifests import read_manifests, with_pods
+from inplace.common import wire
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 PODS_COUNT: Final = 4

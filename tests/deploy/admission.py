@@ -5,7 +5,7 @@ from typing import Final
 
 import yaml
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "admission"
 

@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from testbed.binaries import find_binaries
+from testbed.control_plane import ControlPlane
 from tests.cluster.agent_scene import Answer, agent_scene
-from tests.cluster.binaries import find_binaries
-from tests.cluster.control_plane import ControlPlane
 from tests.deploy.agent_attempts import ATTEMPTS, OTHERWISE, POLICY, Attempt
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"

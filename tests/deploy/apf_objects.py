@@ -8,9 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from common.kube.client import KubeObject
-from common.kube.http import Request
-from common.kube.resources import Resource
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import KubeObject, Resource
 
 PATH = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
 GROUP = "flowcontrol.apiserver.k8s.io"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 from tests.controller.manifests import jobset, replicated_job
 from tests.deploy.crd_cases import SPEC, SUSPENDED, Create, Update
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import SPEC
 

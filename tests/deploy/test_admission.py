@@ -5,12 +5,12 @@ from typing import TypeVar
 
 import pytest
 
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.errors import ApiError
-from common.kube.resources import JOBSETS
-from simulator.apiserver import ApiServer, InMemoryTransport
-from simulator.cluster.virtual_time import run
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import JOBSETS
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport
+from inplace.simulator.cluster.virtual_time import run
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import CREATES, UPDATES, Create, Update, crd

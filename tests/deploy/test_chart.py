@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.chart import TABLE, TEMPLATES, Template, templates
-from deploy.immutable import MANIFEST, render
+from inplace.deploy.chart import TABLE, TEMPLATES, Template, templates
+from inplace.deploy.immutable import MANIFEST, render
 
 
 def test_the_chart_is_in_step_with_the_manifests() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.main import METRICS_PORT, PROBE_PORT
+from inplace.controller.main import METRICS_PORT, PROBE_PORT
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LABELLED = [{"namespaceSelector": {"matchLabels": {"inplace.dev/metrics": "true"}}}]

@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.errors import ApiError
-from common.kube.resources import JOBSETS
-from simulator.apiserver import ApiServer, InMemoryTransport
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from common.kube.client import KubeObject
-from controller.preflight import LEASE_VERBS, NEEDED, POLICIES
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.preflight import LEASE_VERBS, NEEDED, POLICIES
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from common.epoch import agent, supervisor
-from common.epoch.agent import AgentState, Phase, View
-from common.epoch.int32 import INT32_MAX
-from common.epoch.supervisor import Life, SupervisorState
+from inplace.common.epoch import agent, supervisor
+from inplace.common.epoch.agent import AgentState, Phase, View
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.epoch.supervisor import Life, SupervisorState
 
 FINAL_CODE: Final = 3
 # Small epochs, and the last one. What comes later is more of the same: a machine compares epochs and adds one.

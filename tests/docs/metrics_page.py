@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.exposition import render
-from agent.metrics import AgentMetrics
-from common.epoch.decision import Standing
-from common.phases import Phase
-from controller.causes import Failure, Trigger
-from controller.counts import GroupCount, JobSetCount
-from controller.exposition import SUFFIXED
-from controller.metrics import OUTCOMES, LiveCollector, Metrics
+from inplace.agent.exposition import render
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.epoch.decision import Standing
+from inplace.common.phases import Phase
+from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
+from inplace.controller.serving.exposition import SUFFIXED
+from inplace.controller.spec.causes import Failure, Trigger
+from inplace.controller.tracking.counts import GroupCount, JobSetCount
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 

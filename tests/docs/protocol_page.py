@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 
-from common.epoch.agent import TERMINAL, TRANSITIONS, AgentState, Verdict
-from common.epoch.supervisor import Life, SupervisorState
+from inplace.common.epoch.agent import TERMINAL, TRANSITIONS, AgentState, Verdict
+from inplace.common.epoch.supervisor import Life, SupervisorState
 from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"

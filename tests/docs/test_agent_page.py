@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.exposition import render
-from agent.metrics import AgentMetrics
-from common.phases import TEXT_BYTES_MAX, Phase
+from inplace.agent.exposition import render
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.phases import TEXT_BYTES_MAX, Phase
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text()

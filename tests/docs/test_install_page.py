@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.main import _parser
-from controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE, RIGHTS_CURE
+from inplace.controller.main import _parser
+from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE, RIGHTS_CURE
 
 ROOT = Path(__file__).parents[2]
 PAGES = {name: (ROOT / "docs" / name).read_text() for name in ("install.md", "security.md")}

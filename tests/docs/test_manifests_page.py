@@ -2,7 +2,7 @@
 
 import subprocess
 
-from cli.lint_catalogue import RULES
+from inplace.cli.lint.catalogue import RULES
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command
 
 PAGE = (REPOSITORY / "docs" / "manifests.md").read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.causes import Trigger
+from inplace.controller.spec.causes import Trigger
 from tests.docs.metrics_page import _TRIGGERS, PAGE, controller_rows, page
 
 

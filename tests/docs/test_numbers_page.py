@@ -52,6 +52,6 @@ def test_a_figure_of_the_readme_stands_on_the_page_of_numbers(row: list[str]) ->
 )
 def test_a_recorded_measurement_stands_on_the_page_of_numbers(file: str, name: str, unit: str, scale: float) -> None:
     """Its median, and its range in brackets."""
-    recorded: dict[str, Any] = json.loads((ROOT / "benchmarks" / "recorded" / f"{file}.json").read_text())
+    recorded: dict[str, Any] = json.loads((ROOT / "simulator" / "recorded" / f"{file}.json").read_text())
     least, middle, most = (unit.format(figure * scale) for figure in recorded["measured"][name])
     assert re.search(rf"{re.escape(middle)} \w+ \({re.escape(least)} to {re.escape(most)}\)", NUMBERS)

@@ -1,7 +1,7 @@
 """docs/protocol.md agrees with the code."""
 
-from common.epoch.agent import TRANSITIONS, Phase, Verdict
-from common.epoch.supervisor import Life
+from inplace.common.epoch.agent import TRANSITIONS, Phase, Verdict
+from inplace.common.epoch.supervisor import Life
 from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
 from tests.docs.protocol_page import PAGE, page
 

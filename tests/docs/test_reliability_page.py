@@ -2,10 +2,10 @@
 
 import re
 
-from simulator.campaign.catalogue import CATALOGUE
-from simulator.campaign.sieve import SITUATIONS
+from inplace.simulator.campaign.catalogue import CATALOGUE
+from inplace.simulator.campaign.sieve import SITUATIONS
 from tests.cli.command import REPOSITORY
-from tests.simulation.properties import properties
+from tests.simulator.campaign.properties import properties
 
 PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
 

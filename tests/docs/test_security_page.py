@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from controller.main import METRICS_PORT, PROBE_PORT
-from controller.pages import SEATS, SEATS_PER_SOURCE
+from inplace.controller.main import METRICS_PORT, PROBE_PORT
+from inplace.controller.serving.pages import SEATS, SEATS_PER_SOURCE
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "SECURITY.md").read_text()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.lint import lint
-from cli.lint_catalogue import RULES
-from cli.manifests import read_stream
-from common.kube.client import APPLY_PATCH, KubeClient, KubeObject
-from common.kube.resources import JOBSETS, SERVICES, Resource
-from controller.jobset import parse_jobset
-from controller.problems import problems_of
+from inplace.cli.lint.catalogue import RULES
+from inplace.cli.lint.lint import lint
+from inplace.cli.manifests.documents import read_stream
+from inplace.common.kube.client import APPLY_PATCH, KubeClient
+from inplace.common.kube.resources import JOBSETS, SERVICES, KubeObject, Resource
+from inplace.controller.plan.problems.report import problems_of
+from inplace.controller.spec.jobset import parse_jobset
 from tests.cli.injecting import injected
 from tests.controller.crew import Crew
 from tests.controller.rig import Rig

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.train import newest_common
+from inplace.examples.train import newest_common
 
 REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ class Group:
             "PEER_TIMEOUT_S": str(TIMEOUT_S),
         }
         worker = subprocess.Popen(
-            [sys.executable, "-m", "examples.train"],
+            [sys.executable, "-m", "inplace.examples.train"],
             env=os.environ | settings | env,
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.exposition import render
-from agent.metrics import AgentMetrics
-from common.epoch.decision import Standing
-from common.phases import Phase
-from controller.causes import Failure, Trigger
-from controller.counts import GroupCount, JobSetCount
-from controller.metrics import LiveCollector, Metrics
 from grafana.build import BOARDS, FOLDER, RULES, files, main, path_of
 from grafana.concrete import concrete
 from grafana.links import DOCS_URL
 from grafana.panels import Board, Panel
+from inplace.agent.exposition import render
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.epoch.decision import Standing
+from inplace.common.phases import Phase
+from inplace.controller.metrics import LiveCollector, Metrics
+from inplace.controller.spec.causes import Failure, Trigger
+from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from tests.promtool import verdict
 
 ROOT = Path(__file__).parents[2]

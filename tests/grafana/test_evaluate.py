@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from grafana.panels import Panel, Query
-from tests.grafana.evaluate import Answer, rules, verdict_on
-from tests.grafana.prometheus import Prometheus, PrometheusError
-from tests.grafana.scene import Played
+from testbed.grafana.evaluate import Answer, rules, verdict_on
+from testbed.grafana.prometheus import Prometheus, PrometheusError
+from testbed.grafana.scene import Played
 
 pytestmark = pytest.mark.asyncio
 

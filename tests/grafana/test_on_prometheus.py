@@ -11,9 +11,9 @@ import pytest
 
 from grafana.build import RULES
 from grafana.herd import AGENTS
-from tests.grafana.evaluate import panels, rules
-from tests.grafana.prometheus import Prometheus, prometheus
-from tests.grafana.scene import Played
+from testbed.grafana.evaluate import panels, rules
+from testbed.grafana.prometheus import Prometheus, prometheus
+from testbed.grafana.scene import Played
 from tests.grafana.two_controllers import exposed
 from tests.promtool import require
 

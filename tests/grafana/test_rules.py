@@ -10,9 +10,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from cli.main import app
 from grafana.build import BOARDS, FOLDER, PROMETHEUS_RULE, RULES
 from grafana.links import runbook_url
+from inplace.cli.main import app
 from tests.promtool import verdict
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
-from agent.exposition import render
-from agent.metrics import AgentMetrics
-from common.kube.clock import LoopClock
-from common.phases import Phase
-from controller.pages import Answer, Page, PageServer
-from controller.scrapes import METRICS
-from tests.cluster.ports import LOOPBACK, free_ports
+from inplace.agent.exposition import render
+from inplace.agent.metrics import AgentMetrics
+from inplace.common.kube.clock import LoopClock
+from inplace.common.phases import Phase
+from inplace.controller.serving.pages import Answer, Page, PageServer
+from inplace.controller.serving.scrapes import METRICS
+from testbed.ports import LOOPBACK, free_ports
 from tests.grafana.test_dashboards import controller_metrics
 
 

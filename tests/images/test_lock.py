@@ -13,7 +13,7 @@ from images.sbom import project_version, sbom
 REPOSITORY = Path(__file__).parents[2]
 LOCK = (REPOSITORY / "requirements.lock").read_text()
 DISTRIBUTIONS = {"re2": "google-re2", "yaml": "pyyaml", "kubernetes_asyncio": "kubernetes-asyncio"}
-OWN = {"agent", "common", "controller"}
+OWN = {"inplace"}
 DEVELOPMENT = {"pytest", "mypy", "ruff", "hypothesis", "typer", "rich", "common-expression-language"}
 
 

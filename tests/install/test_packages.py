@@ -16,8 +16,7 @@ import pytest
 from tests.install.packages import REPOSITORY, build_packages, installed
 
 COMMAND_S_MAX = 120.0
-# What lies at the top of site-packages: our packages, and nothing loose.
-TOP = {"agent", "benchmarks", "cli", "common", "controller", "deploy", "examples", "simulator"}
+TOP = {"inplace"}  # what lies at the top of site-packages
 PLAIN = """\
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -103,8 +102,8 @@ def cluster(programs: Path, folder: Path, *options: str) -> Iterator[str]:
         demo.communicate()
 
 
-def test_only_our_packages_are_inside(wheels: dict[str, Path]) -> None:
-    """Both wheels hold the same files, under our packages' names; licence and metadata are where installers look."""
+def test_one_package_is_inside(wheels: dict[str, Path]) -> None:
+    """Both wheels hold the same files, under exactly one name; licence and metadata are where installers look."""
     names = {kind: set(zipfile.ZipFile(path).namelist()) for kind, path in wheels.items()}
     assert names["wheel"] == names["sdist"]
     tops = {name.split("/")[0] for name in names["wheel"]}
@@ -144,9 +143,13 @@ def test_commands_with_a_cluster(programs: Path, empty: Path, options: tuple[str
 
 
 def test_the_one_file_agent_carries_our_licence(programs: Path, empty: Path) -> None:
-    """`python -m cli.agent_pyz` writes where it is run, with this project's licence inside."""
+    """`python -m inplace.cli.agent_pyz` writes where it is run, with this project's licence inside."""
     subprocess.run(
-        [programs / "python", "-m", "cli.agent_pyz"], cwd=empty, env=environment(empty), check=True, capture_output=True
+        [programs / "python", "-m", "inplace.cli.agent_pyz"],
+        cwd=empty,
+        env=environment(empty),
+        check=True,
+        capture_output=True,
     )
     inside = zipfile.ZipFile(empty / "dist" / "inplace-agent.pyz").read("LICENSE")
     assert inside == (REPOSITORY / "LICENSE").read_bytes()

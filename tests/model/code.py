@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any, Final
 from unittest import mock
 
-import common.epoch.agent
-import common.epoch.ledger
-import common.epoch.supervisor
-import common.wire
+import inplace.common.epoch.agent
+import inplace.common.epoch.ledger
+import inplace.common.epoch.supervisor
+import inplace.common.wire
 
 _SERIAL: Final = itertools.count()
 
@@ -26,10 +26,10 @@ _SERIAL: Final = itertools.count()
 class Code:
     """The modules of one protocol; `Any`, because a planted module has types of its own."""
 
-    agent: Any = common.epoch.agent
-    ledger: Any = common.epoch.ledger
-    supervisor: Any = common.epoch.supervisor
-    wire: Any = common.wire
+    agent: Any = inplace.common.epoch.agent
+    ledger: Any = inplace.common.epoch.ledger
+    supervisor: Any = inplace.common.epoch.supervisor
+    wire: Any = inplace.common.wire
 
 
 def planted(module: str, old: str, new: str) -> Code:
@@ -51,8 +51,8 @@ def planted(module: str, old: str, new: str) -> Code:
 
 def _supervisor_on(agent: ModuleType) -> ModuleType:
     """Return production's supervisor, built on another agent."""
-    path = Path(str(common.epoch.supervisor.__file__))
-    with mock.patch.dict(sys.modules, {"common.epoch.agent": agent}):
+    path = Path(str(inplace.common.epoch.supervisor.__file__))
+    with mock.patch.dict(sys.modules, {"inplace.common.epoch.agent": agent}):
         return _module("supervisor", path.read_text(), str(path))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from common.epoch.errors import InvariantError
-from common.epoch.pod_view import Life, PodView, Worker
-from common.epoch.slot import Shape, Slot
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.slot import Shape, Slot
 from tests.model.code import Code
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
 from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from common.epoch.errors import InvariantError
-from common.record import replace
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.record import replace
 from tests.model.code import Code
 from tests.model.pods import (
     COMPLETE,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import common.epoch.ledger
-from common.epoch.ledger import Ledger
-from common.epoch.slot import Shape
-from tests.epoch.test_ledger_properties import events, play
+import inplace.common.epoch.ledger
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.epoch.slot import Shape
+from tests.common.epoch.test_ledger_properties import events, play
 from tests.model.code import planted
 from tests.model.configurations import QUICK, kinds
 from tests.model.explore import explore
@@ -71,4 +71,4 @@ def test_a_thawed_ledger_is_the_one_that_was_frozen(history: list[tuple[str, obj
     for name, value in history:
         play(ledger, name, value)
 
-    assert thaw(common.epoch.ledger, SHAPE, freeze(ledger)) == ledger
+    assert thaw(inplace.common.epoch.ledger, SHAPE, freeze(ledger)) == ledger

@@ -2,11 +2,11 @@
 
 from tests.mutants.mutant import Area, Edit, Mutant
 
-_LEADER = "controller/leader.py"
+_LEADER = "controller/api/leader.py"
 _TERM = "controller/term.py"
-_RECONCILE = "controller/reconcile.py"
-_GROUPS = "controller/groups.py"
-_EXECUTE = "controller/execute.py"
+_RECONCILE = "controller/act/reconcile.py"
+_GROUPS = "controller/tracking/groups.py"
+_EXECUTE = "controller/act/execute.py"
 
 LEADER = (
     Mutant(
@@ -167,7 +167,7 @@ CONTROLLER = (
         Area.CONTROLLER,
         (
             Edit(
-                "controller/pods.py",
+                "controller/tracking/pods.py",
                 "    except RemoteProtocolError as error:\n        problems.append(str(error))\n        epoch = None\n",
                 "    except RemoteProtocolError as error:\n        problems.append(str(error))\n        raise\n",
             ),
@@ -179,7 +179,7 @@ CONTROLLER = (
         Area.CONTROLLER,
         (
             Edit(
-                "controller/pods.py",
+                "controller/tracking/pods.py",
                 "(state.terminated is not None and state.terminated.exit_code != 0)",
                 "(state.terminated is not None)",
             ),
@@ -199,13 +199,13 @@ BUDGET = (
         Area.BUDGET,
         (
             Edit(
-                "controller/group.py",
+                "controller/tracking/group.py",
                 "restarts_max=policy.restarts_max, uncounted=scope.exempt - elsewhere)\n",
                 "restarts_max=policy.restarts_max,\n"
                 "uncounted=self.since.setdefault(name, max(0, scope.synced - 1)) + scope.exempt - elsewhere)\n",
             ),
             Edit(
-                "controller/group.py",
+                "controller/tracking/group.py",
                 "    matches: Matches = field(default_factory=Matches)\n\n    @property\n    def key",
                 "    matches: Matches = field(default_factory=Matches)\n"
                 "    since: dict[str, int] = field(default_factory=dict)\n\n    @property\n    def key",

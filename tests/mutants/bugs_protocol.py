@@ -151,7 +151,7 @@ PROTOCOL = (
         (
             Edit(_LEDGER, "return frozenset(self._succeeded) if self._is_restarting() else", "return"),
             Edit(
-                "controller/epochs.py",
+                "controller/plan/epochs.py",
                 "].recreate or (completed and _is_restarting(draft, scope.name))",
                 "].recreate",
             ),

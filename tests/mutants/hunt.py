@@ -16,12 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import common
-import simulator
-from simulator.campaign.catalogue import CATALOGUE
-from simulator.campaign.judge import ViolationError
-from simulator.campaign.run import run_seed
-from simulator.campaign.sieve import SITUATIONS, Pattern, Plan, plans, run_plan
+from inplace import common, simulator
+from inplace.simulator.campaign.catalogue import CATALOGUE
+from inplace.simulator.campaign.judge import ViolationError
+from inplace.simulator.campaign.run import run_seed
+from inplace.simulator.campaign.sieve import SITUATIONS, Pattern, Plan, plans, run_plan
 
 STRIDE = 16  # plans of a situation between one that is run and the next, in each of as many rounds
 

@@ -77,6 +77,7 @@ class Mutant:
         """Copy the packages to `root`, with the bug in them."""
         for package in PACKAGES:
             shutil.copytree(ROOT / package, root / package)  # with what is byte-compiled already: it saves seconds
+        shutil.copytree(ROOT / "inplace", root / "inplace", symlinks=True)
         for edit in self.edits:
             edit.apply(root)
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from simulator.cluster.timings import Latency, Tailed
-from simulator.profile import DELAYS, NUMBERS, RECORDED, Profile, ProfileError, read_profile, shipped
+from inplace.simulator.cluster.timings import Latency, Tailed
+from inplace.simulator.profile import DELAYS, NUMBERS, RECORDED, Profile, ProfileError, read_profile, shipped
 
 
 def written(folder: Path, text: str) -> Profile:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.node import host, settings, traces
+from testbed.node import host, settings, traces
 
 SHIM = "containerd-shim-runc-v2"
 

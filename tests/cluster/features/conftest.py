@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from controller.credentials import load_credentials
-from controller.transport import AiohttpTransport
-from tests.cluster.binaries import Binaries
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.controller.api.credentials import load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from testbed.binaries import Binaries
+from testbed.control_plane import ControlPlane
 from tests.cluster.features.audited import audit_flags
 from tests.cluster.features.served import ServedController, serving
 from tests.cluster.features.stage import Stage

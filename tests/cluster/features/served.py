@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from common.kube.client import KubeClient
-from tests.cluster.component import Component
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.ports import LOOPBACK, free_ports
+from inplace.common.kube.client import KubeClient
+from testbed.component import Component
+from testbed.control_plane import ControlPlane
+from testbed.ports import LOOPBACK, free_ports
+from testbed.waiting import eventually
 from tests.cluster.test_controller_real import apply
-from tests.cluster.waiting import eventually
 
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac" / "controller.yaml"
 NAMESPACE = "inplace-system"
@@ -87,7 +87,7 @@ async def serving(plane: ControlPlane, admin: KubeClient) -> AsyncIterator[Serve
     probes, metrics = (f"{LOOPBACK}:{port}" for port in free_ports(2))
     flags = ("--kubeconfig", str(kubeconfig), "--leader-elect-namespace", NAMESPACE)
     ports = ("--probe-bind-address", probes, "--metrics-bind-address", metrics)
-    command = (sys.executable, "-m", "controller.main", *flags, *ports)
+    command = (sys.executable, "-m", "inplace.controller.main", *flags, *ports)
     component = Component("inplace-controller", command, plane.directory)
     component.start()
     try:

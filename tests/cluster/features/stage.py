@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from common.kube.client import KubeObject
-from common.kube.errors import NotFound
-from common.kube.resources import EVENTS, JOBS, JOBSETS
-from tests.cluster.waiting import eventually
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, KubeObject
+from testbed.waiting import eventually
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed
 

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from common.kube.client import KubeObject
-from common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS
+from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, KubeObject
+from testbed.waiting import eventually
 from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.deploy.spec_cases import claim

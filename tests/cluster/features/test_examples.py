@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 import yaml
 
-from common.kube.resources import JOBSETS, SERVICES
-from controller.jobset import parse_jobset
+from inplace.common.kube.resources import JOBSETS, SERVICES
+from inplace.controller.spec.jobset import parse_jobset
+from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.crew import exists
 from tests.examples.test_manifests import MANIFESTS, apply
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
+from testbed.waiting import eventually
 from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import jobset, replicated_job
 from tests.deploy.spec_cases import rule
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
+from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.cluster.features.test_failure_policy import JOB_RESTART_ATTEMPT, with_policy
-from tests.cluster.waiting import eventually
 from tests.deploy.spec_cases import rule
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

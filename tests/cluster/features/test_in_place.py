@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from common import wire
+from inplace.common import wire
+from testbed.waiting import eventually
 from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import changed, jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -8,8 +8,9 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from common.kube.client import KubeClient, KubeObject
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.resources import KubeObject
+from testbed.control_plane import ControlPlane
 from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage
 from tests.controller.manifests import changed, jobset, replicated_job

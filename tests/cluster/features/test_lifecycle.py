@@ -6,11 +6,10 @@ from typing import Final
 
 import pytest
 
-from common.kube.client import KubeObject
-from common.kube.errors import NotFound
-from common.kube.resources import JOBS, JOBSETS
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import JOBS, JOBSETS, KubeObject
+from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -12,21 +12,21 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from common import wire
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.errors import NotFound
-from common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from controller.credentials import load_credentials
-from controller.transport import AiohttpTransport
-from tests.cluster.control_plane import ControlPlane
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
+from inplace.controller.api.credentials import load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from testbed.control_plane import ControlPlane
+from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, roles
 from tests.cluster.features.stage import Stage
 from tests.cluster.features.test_claims import mounting, policies
 from tests.cluster.test_admission_real import install_policies, wait_until_active
 from tests.cluster.test_controller_real import apply, running
 from tests.cluster.test_crd_real import install
-from tests.cluster.waiting import eventually
 from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.deploy.admission import policies as admission

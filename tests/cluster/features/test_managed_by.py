@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.kube.resources import EVENTS, JOBSETS, SERVICES
+from inplace.common.kube.resources import EVENTS, JOBSETS, SERVICES
 from tests.cluster.features.stage import Stage
 from tests.controller.manifests import jobset
 

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from common.kube.client import KubeObject
-from common.kube.errors import NotFound
-from common.kube.resources import SERVICES
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import SERVICES, KubeObject
+from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from common import wire
+from inplace.common import wire
+from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import changed, jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.errors import Forbidden
-from common.kube.resources import JOBS, JOBSETS, Resource
-from controller.credentials import load_credentials
-from controller.transport import AiohttpTransport
-from tests.cluster.control_plane import ControlPlane
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import Forbidden
+from inplace.common.kube.resources import JOBS, JOBSETS, Resource
+from inplace.controller.api.credentials import load_credentials
+from inplace.controller.api.transport import AiohttpTransport
+from testbed.control_plane import ControlPlane
 from tests.cluster.features.audited import granted, requests_of, right_of
 from tests.cluster.features.served import NAMESPACE, USER, ServedController, roles
 from tests.cluster.features.stage import Stage

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from common import wire
-from common.kube.resources import PODS
+from inplace.common import wire
+from inplace.common.kube.resources import PODS
+from testbed.waiting import eventually
 from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

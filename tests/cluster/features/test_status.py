@@ -9,14 +9,13 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from common import wire
-from common.kube.client import KubeObject
-from common.kube.http import Request
-from common.kube.resources import EVENTS, JOBS, JOBSETS
+from inplace.common import wire
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, KubeObject
+from testbed.waiting import eventually
 from tests.cluster.features.audited import requests_of, right_of
 from tests.cluster.features.served import USER, ServedController
 from tests.cluster.features.stage import START, Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import jobset, replicated_job
 
 TABLE: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"

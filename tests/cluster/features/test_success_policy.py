@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
 from tests.cluster.features.stage import Stage
 from tests.controller.manifests import jobset, replicated_job
 

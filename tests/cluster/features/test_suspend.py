@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
+from testbed.waiting import eventually
 from tests.cluster.features.stage import START, Stage
-from tests.cluster.waiting import eventually
 from tests.controller.manifests import changed, jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

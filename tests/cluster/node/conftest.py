@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 
 from images.build_once import MissingComponent
-from tests.cluster.binaries import Binaries
-from tests.cluster.node import archives, capsule, host
-from tests.cluster.node.cluster import Cluster, running_cluster
-from tests.cluster.node.group import Group, running_group
-from tests.cluster.node.runtime.build import RUNTIME
+from testbed.binaries import Binaries
+from testbed.node import archives, capsule, host
+from testbed.node.cluster import Cluster, running_cluster
+from testbed.node.group import Group, running_group
+from testbed.node.runtime.build import RUNTIME
 
 MODES = ("sidecar", "supervisor")
 RESTARTS_MAX = 1000  # a module's tests together need some thirty

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from images.build_once import MissingComponent
-from tests.cluster.node import cgroups, host
-from tests.cluster.node.capsule import LEAK, OWNERS
-from tests.cluster.node.traces import Traces
+from testbed.node import cgroups, host
+from testbed.node.capsule import LEAK, OWNERS
+from testbed.node.traces import Traces
 
-CAPSULE = (sys.executable, "-m", "tests.cluster.node.capsule")
+CAPSULE = (sys.executable, "-m", "testbed.node.capsule")
 MESS = """
 ip link add mess0 type bridge && ip addr add 10.99.0.1/24 dev mess0 && ip link set mess0 up
 mkdir "$TMPDIR/mess" && mount -t tmpfs mess "$TMPDIR/mess"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.node import cgroups
+from testbed.node import cgroups
 
 DYING_S = 0.3
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from common import wire
-from tests.cluster.node.group import SETTLED_S_MAX, Group
-from tests.cluster.node.patience import until
+from inplace.common import wire
+from testbed.node.group import SETTLED_S_MAX, Group
+from testbed.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

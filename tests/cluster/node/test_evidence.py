@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from common import wire
-from tests.cluster.node.evidence import violations
-from tests.cluster.node.history import History, Version
+from inplace.common import wire
+from testbed.node.evidence import violations
+from testbed.node.history import History, Version
 
 SLOTS = {1: 2}
 

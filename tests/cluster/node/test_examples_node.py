@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from common.kube.client import KubeObject
+from inplace.common.kube.resources import KubeObject
+from testbed.node.archives import WORKER_IMAGE
+from testbed.node.cluster import Cluster
+from testbed.node.group import SETTLED_S_MAX, Group, running
+from testbed.node.manifests import documents_of
+from testbed.node.patience import until
 from tests.cli.command import run
-from tests.cluster.node.archives import WORKER_IMAGE
-from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import SETTLED_S_MAX, Group, running
-from tests.cluster.node.manifests import documents_of
-from tests.cluster.node.patience import until
 
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}

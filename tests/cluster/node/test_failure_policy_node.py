@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from common.kube.client import KubeObject
-from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import running_group
+from inplace.common.kube.resources import KubeObject
+from testbed.node.cluster import Cluster
+from testbed.node.group import running_group
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

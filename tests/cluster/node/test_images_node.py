@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from common.kube.resources import JOBSETS
 from images.build_once import MissingComponent
-from tests.cluster.node import archives, capsule, host, manifests
-from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import NAMESPACES, RESOURCES, SETTLED_S_MAX
-from tests.cluster.node.history import History
-from tests.cluster.node.patience import until
+from inplace.common.kube.resources import JOBSETS
+from testbed.node import archives, capsule, host, manifests
+from testbed.node.cluster import Cluster
+from testbed.node.group import NAMESPACES, RESOURCES, SETTLED_S_MAX
+from testbed.node.history import History
+from testbed.node.patience import until
 
 AGENT_BYTES_MAX = 3_000_000
 """Of the agent's own layers, compressed: 1.6 MB when this was written, and every node pulls them."""

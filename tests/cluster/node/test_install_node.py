@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from common.kube.resources import LEASES, PODS, Resource
-from tests.cluster.kubectl import done
-from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import SETTLED_S_MAX, running_group
-from tests.cluster.node.patience import until
+from inplace.common.kube.resources import LEASES, PODS, Resource
+from testbed.kubectl import done
+from testbed.node.cluster import Cluster
+from testbed.node.group import SETTLED_S_MAX, running_group
+from testbed.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

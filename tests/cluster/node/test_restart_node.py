@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import SETTLED_S_MAX, Group, running_group
-from tests.cluster.node.patience import until
+from testbed.node.cluster import Cluster
+from testbed.node.group import SETTLED_S_MAX, Group, running_group
+from testbed.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

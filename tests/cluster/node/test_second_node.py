@@ -8,12 +8,11 @@ from contextlib import suppress
 import pytest
 import pytest_asyncio
 
-from common.kube.client import KubeObject
-from common.kube.errors import NotFound
-from common.kube.resources import NODES, PODS
-from tests.cluster.node.cluster import Cluster
-from tests.cluster.node.group import Group, running_group
-from tests.cluster.node.machine import Node
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import NODES, PODS, KubeObject
+from testbed.node.cluster import Cluster
+from testbed.node.group import Group, running_group
+from testbed.node.machine import Node
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

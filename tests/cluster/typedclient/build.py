@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.go_module import GoBuild, GoModule
+from testbed.go_module import GoBuild, GoModule
 
 FOLDER: Final = Path(__file__).parent
 SPELLINGS: Final = FOLDER / "spellings.yaml"

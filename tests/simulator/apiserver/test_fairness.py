@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 import pytest
 
-from common.kube.clock import LoopClock
-from simulator.apiserver.apf import PriorityAndFairness, PriorityLevel
-from simulator.apiserver.route import Route
-from simulator.apiserver.status import StatusError
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.apiserver.apf import PriorityAndFairness, PriorityLevel
+from inplace.simulator.apiserver.route import Route
+from inplace.simulator.apiserver.status import StatusError
 
 pytestmark = pytest.mark.asyncio
 

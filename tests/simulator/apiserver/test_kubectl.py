@@ -16,10 +16,10 @@ from random import Random
 import pytest
 import pytest_asyncio
 
-from common.kube.client import KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.resources import PODS
-from simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import PODS, KubeObject
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
 from tests.conformance.widgets import CRD
 
 KUBECTL = shutil.which("kubectl")

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from common.kube.client import MERGE_PATCH, KubeClient, KubeObject
-from common.kube.clock import LoopClock
-from common.kube.errors import NotFound, Throttled
-from common.kube.http import Request, Response, TransportError, TransportTimeoutError
-from common.kube.resources import CONFIG_MAPS, PODS
-from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
+from inplace.common.kube.client import MERGE_PATCH, KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import NotFound, Throttled
+from inplace.common.kube.http import Request, Response, TransportError, TransportTimeoutError
+from inplace.common.kube.resources import CONFIG_MAPS, PODS, KubeObject
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
 from tests.conformance.widgets import CRD, WIDGETS, widget
 
 pytestmark = pytest.mark.asyncio

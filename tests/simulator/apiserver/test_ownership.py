@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from simulator.apiserver.fields import NamedShape
-from simulator.apiserver.ownership import (
+from inplace.simulator.apiserver.fields import NamedShape
+from inplace.simulator.apiserver.ownership import (
     PENDING_UPDATES_MAX,
     OwnerBook,
     PlainUpdate,

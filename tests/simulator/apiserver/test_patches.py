@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.apiserver.fields import (
+from inplace.simulator.apiserver.fields import (
     NamedShape,
     changed,
     difference,
@@ -20,8 +20,8 @@ from simulator.apiserver.fields import (
     union,
     without,
 )
-from simulator.apiserver.merge_patch import PatchError, json_patch, merge_patch
-from simulator.apiserver.strategic_patch import strategic_merge
+from inplace.simulator.apiserver.merge_patch import PatchError, json_patch, merge_patch
+from inplace.simulator.apiserver.strategic_patch import strategic_merge
 
 KEYS = st.sampled_from(["a", "b", "c", "data"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text("xy", max_size=2))

@@ -6,14 +6,14 @@ import asyncio
 import json
 from random import Random
 
-from common.kube.backoff import Backoff
-from common.kube.client import KubeClient
-from common.kube.clock import LoopClock
-from common.kube.errors import Throttled
-from common.kube.http import Request
-from common.kube.resources import CONFIG_MAPS
-from simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
-from simulator.cluster import virtual_time
+from inplace.common.kube.backoff import Backoff
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import Throttled
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import CONFIG_MAPS
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
+from inplace.simulator.cluster import virtual_time
 
 CLIENTS = 200
 WALL_OFFSET_S = 1.8e9  # a date for the run, the same in every run

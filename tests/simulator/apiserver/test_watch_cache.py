@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from common.kube.client import KubeObject
-from common.kube.clock import LoopClock
-from simulator.apiserver.status import StatusError
-from simulator.apiserver.store import Store
-from simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.status import StatusError
+from inplace.simulator.apiserver.store import Store
+from inplace.simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
 
 KEY = ("", "things")
 

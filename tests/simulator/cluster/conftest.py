@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from simulator.cluster.manifests import read_manifests
+from inplace.simulator.cluster.manifests import read_manifests
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train.yaml"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common import wire
+from inplace.common import wire
 
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _SYNCED = {"name": wire.COLUMN_SYNCED, "type": "integer", "jsonPath": f".status.{wire.SYNCED_EPOCH}"}

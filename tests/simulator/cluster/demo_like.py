@@ -7,8 +7,8 @@ import contextlib
 import sys
 from pathlib import Path
 
-from simulator.cluster.cluster import Cluster
-from simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 
 async def main() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.wire import JOB_COMPLETION_INDEX
-from simulator.cluster import job_indexes
-from simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, plan
+from inplace.common.wire import JOB_COMPLETION_INDEX
+from inplace.simulator.cluster import job_indexes
+from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, plan
 
 NOW_S = 1_700_000_000.0
 BACKOFF = Backoff(10.0, 600.0)

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from common.kube.clock import LoopClock
-from common.kube.errors import ApiError
-from common.kube.resources import PODS
-from simulator.cluster import virtual_time
-from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from simulator.cluster.events import ClusterEvent, Kind
-from simulator.cluster.manifests import with_pods
-from simulator.cluster.timeline import GroupRestart, Timeline
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import PODS
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.timeline import GroupRestart, Timeline
 
 TIMEOUT_S = 120.0
 Documents = list[dict[str, Any]]

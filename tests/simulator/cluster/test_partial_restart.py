@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from common import wire
-from common.kube.clock import LoopClock
-from simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from simulator.cluster.manifests import read_manifests, with_pods
+from inplace.common import wire
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 TIMEOUT_S: Final = 90.0

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from simulator.cluster.manifests import with_pods
-from simulator.cluster.pod_env import PodConfigError, container_command, container_env
-from simulator.cluster.pod_folder import PodFolder
-from simulator.cluster.quantities import parse_quantity
-from simulator.cluster.scheduler import requests_of
+from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.pod_env import PodConfigError, container_command, container_env
+from inplace.simulator.cluster.pod_folder import PodFolder
+from inplace.simulator.cluster.quantities import parse_quantity
+from inplace.simulator.cluster.scheduler import requests_of
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u", "annotations": {"jobset.sigs.k8s.io/epoch": "4"}},

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cluster import pod_lifecycle as life
-from simulator.cluster.pod_lifecycle import Action, Exited, Kill, PodLifecycle, Start, Started, State, Stopped
-from simulator.cluster.pod_spec import parse_pod
-from simulator.cluster.pod_status import StatusReporter, phase
+from inplace.simulator.cluster import pod_lifecycle as life
+from inplace.simulator.cluster.pod_lifecycle import Action, Exited, Kill, PodLifecycle, Start, Started, State, Stopped
+from inplace.simulator.cluster.pod_spec import parse_pod
+from inplace.simulator.cluster.pod_status import StatusReporter, phase
 
 RESTART_ALL = [
     {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}},

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.kube.clock import LoopClock
-from simulator.cluster import pod_lifecycle as life
-from simulator.cluster import virtual_time
-from simulator.cluster.pod_spec import ContainerSpec, Probe, Role
-from simulator.cluster.prober import Prober, until_tick_s
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.cluster import pod_lifecycle as life
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.pod_spec import ContainerSpec, Probe, Role
+from inplace.simulator.cluster.prober import Prober, until_tick_s
 
 PROBE = Probe("/ready", 8080, None, 0.0, 1.0, 1.0, 3, 1)
 

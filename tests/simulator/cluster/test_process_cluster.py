@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from simulator.cluster import reaper
-from simulator.cluster.cluster import Cluster
-from simulator.cluster.manifests import with_pods
-from simulator.cluster.timeline import GroupRestart
+from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.timeline import GroupRestart
 
 REPOSITORY = Path(__file__).parents[3]
 TIMEOUT_S = 60.0
@@ -65,7 +65,7 @@ async def test_real_processes_restart_in_place_and_resume(example: Documents) ->
 @pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_controller_may_be_a_process_too(example: Documents) -> None:
-    """The same restart with `python -m controller` and a kubeconfig."""
+    """The same restart with `python -m inplace.controller` and a kubeconfig."""
     async with Cluster(nodes=1, controller="process") as cluster:
         restart = await restart_once(cluster, with_pods(example, 2), victim=0)
         assert restart.epoch == 2

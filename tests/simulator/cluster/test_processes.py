@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from common.kube.clock import LoopClock
-from simulator.cluster import reaper
-from simulator.cluster.processes import MARKER, LocalProcess
-from simulator.cluster.runtime import StartError
+from inplace.common.kube.clock import LoopClock
+from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.processes import MARKER, LocalProcess
+from inplace.simulator.cluster.runtime import StartError
 
 pytestmark = pytest.mark.asyncio
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.cluster import virtual_time
+from inplace.simulator.cluster import virtual_time
 
 
 def test_a_ten_minute_sleep_takes_milliseconds() -> None:

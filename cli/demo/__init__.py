@@ -1,0 +1,1 @@
+"""`inplace demo`: a group that restarts on an embedded Kubernetes."""

@@ -1,0 +1,184 @@
+"""
+`inplace demo`: an embedded Kubernetes, the real controller, the real agents, and workers that are killed.
+
+runtime=process: every container is a local process and time is real. runtime=model: the agents are real, the containers
+are timed models, and time is virtual. Its delays come from simulator/cluster/timings.py and are not measurements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from inplace.cli.agent_pyz import BuildError, program_folder
+from inplace.cli.demo.manifest import DemoManifest, ManifestError, read_demo_manifest
+from inplace.cli.demo.view import DemoView
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import ApiError
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.timeline import Timeline
+from inplace.simulator.profile import ProfileError, read_profile
+
+PODS_PER_NODE = 8  # as on an accelerator host
+TRAIN_S = 3.0  # the workers train this long before one is killed, so that there is a checkpoint to come back to
+GROUP_S_MAX = 180.0  # a start or a restart that takes longer hangs
+
+
+class DemoError(Exception):
+    """What the demo shows did not happen; the message says what was expected and what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """The command's options, see `cli.main.demo`."""
+
+    pods: int | None
+    failures: int
+    runtime: Literal["process", "model"]
+    mode: Literal["sidecar", "supervisor"] | None
+    file: Path | None
+    seed: int
+    json: bool
+    keep: bool
+    agent_pyz: bool = False
+    profile: str | None = None
+
+    @property
+    def is_virtual(self) -> bool:
+        """Say whether time is virtual; with `keep` a person watches, so it is not."""
+        return self.runtime == "model" and not self.keep
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run the demo; return the exit code."""
+    try:
+        manifest = read_demo_manifest(options.file, options.pods, options.failures, options.mode)
+        if manifest.mode == "supervisor" and options.runtime == "model":
+            raise DemoError(
+                "expected --runtime process for supervisor mode (a modelled worker is no process), saw model"
+            )
+        if options.agent_pyz and options.runtime != "process":
+            raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
+        if options.profile is not None and options.runtime != "model":
+            raise DemoError(
+                f"--profile: expected --runtime model, saw {options.runtime}: real processes take real time"
+            )
+        if options.is_virtual:
+            return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), None))
+        with program_folder() if options.agent_pyz else nullcontext() as programs:
+            return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
+    except (ManifestError, DemoError, BuildError, ProfileError) as error:
+        print(f"inplace demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back
+        return 128 + signal.SIGINT
+
+
+async def _until_signal(demo: Coroutine[Any, Any, int]) -> int:
+    """Run the demo until it ends, or until a signal ends it in good order."""
+    task, received = asyncio.ensure_future(demo), list[int]()
+
+    def stop(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        print("inplace demo: interrupted; every process was ended", file=sys.stderr)
+        return 128 + received[0]
+
+
+async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, programs: Path | None) -> int:
+    """Start a cluster, apply the manifest, kill workers, and report."""
+    cluster = Cluster(
+        nodes=-(-manifest.pods // PODS_PER_NODE) + 1,  # one to spare
+        pods_per_node=PODS_PER_NODE,
+        runtime=options.runtime,
+        seed=options.seed,
+        clock=clock,
+        controller="process" if options.runtime == "process" else "coroutine",
+        serve_http=options.keep,
+        programs=programs,
+        timings=None if options.profile is None else read_profile(options.profile).timings(),
+    )
+    async with cluster:
+        timeline = Timeline(
+            cluster.server,
+            cluster.observers,
+            clock=clock,
+            jobset=manifest.name,
+            namespace=manifest.namespace,
+            agent=manifest.agent,
+            worker=manifest.worker,
+        )
+        view = DemoView(cluster, manifest, timeline, runtime=options.runtime, seed=options.seed, json=options.json)
+        if options.keep:
+            view.say(f"export KUBECONFIG={cluster.kubeconfig()}")
+        async with nullcontext() if options.is_virtual else view.live():
+            await _apply(cluster, manifest)
+            await _complete(cluster, manifest, timeline, 0)
+            await _kill_workers(cluster, manifest, timeline, options)
+        view.show_result()
+        if options.keep:
+            view.say("The cluster stays up until Ctrl-C.")
+            await cluster.until(lambda: False, timeout_s=None)
+    return 0
+
+
+async def _apply(cluster: Cluster, manifest: DemoManifest) -> None:
+    """Apply the manifest, its namespace first."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifest.namespace}}
+    try:
+        await cluster.apply([namespace, *manifest.documents])
+    except (ApiError, LookupError) as error:
+        raise DemoError(f"the API server refused the manifest: {error}") from error
+
+
+async def _kill_workers(cluster: Cluster, manifest: DemoManifest, timeline: Timeline, options: DemoOptions) -> None:
+    """Kill one random worker after the other, each time after the group has trained for a while."""
+    rng = Random(options.seed)
+    for number in range(1, options.failures + 1):
+        await cluster.clock.sleep(TRAIN_S)
+        names = sorted(pod["metadata"]["name"] for pod in cluster.pods(manifest.namespace))
+        try:
+            supervised = manifest.mode == "supervisor"
+            cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker, supervised=supervised)
+        except LookupError as error:
+            raise DemoError(f"no worker could be killed: {error}") from error
+        await _complete(cluster, manifest, timeline, number)
+
+
+async def _complete(cluster: Cluster, manifest: DemoManifest, timeline: Timeline, number: int) -> None:
+    """Wait until every worker has stepped in restart `number`; 0 is the first start."""
+
+    def ended() -> bool:
+        return bool((cluster.jobset(manifest.name, manifest.namespace).get("status") or {}).get("terminalState"))
+
+    def complete() -> bool:
+        return len(timeline.restarts) > number and timeline.restarts[number].complete
+
+    try:
+        await cluster.until(lambda: complete() or ended(), timeout_s=GROUP_S_MAX)
+    except TimeoutError:
+        reached = [words for words, at_s in timeline.current.moments() if at_s is not None]
+        raise DemoError(
+            f"expected every worker to print a line that begins with 'step=' within {GROUP_S_MAX:g} s of "
+            f"{'restart ' + str(number) if number else 'the start'}, saw it get as far as: {', '.join(reached) or '-'}"
+        ) from None
+    if not complete():
+        status = cluster.jobset(manifest.name, manifest.namespace)["status"]
+        reasons = [f"{c['type']} {c['reason']}: {c['message']}" for c in status["conditions"] if c["status"] == "True"]
+        raise DemoError(f"expected the JobSet to train on, saw that it ended: {'; '.join(reasons)}")

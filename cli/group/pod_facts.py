@@ -1,0 +1,218 @@
+"""
+What the commands read of a Pod: a slim Struct, so that 5,000 Pods are decoded in a tenth of a second.
+
+What a controller reads too comes from its Structs (controller/spec/kinds.py), and the commands add the fields that
+explain a Pod. A Pod, its metadata and its status are Structs of their own: the controller, which keeps 5,000 of them
+for weeks, cuts what the commands show.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.slot import Slot
+from inplace.common.kube.codec import SlimMeta, slim
+from inplace.controller.spec import kinds
+from inplace.controller.spec.kinds import Gate
+
+EPOCHS_AT_ONCE: Final = 64  # that a group's Pods announced: two or three, whatever its size
+
+
+class Labels(kinds.PodLabels, frozen=True, gc=False, rename={"job_index": wire.JOB_INDEX}):
+    """The labels that say whose Pod it is and which slot is its."""
+
+    job_index: str | None = None
+
+
+class Annotations(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "phases": wire.PHASES},
+):
+    """What its agent announced."""
+
+    epoch: str | None = None
+    attempt: str | None = None
+    phases: str | None = None
+
+
+class Managed(msgspec.Struct, frozen=True, gc=False):
+    """One entry of managedFields: the writer, and the time of its last write."""
+
+    manager: str | None = None
+    time: str | None = None
+    subresource: str | None = None
+
+
+class Meta(SlimMeta, rename="camel", frozen=True, gc=False):
+    """Metadata."""
+
+    labels: Labels | None = None
+    annotations: Annotations | None = None
+    managed_fields: tuple[Managed, ...] | None = None
+    creation_timestamp: str | None = None
+
+
+class Waiting(kinds.Waiting, frozen=True, gc=False):
+    """state.waiting."""
+
+    message: str | None = None
+
+
+class Running(kinds.Running, rename="camel", frozen=True, gc=False):
+    """state.running."""
+
+    started_at: str | None = None
+
+
+class Terminated(kinds.Terminated, rename="camel", frozen=True, gc=False):
+    """state.terminated, or lastState's."""
+
+    started_at: str | None = None
+
+
+class State(msgspec.Struct, frozen=True, gc=False):
+    """One of three, or none."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Status of a container."""
+
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    state: State = State()
+    last_state: State = State()
+
+
+class PodCondition(kinds.PodCondition, rename="camel", frozen=True, gc=False):
+    """One condition."""
+
+    last_transition_time: str | None = None
+
+
+class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Where it runs."""
+
+    node_name: str | None = None
+    scheduling_gates: tuple[Gate, ...] | None = None
+
+
+class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """How it is."""
+
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+    init_container_statuses: tuple[Container, ...] | None = None
+    container_statuses: tuple[Container, ...] | None = None
+
+
+class PodFact(msgspec.Struct, frozen=True, gc=False):
+    """A Pod, as far as anything here reads it."""
+
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return self.metadata.name
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch it announced; 0 for none, and for what is no epoch."""
+        keys = self.metadata.annotations
+        return _epoch_of(keys.epoch, keys.attempt) if keys is not None else 0
+
+    @property
+    def slot(self) -> Slot | None:
+        """Return its slot; None when its labels do not say."""
+        labels = self.metadata.labels
+        if labels is None or labels.replicated_job is None:
+            return None
+        texts = (labels.job_index or "", labels.completion_index or "0")
+        if not all(text.isascii() and text.isdigit() for text in texts):
+            return None
+        return Slot(labels.replicated_job, int(texts[0]), int(texts[1]))
+
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether it is being deleted."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_live(self) -> bool:
+        """Say whether the barrier counts it."""
+        return not self.is_leaving and self.status.phase not in ("Failed", "Succeeded")
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether its workers completed."""
+        return not self.is_leaving and self.status.phase == "Succeeded"
+
+    @property
+    def workers(self) -> tuple[Container, ...]:
+        """Return the regular containers; a sidecar agent is none of them."""
+        return self.status.container_statuses or ()
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Return all containers, sidecars and init containers first."""
+        return (self.status.init_container_statuses or ()) + self.workers
+
+    @property
+    def is_working(self) -> bool:
+        """Say whether every worker container runs."""
+        return bool(self.workers) and all(one.state.running is not None for one in self.workers)
+
+    def condition(self, kind: str) -> PodCondition | None:
+        """Return a condition by its type."""
+        return next((one for one in self.status.conditions or () if one.type == kind), None)
+
+
+@lru_cache(maxsize=EPOCHS_AT_ONCE)
+def _epoch_of(epoch: str | None, attempt: str | None) -> int:
+    found = {wire.EPOCH: epoch, wire.ATTEMPT: attempt}
+    try:
+        return wire.epoch_of_pod({key: text for key, text in found.items() if text is not None}) or 0
+    except RemoteProtocolError:
+        return 0
+
+
+class PodsRead(NamedTuple):
+    """The Pods of a JobSet as of one moment: a watch that begins at `version` tells all that came after."""
+
+    pods: list[PodFact]
+    version: str
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename={"go_on": "continue", "resource_version": "resourceVersion"}):
+    """Metadata of a list."""
+
+    go_on: str = ""
+    resource_version: str = ""
+
+
+class PodList(msgspec.Struct, frozen=True):
+    """A page of a list, decoded in one go."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[PodFact] | None = None
+
+
+POD_CODEC: Final = slim(PodFact)
+POD_LIST: Final = msgspec.json.Decoder(PodList)

@@ -1,0 +1,124 @@
+"""
+Read Pods from a Table, as `kubectl get pods` does: 160 bytes each instead of 14,000.
+
+A Table without objects has no annotations, so no epochs. It is used only while an epoch runs (S > D): every slot has
+announced S then, and the question is only which Pods are gone, new or in trouble. Source:
+k8s.io/kubernetes/pkg/printers/internalversion/printers.go, printPod.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from inplace.cli.group.pod_facts import (
+    Annotations,
+    Container,
+    Labels,
+    ListMeta,
+    Meta,
+    PodCondition,
+    PodFact,
+    PodSpec,
+    PodsRead,
+    PodStatus,
+    Running,
+    State,
+    Waiting,
+)
+from inplace.common.kube.http import GarbledError
+from inplace.controller.spec.kinds import Gate
+
+ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"
+_NO_NODE: Final = "<none>"
+_ENDED: Final = {"Completed": "Succeeded", "Succeeded": "Succeeded", "Error": "Failed", "Failed": "Failed"}
+_FAILURES: Final = ("Evicted", "OOMKilled", "Preempting", "DeadlineExceeded", "UnexpectedAdmissionError")
+_NODE_LOST: Final = ("NodeLost", "Unknown")  # a Pod that is being deleted, on a node that does not answer
+_NAME: Final = re.compile(r"(?P<job>.+)-(?P<job_index>\d+)-(?P<index>\d+)-[a-z0-9]+")
+
+
+class _Column(msgspec.Struct):
+    name: str
+
+
+class _Row(msgspec.Struct):
+    cells: list[Any]
+
+
+class _Table(msgspec.Struct, rename="camel"):
+    metadata: ListMeta = ListMeta()
+    column_definitions: list[_Column] | None = None
+    rows: list[_Row] | None = None
+
+
+_TABLE: Final = msgspec.json.Decoder(_Table)
+
+
+def decode_table(body: bytes, jobset: str, synced: int) -> PodsRead:
+    """Return the Pods of a Table, as far as its cells tell.
+
+    Args:
+        body: the answer.
+        jobset: its name, which the Pods' names begin with.
+        synced: S of the epoch that runs.
+
+    Raises:
+        GarbledError: it is no Table of Pods.
+    """
+    try:
+        table = _TABLE.decode(body)
+        names = [column.name for column in table.column_definitions or ()]
+        places = [names.index(name) for name in ("Name", "Ready", "Status", "Node")]
+        rows = [tuple(str(row.cells[place]) for place in places) for row in table.rows or ()]
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+        raise GarbledError(f"expected a Table of Pods with Name, Ready, Status and Node, saw {error}") from error
+    return PodsRead(list(_pods(rows, jobset, synced)), table.metadata.resource_version)
+
+
+def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable[PodFact]:
+    for name, ready, status, node in rows:
+        found = _NAME.fullmatch(name.removeprefix(f"{jobset}-"))
+        labels = None
+        if found is not None:
+            labels = Labels(replicated_job=found["job"], job_index=found["job_index"], completion_index=found["index"])
+        leaving = "deleted" if status == "Terminating" or status in _NODE_LOST else None
+        spec = PodSpec(
+            node_name=None if node == _NO_NODE else node,
+            scheduling_gates=(Gate("scheduling gate"),) if status == "SchedulingGated" else None,
+        )
+        facts = _status(ready, status)
+        announced = spec.node_name is not None and facts.phase != "Failed" and not leaving
+        meta = Meta(
+            name=name,
+            uid="",
+            resource_version="",
+            labels=labels,
+            annotations=Annotations(epoch=str(synced)) if announced and not _is_new(status) else None,
+            deletion_timestamp=leaving,
+        )
+        yield PodFact(meta, spec, facts)
+
+
+def _status(ready: str, status: str) -> PodStatus:
+    """Return a status that says what the cells say."""
+    if status in _NODE_LOST:
+        return PodStatus(phase="Running", reason="NodeLost")
+    if status in _ENDED or status in _FAILURES:
+        return PodStatus(phase=_ENDED.get(status, "Failed"), reason=status)
+    if status == "Pending":
+        unscheduled = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
+        return PodStatus(phase="Pending", conditions=(unscheduled,))
+    count, _, of = ready.partition("/")
+    if status == "Running" and count == of:
+        return PodStatus(
+            phase="Running", container_statuses=(Container("worker", True, state=State(running=Running())),)
+        )
+    return PodStatus(phase="Pending", container_statuses=(Container("?", state=State(waiting=Waiting(status))),))
+
+
+def _is_new(status: str) -> bool:
+    """Say whether its containers were never started, so that it cannot have announced anything."""
+    return status in ("ContainerCreating", "ErrImagePull", "ImagePullBackOff", "Pending")

@@ -1,0 +1,135 @@
+"""
+Read a JobSet and its Pods in two requests, however many Pods there are, with as few bytes as possible.
+
+A Pod is 14 kB of JSON, a third of it managedFields. The second request depends on the answer to the first (measured at
+5,000 Pods, docs/adr/0041). It reads the whole Pods of a small group. Of a large group it reads a Table without objects
+while an epoch runs (0.8 MB), and the Pods' metadata with their epochs while the group gathers (44 MB).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from inplace.cli.connection import Connection, did_you_mean
+from inplace.cli.group.pod_facts import POD_LIST, PodFact, PodsRead
+from inplace.cli.group.pod_table import ACCEPT as TABLE
+from inplace.cli.group.pod_table import decode_table
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.client import LIST_TIMEOUT_S
+from inplace.common.kube.errors import ApiError, NotFound
+from inplace.common.kube.http import GarbledError, Request, TransportError
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.controller.spec.jobset import parse_jobset
+
+PAGE: Final = 5_000  # Pods in one answer: 44 MB of metadata, below what the transport takes (64 MB)
+WHOLE_PAGE: Final = 1_000  # the same for whole Pods
+WHOLE: Final = "application/json"
+METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+async def read_group(connection: Connection, name: str) -> tuple[KubeObject, list[PodFact]]:
+    """Return a JobSet, raw, and its Pods, as far as the moment needs them.
+
+    Raises:
+        RefusalError: there is no such JobSet.
+        ApiError, TransportError: the cluster refused, or did not answer.
+    """
+    raw = await read_jobset(connection, name)
+    return raw, (await read_pods_of(connection, raw)).pods
+
+
+async def read_pods_of(connection: Connection, raw: KubeObject) -> PodsRead:
+    """Return the Pods of a JobSet, as far as the moment needs them."""
+    name, (expected, synced) = raw["metadata"]["name"], _size_and_epoch(raw)
+    if expected <= connection.whole_max:
+        return await read_pods(connection, name)
+    if not synced:
+        return await read_pods(connection, name, METADATA, PAGE)
+    body = await _get_pods(connection, {"labelSelector": pods_selector(name), "includeObject": "None"}, TABLE)
+    return decode_table(body, name, synced)
+
+
+async def read_state(connection: Connection, name: str) -> GroupState:
+    """Return how a JobSet stands."""
+    return group_state(*await read_group(connection, name))
+
+
+async def read_jobset(connection: Connection, name: str) -> KubeObject:
+    """Return a JobSet, raw.
+
+    Raises:
+        RefusalError: there is none of this name; the message says which there are.
+    """
+    try:
+        return await connection.client.get(JOBSETS, connection.namespace, name)
+    except NotFound as error:
+        if not error.status.get("details", {}).get("name"):
+            raise  # the path itself is unknown: no CRD
+    raise await _not_found(connection, name)
+
+
+async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE) -> PodsRead:
+    """Return the Pods of a JobSet, as few pages as fit."""
+    query, pods = {"labelSelector": pods_selector(name), "limit": str(page)}, list[PodFact]()
+    while True:
+        body = await _get_pods(connection, query, accept)
+        try:
+            found = POD_LIST.decode(body)
+        except msgspec.MsgspecError as error:
+            raise GarbledError(f"expected a list of Pods, saw {error}") from error
+        pods += found.items or []
+        if not found.metadata.go_on:
+            return PodsRead(pods, found.metadata.resource_version)
+        query = query | {"continue": found.metadata.go_on}
+
+
+async def read_jobsets(connection: Connection) -> list[KubeObject]:
+    """Return every JobSet of the namespace."""
+    return list((await connection.client.list(JOBSETS, connection.namespace))["items"])
+
+
+async def _get_pods(connection: Connection, query: dict[str, str], accept: str) -> bytes:
+    headers = connection.client.headers | {"accept": accept}
+    request = Request("GET", PODS.path(connection.namespace, query=query), headers)
+    return (await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)).body
+
+
+def pods_selector(name: str) -> str:
+    """Return the label selector of a JobSet's Pods."""
+    return f"{wire.JOBSET_NAME}={name}"
+
+
+def _size_and_epoch(raw: KubeObject) -> tuple[int, int]:
+    """Return how many Pods a JobSet expects, and S while that epoch runs; 0 for S while some scope gathers.
+
+    A JobSet in scopes has no one S; its Pods' epochs have to be read.
+    """
+    try:
+        jobset = parse_jobset(raw)
+        scopes = list(jobset.scopes.values())
+    except RemoteProtocolError:
+        return 0, 0
+    size = sum(job.replicas * job.parallelism for job in jobset.replicated_jobs)
+    runs = len(scopes) == 1 and scopes[0].synced > scopes[0].deprecated
+    return size, scopes[0].synced if runs else 0
+
+
+async def _not_found(connection: Connection, name: str) -> RefusalError:
+    """Return the refusal, with what was perhaps meant; asking for it costs one more request, in this case alone."""
+    namespace = connection.namespace
+    message = f"there is no JobSet {name} in {connection.place}"
+    try:
+        jobsets: list[Any] = (await connection.client.list(JOBSETS, None))["items"]
+    except (ApiError, TransportError):
+        return RefusalError(f"{message}; `inplace status` lists those that you may see", CliExit.NOT_FOUND)
+    places = sorted({one["metadata"]["namespace"] for one in jobsets if one["metadata"]["name"] == name})
+    here = [one["metadata"]["name"] for one in jobsets if one["metadata"]["namespace"] == namespace]
+    if places:
+        return RefusalError(f"{message}, but one in {', '.join(places)}: use --namespace", CliExit.NOT_FOUND)
+    hint = did_you_mean(name, here) if here else "this namespace has none at all; --namespace, or apply one"
+    return RefusalError(f"{message}: {hint}", CliExit.NOT_FOUND)

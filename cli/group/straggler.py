@@ -1,0 +1,163 @@
+"""Find why one slot is late, from what scheduler, kubelet and agent wrote on its Pod. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
+from inplace.cli.group.pod_facts import Container, PodFact
+from inplace.common import wire
+
+RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllContainers is carried out (KEP-5532)
+IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError")
+NODE_REASONS = ("NodeLost", "NodeStatusUnknown", "NodeNotReady", "DeletionByTaintManager")
+DETAIL_CHARS_MAX = 160  # of a message of another program
+
+
+class Why(Enum):
+    """One word for each reason, most specific first; `cli.status.advice` has the advice for each."""
+
+    MISSING = "no Pod"
+    GATED = "held by a scheduling gate"
+    UNSCHEDULABLE = "Pending: unschedulable"
+    UNSCHEDULED = "Pending: not scheduled yet"
+    NODE_LOST = "node lost"
+    TERMINATING = "terminating"
+    FAILED = "Pod failed"
+    SUCCEEDED = "completed"
+    IMAGE = "image cannot be pulled"
+    CONFIG = "container cannot be created"
+    CRASHING = "crashes again and again"
+    AGENT_REFUSES = "agent ends at once"
+    RESTARTING = "containers start again"
+    CREATING = "containers are being created"
+    SILENT = "agent has not announced"
+    BEHIND = "agent has not followed"
+    AHEAD = "announced an epoch that the group has not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A slot that its group waits for.
+
+    Args:
+        slot: such as `workers-0-3`.
+        pod: its name; None for no Pod.
+        epoch: what it announced; 0 for nothing.
+        detail: another program's message; "" for none.
+    """
+
+    slot: str
+    pod: str | None
+    node: str | None
+    epoch: int
+    why: Why
+    detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the Pod's name, or the slot's where there is none."""
+        return self.pod or self.slot
+
+    @property
+    def reason(self) -> str:
+        """Return why, in words."""
+        return f"{self.why.value}: {self.detail}" if self.detail else self.why.value
+
+
+def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int) -> Straggler:
+    """Return why a slot is late; `deprecated` is D of its scope, `target` the epoch where it should be."""
+    if pod is None:
+        return Straggler(slot, None, None, 0, Why.MISSING)
+    why, detail = (Why.AHEAD, f"epoch {pod.epoch}") if pod.is_live and pod.epoch > target else _why(pod, deprecated)
+    return Straggler(slot, pod.name, pod.spec.node_name, pod.epoch, why, _short(detail))
+
+
+def _why(pod: PodFact, deprecated: int) -> tuple[Why, str]:
+    if pod.status.phase is None and not pod.is_leaving:  # its metadata alone were read
+        return _of_agent(pod, deprecated)
+    return _of_placement(pod) or _of_pod(pod) or _of_containers(pod) or _of_agent(pod, deprecated)
+
+
+def _of_placement(pod: PodFact) -> tuple[Why, str] | None:
+    if pod.spec.node_name is not None:
+        return None
+    if pod.is_leaving or pod.status.phase in ("Failed", "Succeeded"):
+        return None
+    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    if gates:
+        ours = ", exclusive placement" if wire.PLACEMENT_GATE in gates else ""
+        return Why.GATED, ", ".join(gates) + ours
+    scheduled = pod.condition("PodScheduled")
+    if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
+        return Why.UNSCHEDULABLE, scheduled.message or ""
+    return Why.UNSCHEDULED, ""
+
+
+def _of_pod(pod: PodFact) -> tuple[Why, str] | None:
+    ready, disrupted = pod.condition("Ready"), pod.condition("DisruptionTarget")
+    reasons = {pod.status.reason, ready.reason if ready is not None else None}
+    if disrupted is not None and disrupted.status == "True":
+        reasons.add(disrupted.reason)
+    if reasons & set(NODE_REASONS):
+        return Why.NODE_LOST, pod.status.message or f"node {pod.spec.node_name}"
+    if pod.is_leaving:
+        return Why.TERMINATING, f"since {pod.metadata.deletion_timestamp}"
+    if pod.status.phase == "Failed":
+        return Why.FAILED, pod.status.message or pod.status.reason or ""
+    return (Why.SUCCEEDED, "") if pod.status.phase == "Succeeded" else None
+
+
+def _of_containers(pod: PodFact) -> tuple[Why, str] | None:
+    for container in pod.containers:
+        waiting = container.state.waiting
+        reason = waiting.reason if waiting is not None else None
+        said = (waiting.message if waiting is not None else None) or ""
+        if reason in IMAGE:
+            return Why.IMAGE, f"container {container.name}: {said or reason}"
+        if reason in CONFIG:
+            return Why.CONFIG, f"container {container.name}: {said or reason}"
+        if reason == "CrashLoopBackOff":
+            return _of_crash(container)
+    restarting = pod.condition(RESTARTING_CONDITION)
+    if restarting is not None and restarting.status == "True":
+        return Why.RESTARTING, ""
+    if any(one.state.terminated is not None for one in pod.containers if not _is_done(pod, one)):
+        return Why.RESTARTING, ""
+    first = next(iter(pod.containers), None)
+    if first is None or (first.state.waiting is not None and first.restart_count == 0):
+        return Why.CREATING, (first.state.waiting.reason or "") if first is not None and first.state.waiting else ""
+    return None
+
+
+def _is_done(pod: PodFact, container: Container) -> bool:
+    """Say whether this is an init container that ran to its good end."""
+    ended = container.state.terminated
+    return container not in pod.workers and ended is not None and ended.exit_code == 0
+
+
+def _of_crash(container: Container) -> tuple[Why, str]:
+    ended = container.last_state.terminated
+    code = ended.exit_code if ended is not None else None
+    if code in (ExitCode.CONFIG, ExitCode.BARRIER_UNAVAILABLE, ExitCode.EPOCHS_EXHAUSTED, ExitCode.BUG):
+        name = ExitCode(code).name.lower().replace("_", " ")
+        return Why.AGENT_REFUSES, f"container {container.name}, exit code {code} ({name})"
+    return Why.CRASHING, f"container {container.name}" + (f", exit code {code}" if code is not None else "")
+
+
+def _of_agent(pod: PodFact, deprecated: int) -> tuple[Why, str]:
+    if pod.epoch == 0:
+        return Why.SILENT, ""
+    return Why.BEHIND, f"at epoch {pod.epoch}" + (", which is deprecated" if pod.epoch <= deprecated else "")
+
+
+def is_restart_exit(code: int) -> bool:
+    """Say whether an exit code is how agents ask for a restart, or how containers are stopped for one."""
+    return code in (ExitCode.RESTART_IN_PLACE, UPSTREAM_RESTART_IN_PLACE, ExitCode.TERMINATED)
+
+
+def _short(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= DETAIL_CHARS_MAX else one_line[: DETAIL_CHARS_MAX - 1] + "…"

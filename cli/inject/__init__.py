@@ -1,0 +1,1 @@
+"""`inplace inject`: put the agent into a manifest."""

@@ -1,0 +1,181 @@
+"""Add the agent to a Pod template, beside the worker or around it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inplace.agent.barrier_address import OUR_PORT
+from inplace.agent.exit_code import ExitCode
+from inplace.cli.inject.worker import add_restart_rules, add_variables, final_codes, wrap
+from inplace.cli.manifests import agent_pieces
+from inplace.cli.manifests.finding import REFUSED, Finding, refusal
+from inplace.cli.manifests.pod_roles import Container, Member, Mode
+from inplace.common.kube.resources import KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class InjectOptions:
+    """What the user decides; None is for the manifest to say.
+
+    Args:
+        account: of Pods that name none.
+        unrestricted_account: give the rights to accounts that admission does not restrict.
+        workers: names of worker containers, where a template has several.
+        namespace: of JobSets that name none.
+        wait: sidecar mode: the worker's command also waits inside its container, see agent/wait.py.
+        agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
+    """
+
+    mode: Mode = "sidecar"
+    agent_image: str = "inplace-agent"
+    account: str | None = None
+    unrestricted_account: bool = False
+    namespace: str = "default"
+    exit_code: int = int(ExitCode.RESTART_IN_PLACE)
+    port: int = OUR_PORT
+    workers: tuple[str, ...] = ()
+    wait: bool = True
+    agent_in_image: bool = False
+
+
+def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
+    """Bring the agent into the Pod, or complete the one that is there."""
+    pod, mode = member.pod_spec, member.mode or options.mode
+    workers = _workers(member, options)
+    if not workers or (mode == "supervisor" and len(workers) > 1):
+        names = ", ".join(container.name for container in workers or member.workers)
+        needed = "one of them as the worker" if mode == "supervisor" else "one or more of them as workers"
+        fix = "say which with --worker NAME" + ("; --mode sidecar can have several" if workers else "")
+        yield Finding(REFUSED, f"{member.pod_path}.containers", f"containers {names}", needed, fix)
+        return
+    yield from _port_conflicts(member, options)
+    as_root = (pod.get("securityContext") or {}).get("runAsUser") == 0
+    if mode == "sidecar":
+        yield from _add_sidecar(member, workers, options, as_root=as_root)
+    else:
+        yield from _add_supervisor(member, workers[0], options, as_root=as_root)
+    if not any(volume.get("name") == agent_pieces.VOLUME for volume in pod.get("volumes") or ()) and any(
+        mounted.get("name") == agent_pieces.VOLUME
+        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+        for mounted in container.get("volumeMounts") or ()
+    ):
+        fill(pod, "volumes", []).append({"name": agent_pieces.VOLUME, "emptyDir": {}})
+
+
+def _workers(member: Member, options: InjectOptions) -> list[Container]:
+    """Return the workers: a supervisor's, the only container, those that were named, or those with an agent's rules."""
+    if member.supervisor is not None:
+        return [member.supervisor]
+    if len(member.workers) == 1:
+        return list(member.workers)
+    named = [container for container in member.workers if container.name in options.workers]
+    ruled = [container for container in member.workers if container.raw.get("restartPolicyRules")]
+    return named or (ruled if member.agent is not None else [])
+
+
+def _add_sidecar(
+    member: Member, workers: Sequence[Container], options: InjectOptions, *, as_root: bool
+) -> Iterator[Finding]:
+    """Put the agent behind the other init containers: its barrier is the last thing before the workers."""
+    pod, present = member.pod_spec, member.sidecar_agent
+    inits = fill(pod, "initContainers", [])
+    if present is None:
+        wanted = agent_pieces.sidecar(
+            options.agent_image, exit_code=options.exit_code, port=options.port, as_root=as_root
+        )
+        inits.append(wanted)
+        agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
+    elif not present.is_init:
+        fix = "a sidecar is an init container with restartPolicy Always; move it to initContainers"
+        yield refusal(present.path, "a regular container", "the agent among initContainers", fix)
+        return
+    else:
+        yield from _complete_sidecar(present, options)
+        agent = present
+    for worker in workers:
+        codes = final_codes(member, worker)
+        yield from add_restart_rules(worker, codes)
+        if options.wait and not worker.calls("wait") and not agent.has_upstream_names:
+            yield from _let_wait(worker, agent, options)
+
+
+def _let_wait(worker: Container, agent: Container, options: InjectOptions) -> Iterator[Finding]:
+    """Let the worker wait inside its container too. Upstream's agent, whose names these may be, does not answer it."""
+    yield from wrap(worker, "wait", (), agent_in_image=options.agent_in_image)
+    yield from add_variables(worker, [agent_pieces.from_field(*pair) for pair in agent_pieces.ADDRESS.items()])
+    port = agent.env.get("BARRIER_PORT")
+    if port is not None:
+        yield from add_variables(worker, [dict(port)])
+    if not options.agent_in_image:
+        yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
+        _mount(agent)
+        _mount(worker)
+
+
+def _complete_sidecar(present: Container, options: InjectOptions) -> Iterator[Finding]:
+    """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
+    wanted = agent_pieces.sidecar(options.agent_image, exit_code=options.exit_code, port=options.port, as_root=False)
+    for key in ("restartPolicy", "restartPolicyRules", "startupProbe"):
+        if present.has_upstream_names and key == "startupProbe":
+            continue
+        present.raw.setdefault(key, wanted[key])
+    if not present.has_upstream_names:
+        names = ("RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PORT")
+        yield from add_variables(present, [entry for entry in wanted["env"] if entry["name"] not in names])
+        _mount(present)
+
+
+def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *, as_root: bool) -> Iterator[Finding]:
+    """Make the agent the parent of the worker."""
+    if member.supervisor is None:
+        codes = final_codes(member, worker)
+        flags = ("--fail-on", ",".join(str(code) for code in codes)) if codes else ()
+        yield from wrap(worker, "run", flags, agent_in_image=options.agent_in_image)
+        if not options.agent_in_image:
+            _add_file(fill(member.pod_spec, "initContainers", []), worker, options, as_root=as_root)
+    if worker.has_upstream_names and worker.is_upstream_supervisor:
+        return
+    port = options.port if options.port != OUR_PORT else None
+    yield from add_variables(worker, agent_pieces.variables(exit_code=None, port=port))
+    _mount(worker)
+
+
+def _add_file(inits: list[KubeObject], worker: Container, options: InjectOptions, *, as_root: bool) -> None:
+    """Copy the one-file agent into the Pod before anything else starts, and mount it into the worker."""
+    if options.agent_in_image:
+        return
+    copier = agent_pieces.copier(options.agent_image, as_root=as_root)
+    if not any(container.get("name") == copier["name"] for container in inits):
+        inits.insert(0, copier)
+    _mount(worker)
+
+
+def _mount(container: Container) -> None:
+    """Mount the folder of EPOCH_FILE, unless the file is somewhere else already."""
+    kept = container.env.get("EPOCH_FILE", {}).get("value")
+    mounts = fill(container.raw, "volumeMounts", [])
+    if kept in (None, agent_pieces.EPOCH_FILE) and not any(
+        mounted.get("mountPath") == agent_pieces.FOLDER for mounted in mounts
+    ):
+        mounts.append(agent_pieces.mount())
+
+
+def _port_conflicts(member: Member, options: InjectOptions) -> Iterator[Finding]:
+    """All containers of a Pod share its address: nobody else may listen on the barrier's port."""
+    if member.agent is not None:
+        return
+    for container in (*member.inits, *member.containers):
+        for position, port in enumerate(container.raw.get("ports") or ()):
+            if port.get("containerPort") == options.port:
+                path = f"{container.path}.ports[{position}].containerPort"
+                fix = "choose another port for the agent with --port"
+                yield refusal(path, options.port, "a port that the agent does not need", fix)
+
+
+def fill(parent: KubeObject, key: str, empty: Any) -> Any:
+    """Return a part of an object, made when it is not there or null."""
+    if parent.get(key) is None:
+        parent[key] = empty
+    return parent[key]

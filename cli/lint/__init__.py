@@ -1,0 +1,1 @@
+"""`inplace lint`: what a manifest and a cluster get wrong."""

@@ -1,0 +1,158 @@
+"""Check the agent's container with the agent's own code. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from inplace.agent.arguments import ArgumentsError, parse
+from inplace.agent.barrier import preferred_wait_s
+from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH
+from inplace.agent.config import AgentConfig, ConfigError
+from inplace.cli.lint.env import agent_environment, check_env, settled_environment
+from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.manifests.pod_roles import PROGRAM, RUN, Container, Member
+from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, spell
+
+PATIENCE_S: Final = 24 * 3600
+PERIOD_S: Final = 1
+_PROBE_DEFAULTS: Final = {"periodSeconds": 10, "failureThreshold": 3, "initialDelaySeconds": 0}  # core/v1
+
+
+def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
+    """Yield problems of an agent beside its worker."""
+    alone = codes_that(agent.raw, "Never", Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
+    if alone:
+        fix = "add action RestartAllContainers for exitCodes NotIn [0]"
+        found = f"exit codes {spell(alone)}, after which it alone starts again"
+        path = f"{agent.path}.restartPolicyRules"
+        yield Finding("agent-restart-rules", path, found, "a restart of all containers after 1-255", fix)
+    if agent.raw.get("livenessProbe"):
+        yield Finding("liveness-probe", f"{agent.path}.livenessProbe", "a probe", "none", "remove it")
+    yield from check_env(agent, jobset_name, group_pods)
+    yield from _epoch_file(member, agent)
+    config = _config(agent, jobset_name)
+    yield from _probe(agent, config)
+    yield from _ports(member, agent, config)
+
+
+def check_supervisor(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
+    """Yield problems of an agent around its worker."""
+    yield from check_env(agent, jobset_name, group_pods)
+    yield from _epoch_file(member, agent)
+    yield from _ports(member, agent, _config(agent, jobset_name))
+    words = agent.words
+    place = next((place for place, word in enumerate(words) if word == RUN), None)
+    if place is None or not any(PROGRAM in word for word in words[:place]) or agent.is_upstream_supervisor:
+        return
+    try:
+        parse(words[place:], agent_environment(agent, jobset_name))
+    except ArgumentsError as error:
+        fix = "see inplace-agent --help"
+        yield Finding(
+            "agent-command", f"{agent.path}.command", str(error), "a command line that the agent accepts", fix
+        )
+
+
+def _config(agent: Container, jobset_name: str) -> AgentConfig | None:
+    """Return the settings as the agent will read them; None when it will refuse them."""
+    try:
+        return AgentConfig.from_env(settled_environment(agent, jobset_name))
+    except ConfigError:
+        return None
+
+
+def _probe(agent: Container, config: AgentConfig | None) -> Iterator[Finding]:
+    """Yield reasons why the startup probe is not the barrier."""
+    path, probe = f"{agent.path}.startupProbe", agent.raw.get("startupProbe") or {}
+    get = probe.get("httpGet")
+    if not isinstance(get, dict):
+        found = next((kind for kind in ("exec", "tcpSocket", "grpc") if kind in probe), "nothing")
+        fix = f"set httpGet: {{path: {OUR_PATH}, port: 8080}}"
+        yield Finding("startup-probe", path, found, "httpGet of the barrier", fix)
+        return
+    if config is not None:
+        yield from _target(agent, get, config)
+    timeout_s = _number(probe, "timeoutSeconds", 1)
+    if preferred_wait_s(_prefer(get)) >= timeout_s:
+        found, fix = f"{timeout_s:g} s for an answer that may be held as long", "raise it above the header's wait"
+        yield Finding("startup-probe-hold", f"{path}.timeoutSeconds", found, "more than Prefer: wait", fix)
+    times = {name: _number(probe, name, default) for name, default in _PROBE_DEFAULTS.items()}
+    if times["periodSeconds"] > PERIOD_S or times["initialDelaySeconds"] > 0:
+        name = "periodSeconds" if times["periodSeconds"] > PERIOD_S else "initialDelaySeconds"
+        found, needed = f"{times[name]:g} s", f"{PERIOD_S if name == 'periodSeconds' else 0} s"
+        yield Finding("startup-probe-period", f"{path}.{name}", found, needed, f"set it to {needed[:-2]}")
+    if times["periodSeconds"] * times["failureThreshold"] < PATIENCE_S:
+        found = f"{times['failureThreshold']:g} probes, {times['periodSeconds']:g} s apart"
+        fix = "set it to 2147483647"
+        yield Finding("startup-probe-patience", f"{path}.failureThreshold", found, f"at least {PATIENCE_S} s", fix)
+
+
+def _target(agent: Container, get: Mapping[str, Any], config: AgentConfig) -> Iterator[Finding]:
+    """Yield a probe that does not ask the agent; the barrier answers on both default paths and the configured one."""
+    path = f"{agent.path}.startupProbe.httpGet"
+    paths = {config.barrier_path, OUR_PATH, UPSTREAM_PATH}
+    if get.get("path") not in paths:
+        needed = config.barrier_path
+        yield Finding("startup-probe-target", f"{path}.path", shown(get.get("path")), needed, f"set it to {needed}")
+    named = {port.get("name"): port.get("containerPort") for port in agent.raw.get("ports") or ()}
+    port = named.get(get.get("port"), get.get("port"))
+    if str(port) != str(config.barrier_port):
+        needed = str(config.barrier_port)
+        fix = f"set it to {needed}, or BARRIER_PORT to the probe's"
+        yield Finding("startup-probe-target", f"{path}.port", shown(get.get("port")), needed, fix)
+    if get.get("scheme", "HTTP") != "HTTP":
+        yield Finding("startup-probe-target", f"{path}.scheme", shown(get["scheme"]), "HTTP", "remove it")
+
+
+def _prefer(get: Mapping[str, Any]) -> str:
+    """Return the probe's header Prefer, "" when it has none."""
+    headers = (one for one in get.get("httpHeaders") or () if str(one.get("name", "")).lower() == "prefer")
+    return ",".join(str(one.get("value", "")) for one in headers)
+
+
+def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:
+    """Yield a last announcement that is kept nowhere, too short or too long."""
+    path, file = f'{agent.path}.env[name="EPOCH_FILE"]', agent.env.get("EPOCH_FILE", {}).get("value")
+    if not isinstance(file, str) or not file:
+        if member.mode == "supervisor":
+            return  # it remembers, and its container does not restart
+        fix = "set it to a file on an emptyDir; `inplace inject` adds both"
+        yield Finding("epoch-file", path, "nothing", "a file on an emptyDir", fix)
+        return
+    mounts = [
+        mount
+        for mount in agent.raw.get("volumeMounts") or ()
+        if file.startswith(str(mount.get("mountPath", "")).rstrip("/") + "/")
+    ]
+    if not mounts:
+        fix = "mount an emptyDir at its folder"
+        yield Finding("epoch-file-volume", path, f"{file}, in the container itself", "a file on an emptyDir", fix)
+        return
+    mount = max(mounts, key=lambda one: len(str(one.get("mountPath"))))
+    volume: Mapping[str, Any] = next(
+        (one for one in member.pod_spec.get("volumes") or () if one.get("name") == mount.get("name")), {}
+    )
+    if "emptyDir" not in volume:
+        kind = next((kind for kind in volume if kind != "name"), "no such volume")
+        fix = "mount an emptyDir there: other Pods must not see this Pod's epoch"
+        yield Finding("epoch-file-volume", path, f"{file} on {kind}", "a file on an emptyDir", fix)
+    elif mount.get("readOnly"):
+        yield Finding("epoch-file-volume", path, f"{file}, read-only", "a file that can be written", "remove readOnly")
+
+
+def _ports(member: Member, agent: Container, config: AgentConfig | None) -> Iterator[Finding]:
+    """Yield ports of others that the agent needs."""
+    if config is None:
+        return
+    for container in (*member.inits, *member.containers):
+        for index, port in enumerate(container.raw.get("ports") or ()):
+            if container.path != agent.path and port.get("containerPort") == config.barrier_port:
+                path = f"{container.path}.ports[{index}].containerPort"
+                needed, fix = "another port", "change it, or BARRIER_PORT and the startup probe"
+                yield Finding("port-conflict", path, str(config.barrier_port), needed, fix)
+
+
+def _number(probe: Mapping[str, Any], name: str, default: int) -> float:
+    value = probe.get(name)
+    return value if isinstance(value, int | float) else default

@@ -1,0 +1,152 @@
+"""Every rule of `inplace lint` with its severity and its reason; docs/manifests.md shows this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Args:
+        severity: an error breaks the restart or its safety; a warning costs time, or may break it.
+        why: what goes wrong otherwise.
+    """
+
+    severity: Severity
+    why: str
+
+
+def _error(why: str) -> Rule:
+    return Rule("error", why)
+
+
+def _warning(why: str) -> Rule:
+    return Rule("warning", why)
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    # The JobSet and its Jobs: cli/lint/jobset.py
+    "restart-strategy": _warning("under another strategy the agents lift their barrier at once and restart nothing"),
+    "disabled": _warning("the annotation switches in-place restart off: agents lift their barrier at once"),
+    "max-restarts": _warning("after so many restarts the next failure fails the JobSet"),
+    "unreachable-rule": _warning(
+        "the first matching rule decides, and a rule without conditions matches every failure"
+    ),
+    "rules-without-failures": _warning(
+        "failure rules apply to failed Jobs, and with backoffLimit 2147483647 only podFailurePolicy or "
+        "activeDeadlineSeconds fails a Job"
+    ),
+    "spec-problem": _error("the controller cannot use this part of the spec; its condition SpecProblem says so"),
+    "admission": _error("the API server refuses the JobSet or its Jobs"),
+    "backoff-limit": _error("a failed Pod must be replaced; with a limit it fails its Job, and all Pods are recreated"),
+    "pod-replacement-policy": _error("a new Pod that starts before the old one has ended is a second Pod in its slot"),
+    "completions": _error("the barrier waits for all Pods of a Job, so all must run at the same time"),
+    "completion-mode": _error("the barrier counts Pods by their completion index"),
+    "backoff-limit-per-index": _error(
+        "the Job never replaces an index that failed for good, and the barrier waits for ever"
+    ),
+    "pod-failure-policy": _warning(
+        "a container that restarts its Pod in place does not fail the Pod, so the rule never applies"
+    ),
+    "startup-order": _warning(
+        "a replicatedJob that waits for Ready joins later by an uncounted group restart (docs/adr/0022); under "
+        "upstream's controller the barrier waits for ever"
+    ),
+    "exclusive-topology": _warning("the annotation has no effect in this form"),
+    # The Pod: cli/lint/pod.py
+    "agent-missing": _error("without an agent the Pod never announces, and the barrier waits for it for ever"),
+    "agent-twice": _error("two agents in one Pod overwrite each other's announcements"),
+    "agent-placement": _error(
+        "a sidecar is an init container with restartPolicy Always: only then kubelet starts workers after its barrier"
+    ),
+    "agent-order": _warning(
+        "an init container after the agent runs only when the barrier has lifted, and the workers wait for it"
+    ),
+    "pod-restart-policy": _error(
+        "under OnFailure a Job counts the restarts of containers, and fails at its backoffLimit"
+    ),
+    "service-account": _warning(
+        "the default account has no rights, and rights for it go to every Pod of the namespace"
+    ),
+    "service-account-name": _warning(
+        "deploy/admission restricts only accounts named inplace-agent or inplace-agent-SUFFIX"
+    ),
+    "service-account-token": _error("the agent talks to the API server with the Pod's token"),
+    "service-account-rights": _error("the agent lists and watches its JobSet and patches its Pod"),
+    "termination-grace": _warning(
+        "a deleted Pod is replaced only after it has ended (podReplacementPolicy Failed), and the group waits so long"
+    ),
+    "pre-stop": _warning("kubelet runs no preStop hook when it restarts all containers of a Pod"),
+    "shared-processes": _warning(
+        "an announcement promises that no process of the old epoch is left; if containers share processes, that "
+        "depends on the container runtime"
+    ),
+    "host-network": _warning("two Pods on one node cannot both listen on the barrier's port"),
+    "image-pull": _warning("at each restart all nodes ask the registry at the same time"),
+    "env-text": _error("a variable's value must be a string; otherwise the API server refuses the Pods"),
+    "rules-without-policy": _error("the API server refuses restartPolicyRules without a restartPolicy"),
+    # Containers: cli/lint/agent.py, cli/lint/worker.py
+    "agent-restart-rules": _error(
+        "an agent that restarts alone announces that the old worker has ended while it still runs (agent/exit_code.py)"
+    ),
+    "worker-restarts-alone": _error("a worker that restarts alone runs twice in one epoch"),
+    "worker-success": _error("a worker that ends with success restarts its group again and again"),
+    "worker-recreated": _warning("a failing worker fails its Pod, and the Pod must be recreated"),
+    "worker-wait": _error("`inplace-agent wait` reaches no agent, and the worker waits for ever"),
+    "worker-start": _warning(
+        "kubelet may consider a restarted sidecar started before its barrier lifted (kubernetes #141155)"
+    ),
+    "worker-file": _error("the worker's command is a file that no container creates"),
+    "startup-probe": _error("the startup probe is the barrier: without it the worker starts at once"),
+    "startup-probe-target": _error(
+        "the probe must ask the agent; any other target never succeeds, or succeeds too early"
+    ),
+    "startup-probe-patience": _warning(
+        "the group waits at the barrier for its last Pod, and a new node may take a day"
+    ),
+    "startup-probe-period": _warning("the worker starts up to a whole period after the barrier has lifted"),
+    "startup-probe-hold": _warning("kubelet closes the connection before the agent answers, and asks again"),
+    "liveness-probe": _error(
+        "after a liveness probe restarted the agent, kubelet may consider it started before its barrier lifted "
+        "(kubernetes #141155); the agent needs no liveness probe"
+    ),
+    "agent-command": _error("the agent refuses its command line and ends with exit code 2 at every start"),
+    "agent-env": _error("the agent refuses its environment and ends with exit code 2 at every start"),
+    "agent-env-source": _error("the variable must come from the Pod's own metadata"),
+    "agent-env-recommended": _warning("without it the agent works, but protects less, or needs one request more"),
+    "restart-scope": _error(
+        "without it the agent does not find its scope's epochs in the status of a JobSet with scopes"
+    ),
+    "epoch-file": _warning(
+        "kubelet may give the agent an older announcement; a file on an emptyDir is never behind (docs/adr/0007)"
+    ),
+    "epoch-file-volume": _error("the file must survive the containers and end with the Pod"),
+    "herd": _warning("more than 300 agents at once overflow one account's queue in the API server (docs/adr/0010)"),
+    "port-conflict": _error("the containers of a Pod share one IP address, and the agent needs the barrier's port"),
+    # The cluster: cli/lint/cluster.py, cli/lint/nodes.py
+    "cluster-unknown": _warning("lint could not read this from the cluster; it may be wrong"),
+    "server-version": _error("an older API server lacks a feature that the manifest needs"),
+    "crd": _error("without the CRD the API server knows no JobSets"),
+    "crd-columns": _warning("agents read whole objects of 5 to 10 kB instead of rows of 280 bytes"),
+    "gates": _error("the server drops or refuses restartPolicyRules when a feature gate is off"),
+    "namespace": _error("the JobSet's Pods cannot be created"),
+    "pod-refused": _error("the API server will refuse the Pods, and only the Job's Events will say so"),
+    "pod-security": _error("the namespace's Pod Security level forbids Pods of this template"),
+    "account-missing": _error("the API server will refuse the Pods"),
+    "account-rights": _error("the agent lists and watches its JobSet and patches its Pod"),
+    "admission-policy": _warning(
+        "without it mistakes are found late, or an agent's token allows more than the agent needs"
+    ),
+    "flow-schema": _warning("more than 300 agents at once overflow one account's queue in the API server"),
+    "controller": _warning("without a controller nothing acts on the JobSet"),
+    "no-nodes": _warning("no node accepts the Pods"),
+    "node-features": _error("no node supports RestartAllContainers rules, so the Pods stay Pending"),
+    "node-features-some": _warning("the scheduler uses only the nodes that support RestartAllContainers rules"),
+    "kubelet-bug": _warning("a known bug of this cluster's kubelets affects this manifest"),
+}

@@ -1,0 +1,85 @@
+"""Check a manifest against the cluster: the server, the JobSet API, the policies, a controller. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from inplace.agent.herd import GROUP_FREE
+from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts
+from inplace.cli.lint.kubelet_bugs import version_of
+from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.manifests.pod_roles import Member
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+
+SIDECAR_SINCE: Final = (1, 35)  # behind feature gates that are off; on by default in 1.36 (KEP-5532)
+SINCE: Final = (1, 30)  # ValidatingAdmissionPolicy, and the rules of deploy/crd
+POLICIES: Final = ("jobsets.jobset.x-k8s.io", "immutable.jobset.x-k8s.io", "agents.inplace.dev")
+FLOW_SCHEMA: Final = "inplace-agents"
+_COLUMNS: Final = (
+    wire.COLUMN_SYNCED,
+    wire.COLUMN_DEPRECATED,
+    wire.COLUMN_STRATEGY,
+    wire.COLUMN_DISABLED,
+    wire.COLUMN_UID,
+)
+_INSTALL: Final = "kubectl apply --server-side -k deploy/"
+
+
+def check_cluster(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:
+    """Yield what the cluster lacks for the JobSets whose group this is; an empty group restarts by recreation."""
+    yield from _server(facts, group)
+    if facts.crd is None and not facts.is_unknown(f"the definition {CRD_NAME}"):
+        yield Finding("crd", f"the definition {CRD_NAME}", "nothing", "JobSet v1alpha2", f"install it: {_INSTALL}")
+    elif facts.crd is not None:
+        yield from _definition(facts.crd, group)
+    if facts.has_controller is False:
+        places = " or ".join("/".join(place) for place in (OUR_LEASE, UPSTREAM_LEASE))
+        fix = f"install one: {_INSTALL}; or see why it does not run"
+        yield Finding("controller", f"leases {places}", "no holder", "a running controller", fix)
+    if facts.policies is not None and group:
+        for name in POLICIES:
+            if name not in facts.policies:
+                path = f"ValidatingAdmissionPolicy {name}"
+                fix = f"apply deploy/admission: {_INSTALL}"
+                yield Finding("admission-policy", path, "no binding of it", "the policy and its binding", fix)
+    pods = sum(member.pods for member in group)
+    if pods > GROUP_FREE and facts.flow_schemas is not None and FLOW_SCHEMA not in facts.flow_schemas:
+        found = f"nothing, for {pods} Pods"
+        yield Finding("flow-schema", f"FlowSchema {FLOW_SCHEMA}", found, "deploy/apf", f"apply it: {_INSTALL}")
+
+
+def _server(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:
+    version = version_of(facts.version)
+    if version is None:
+        return
+    if any(member.mode == "sidecar" for member in group) and version < SIDECAR_SINCE:
+        fix = "upgrade it, or use supervisor mode: inplace inject --mode supervisor"
+        needed = "1.36, or 1.35 with feature gates ContainerRestartRules and RestartAllContainersOnContainerExits"
+        yield Finding("server-version", "the API server", facts.version, needed, fix)
+    elif version < SINCE:
+        yield Finding("server-version", "the API server", facts.version, "1.30 or newer", "upgrade it")
+
+
+def _definition(crd: KubeObject, group: Sequence[Member]) -> Iterator[Finding]:
+    """Yield missing parts of the stored CRD; upstream's CRD serves JobSets, but not the columns for large groups."""
+    path = f"the definition {CRD_NAME}"
+    served: KubeObject = next(
+        (one for one in crd["spec"]["versions"] if f"{wire.API_GROUP}/{one['name']}" == wire.API_VERSION), {}
+    )
+    if not served.get("served"):
+        names = ", ".join(str(one["name"]) for one in crd["spec"]["versions"])
+        yield Finding("crd", path, f"versions {names}", "v1alpha2, served", f"install ours: {_INSTALL}")
+        return
+    properties = ((served.get("schema") or {}).get("openAPIV3Schema") or {}).get("properties") or {}
+    policy = ((properties.get("spec") or {}).get("properties") or {}).get("failurePolicy") or {}
+    strategies = ((policy.get("properties") or {}).get("restartStrategy") or {}).get("enum")
+    if group and strategies is not None and wire.IN_PLACE_RESTART not in strategies:
+        fix = f"install ours, which is a superset: {_INSTALL}"
+        yield Finding("crd", path, f"restart strategies {shown(strategies)}", wire.IN_PLACE_RESTART, fix)
+    columns = {str(column.get("name")) for column in served.get("additionalPrinterColumns") or ()}
+    missing = [name for name in _COLUMNS if name not in columns]
+    if group and missing:
+        fix = f"install ours, which is a superset: {_INSTALL}"
+        yield Finding("crd-columns", path, f"no columns {', '.join(missing)}", "the agents' columns", fix)

@@ -1,0 +1,140 @@
+"""
+Check the agent's variables, as kubelet will fill them in, with the agent's own reader.
+
+The values of variables from a ConfigMap or a Secret are not known here and count as correct.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from inplace.agent.barrier_address import UPSTREAM_PATH, UPSTREAM_PORT
+from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE
+from inplace.agent.herd import GROUP_FREE
+from inplace.cli.manifests.agent_pieces import ADDRESS, HERD, IDENTITY, SCOPE
+from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.manifests.pod_roles import Container, field_path
+from inplace.common import wire
+
+# What kubelet would make of a field, for one Pod among many.
+_SAMPLES: Final[Mapping[str, str]] = {
+    "metadata.namespace": "default",
+    "metadata.name": "pod-0",
+    "metadata.uid": "00000000-0000-0000-0000-000000000000",
+    "status.podIP": "10.0.0.1",
+}
+_UPSTREAM: Final = {
+    "STARTUP_PROBE_PATH": UPSTREAM_PATH,
+    "STARTUP_PROBE_PORT": str(UPSTREAM_PORT),
+    "IN_PLACE_RESTART_EXIT_CODE": str(UPSTREAM_RESTART_IN_PLACE),
+}
+_UID_SAMPLE: Final = "00000000-0000-0000-0000-000000000001"
+_PROBLEM: Final = re.compile(r"(?P<name>\w+)[^:]*: expected (?P<needed>.*), (?:saw (?P<found>.*)|but it is not set)")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a variable must come from.
+
+    Args:
+        field: the Pod's field.
+        fixed: a fixed value may stand there instead.
+    """
+
+    field: str
+    fixed: bool = False
+
+
+_SOURCES: Final[Mapping[str, Source]] = {
+    **{name: Source(field, fixed=name in ("NAMESPACE", "JOBSET_NAME")) for name, field in IDENTITY.items()},
+    **{name: Source(field) for name, field in SCOPE.items()},
+    **{name: Source(field, fixed=True) for name, field in {**HERD, **ADDRESS}.items()},
+}
+_RECOMMENDED: Final = ("POD_UID", "JOBSET_UID", "PREVIOUS_EPOCH")
+_LOOPBACK: Final = ("127.", "::1", "localhost")
+
+
+def agent_environment(agent: Container, jobset_name: str) -> dict[str, str]:
+    """Return the variables of one Pod's agent as far as the manifest tells them."""
+    env: dict[str, str] = {}
+    for name, entry in agent.env.items():
+        field = field_path(entry)
+        if field is not None:
+            env[name] = _sample(field, jobset_name)
+        elif isinstance(entry.get("value"), str):
+            known = lambda match: env.get(match[1], match[0])  # noqa: E731 - kubelet's $(NAME), of variables before it
+            env[name] = re.sub(r"\$\((\w+)\)", known, entry["value"])
+    return env
+
+
+def settled_environment(agent: Container, jobset_name: str) -> dict[str, str]:
+    """Return the same with what the agent takes when nothing is set.
+
+    That is the mounted account's namespace, and upstream's defaults where no variable of ours switches to ours.
+    """
+    env = agent_environment(agent, jobset_name)
+    if "NAMESPACE" in agent.env:
+        return env
+    return (_UPSTREAM if agent.has_upstream_names else {}) | env | {"NAMESPACE": "default"}
+
+
+def check_env(agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
+    """Yield variables that are missing, malformed, contradict each other or come from the wrong place."""
+    env = settled_environment(agent, jobset_name)
+    try:
+        AgentConfig.from_env(env)
+    except ConfigError as error:
+        for problem in error.problems:
+            yield from _refused(agent, env, problem)
+    for name, source in _SOURCES.items():
+        if name in agent.env:
+            yield from _misfilled(agent, name, source, jobset_name)
+    for name in _RECOMMENDED:
+        if name not in agent.env:
+            path, needed = f'{agent.path}.env[name="{name}"]', f"fieldRef {_SOURCES[name].field}"
+            yield Finding("agent-env-recommended", path, "nothing", needed, "`inplace inject` adds it")
+    if group_pods > GROUP_FREE and not {"GROUP_SIZE", "START_WINDOW_S"} & agent.env.keys():
+        path, needed = f'{agent.path}.env[name="GROUP_SIZE"]', f"fieldRef {_SOURCES['GROUP_SIZE'].field}"
+        fix = 'add it and GROUP_OFFSET; or apply deploy/apf and set START_WINDOW_S to "0"'
+        yield Finding("herd", path, f"nothing, for {group_pods} Pods", needed, fix)
+
+
+def _refused(agent: Container, env: Mapping[str, str], problem: str) -> Iterator[Finding]:
+    """Turn the agent's own words into a finding, unless the cluster fills the variable in."""
+    said = _PROBLEM.fullmatch(problem)
+    name = said["name"] if said else problem.partition(":")[0]
+    comes_later = name in agent.env and name not in env
+    if not comes_later:
+        found, needed = (
+            (said["found"] or "nothing", said["needed"]) if said else (problem, "a setting that can be used")
+        )
+        yield Finding("agent-env", f'{agent.path}.env[name="{name}"]', found, needed, "correct it; docs/agent.md")
+
+
+def _misfilled(agent: Container, name: str, source: Source, jobset_name: str) -> Iterator[Finding]:
+    entry = agent.env[name]
+    path, field = f'{agent.path}.env[name="{name}"]', field_path(entry)
+    allowed = {source.field, source.field.replace("metadata.annotations[", "metadata.labels[")}
+    if name in ("PREVIOUS_EPOCH", *SCOPE):
+        allowed = {source.field}
+    found = None
+    if field is not None:
+        found = f"fieldRef {field}" if field not in allowed else None
+    elif "value" in entry:
+        value = entry["value"]
+        is_other = name == "JOBSET_NAME" and jobset_name and value != jobset_name
+        is_loopback = name == "BARRIER_ADDRESS" and str(value).startswith(_LOOPBACK)
+        found = shown(value) if not source.fixed or is_other or is_loopback else None
+    if found is not None:
+        fix = f"use valueFrom: {{fieldRef: {{fieldPath: {source.field}}}}}"
+        yield Finding("agent-env-source", path, found, f"fieldRef {source.field}", fix)
+
+
+def _sample(field: str, jobset_name: str) -> str:
+    if wire.JOBSET_NAME in field:
+        return jobset_name or "jobset"
+    return _UID_SAMPLE if wire.JOBSET_UID in field else _SAMPLES.get(field, "")

@@ -1,0 +1,193 @@
+"""Check the JobSet and its Jobs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from inplace.cli.manifests.agent_pieces import DEFAULT_POLICY
+from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.manifests.pod_roles import Member, members
+from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.problems.in_place import bad_manifests
+from inplace.controller.plan.problems.report import problems_of
+from inplace.controller.spec.jobset import parse_jobset
+
+# problems_of reads metadata that only stored objects have.
+_OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
+_STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
+
+
+def is_in_place(jobset: KubeObject) -> bool:
+    """Say whether the JobSet asks for in-place restart."""
+    return (_policy(jobset) or {}).get("restartStrategy") == wire.IN_PLACE_RESTART
+
+
+def group_of(jobset: KubeObject) -> list[Member]:
+    """Return the replicatedJobs that restart together."""
+    return [member for member in members(jobset) if not member.has_opted_out]
+
+
+def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield problems of the JobSet itself, under any strategy."""
+    yield from _spec_problems(jobset)
+    yield from _unreachable_rules(jobset)
+    yield from _exclusive_placement(jobset)
+    strategy = (_policy(jobset) or {}).get("restartStrategy")
+    if strategy in _OTHER_STRATEGIES and any(member.agent is not None for member in group_of(jobset)):
+        path, fix = "spec.failurePolicy.restartStrategy", "set it, or take the agents out of the template"
+        yield Finding("restart-strategy", path, shown(strategy), wire.IN_PLACE_RESTART, fix)
+
+
+def check_group(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield reasons why the JobSet does not restart in place."""
+    annotations = (jobset.get("metadata") or {}).get("annotations") or {}
+    if wire.DISABLE in annotations:
+        path, found = f'metadata.annotations["{wire.DISABLE}"]', shown(annotations[wire.DISABLE])
+        yield Finding("disabled", path, found, "nothing", "remove it to restart in place")
+    restarts = (_policy(jobset) or {}).get("maxRestarts")
+    if not isinstance(restarts, int) or restarts < 1:
+        fix = f"say how many restarts the group may have, such as {DEFAULT_POLICY['maxRestarts']}"
+        yield Finding("max-restarts", "spec.failurePolicy.maxRestarts", shown(restarts), "at least 1", fix)
+    group = group_of(jobset)
+    yield from _rules_without_failures(jobset, group)
+    yield from _startup_order(jobset, group)
+    for member in group:
+        yield from check_job(member)
+
+
+def check_job(member: Member) -> Iterator[Finding]:
+    """Yield problems of one replicatedJob's Jobs."""
+    spec, path = member.job_spec, member.job_path
+    if spec.get("backoffLimit") != INT32_MAX:
+        found = shown(spec.get("backoffLimit"))
+        yield Finding("backoff-limit", f"{path}.backoffLimit", found, str(INT32_MAX), f"set it to {INT32_MAX}")
+    if spec.get("podReplacementPolicy") != "Failed":
+        found = shown(spec.get("podReplacementPolicy"))
+        yield Finding("pod-replacement-policy", f"{path}.podReplacementPolicy", found, "Failed", "set it to Failed")
+    parallelism, completions = spec.get("parallelism"), spec.get("completions")
+    if not isinstance(parallelism, int) or parallelism != completions:
+        found = f"{shown(completions)} and parallelism {shown(parallelism)}"
+        fix = "set both to the number of Pods of one Job"
+        yield Finding("completions", f"{path}.completions", found, "the same number in both", fix)
+    if spec.get("completionMode") not in (None, "Indexed"):
+        found = shown(spec["completionMode"])
+        yield Finding("completion-mode", f"{path}.completionMode", found, "Indexed", "set it, or leave it out")
+    if spec.get("backoffLimitPerIndex") is not None:
+        found = shown(spec["backoffLimitPerIndex"])
+        yield Finding("backoff-limit-per-index", f"{path}.backoffLimitPerIndex", found, "nothing", "remove it")
+    yield from _pod_failure_policy(member)
+
+
+def _policy(jobset: KubeObject) -> KubeObject | None:
+    policy: KubeObject | None = (jobset.get("spec") or {}).get("failurePolicy")
+    return policy
+
+
+def _rules(jobset: KubeObject) -> list[KubeObject]:
+    rules = (_policy(jobset) or {}).get("rules") or []
+    return [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
+
+
+def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
+    """Let the controller's own code read the JobSet."""
+    metadata = {"name": "?", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
+    try:
+        parsed = parse_jobset(jobset | {"metadata": metadata, "status": {}})
+        said_below = set(bad_manifests(parsed))  # by check_job, with a rule for each
+        problems = [problem for problem in problems_of(parsed) if problem not in said_below]
+    except (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError) as error:
+        problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
+    for problem in problems:
+        path, _, rest = problem.partition(": ")
+        words, _, fix = rest.partition("; ")
+        needed, _, found = words.removeprefix("expected ").partition(", saw ")
+        yield Finding(
+            "spec-problem", path, found or words, needed if found else "a spec without it", fix or "correct it"
+        )
+
+
+def _unreachable_rules(jobset: KubeObject) -> Iterator[Finding]:
+    rules = _rules(jobset)
+    conditions = ("onJobFailureReasons", "onJobFailureMessagePatterns", "targetReplicatedJobs")
+    for index, rule in enumerate(rules[:-1]):
+        if not any(rule.get(condition) for condition in conditions):
+            path, name = f"spec.failurePolicy.rules[{index + 1}]", rule.get("name") or index
+            found = f"a rule behind {name!r}, which matches every failure"
+            yield Finding("unreachable-rule", path, found, "rules that can match", "put the general rule last")
+            return
+
+
+def _rules_without_failures(jobset: KubeObject, group: list[Member]) -> Iterator[Finding]:
+    """Yield rules that no Job of the group can ever reach."""
+    can_fail = {
+        member.name
+        for member in members(jobset)
+        if member.has_opted_out
+        or any(member.job_spec.get(field) is not None for field in ("podFailurePolicy", "activeDeadlineSeconds"))
+    }
+    for index, rule in enumerate(_rules(jobset)):
+        targets = set(rule.get("targetReplicatedJobs") or [member.name for member in members(jobset)])
+        if group and not targets & can_fail:
+            path = f"spec.failurePolicy.rules[{index}]"
+            fix = "fail Jobs by a podFailurePolicy in their template, or remove the rule"
+            found = f"a rule for {', '.join(sorted(targets))}, whose Jobs never fail"
+            yield Finding("rules-without-failures", path, found, "Jobs that can fail", fix)
+
+
+def _startup_order(jobset: KubeObject, group: list[Member]) -> Iterator[Finding]:
+    """Yield an order in which sidecars wait for each other."""
+    sidecars = {member.name for member in group if member.mode == "sidecar"}
+    order = ((jobset.get("spec") or {}).get("startupPolicy") or {}).get("startupPolicyOrder")
+    if order == "InOrder" and len(group) > 1 and sidecars:
+        fix = "expect one uncounted restart for each step, start in any order, or use supervisor mode"
+        yield Finding("startup-order", "spec.startupPolicy.startupPolicyOrder", "InOrder", "AnyOrder", fix)
+    for member in group:
+        for index, dependency in enumerate(member.raw.get("dependsOn") or ()):
+            if dependency.get("status") == "Ready" and dependency.get("name") in sidecars:
+                path = f"{member.path}.dependsOn[{index}]"
+                found = f"{dependency['name']} Ready, which is in the group"
+                fix = "expect one uncounted restart, depend on nothing in the group, or use supervisor mode"
+                yield Finding("startup-order", path, found, "no order inside the group", fix)
+
+
+def _exclusive_placement(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield annotations without effect: the strategy counts beside the topology only, and a topology is a label."""
+    places: list[tuple[str, Any]] = [("metadata", jobset.get("metadata") or {})]
+    places += [
+        (f"{member.path}.template.metadata", member.template.get("metadata") or {}) for member in members(jobset)
+    ]
+    for path, metadata in places:
+        annotations = metadata.get("annotations") or {}
+        topology = annotations.get(wire.EXCLUSIVE_TOPOLOGY)
+        if wire.NODE_SELECTOR_STRATEGY in annotations and not topology:
+            where = f'{path}.annotations["{wire.NODE_SELECTOR_STRATEGY}"]'
+            fix = f"add {wire.EXCLUSIVE_TOPOLOGY} at the same place"
+            yield Finding("exclusive-topology", where, "it alone", f"{wire.EXCLUSIVE_TOPOLOGY} beside it", fix)
+        elif topology is not None and (not isinstance(topology, str) or not topology.strip()):
+            where = f'{path}.annotations["{wire.EXCLUSIVE_TOPOLOGY}"]'
+            fix = "name the label, such as topology.kubernetes.io/zone"
+            yield Finding("exclusive-topology", where, shown(topology), "the key of a node's label", fix)
+
+
+def _pod_failure_policy(member: Member) -> Iterator[Finding]:
+    """Yield rules about exit codes that never reach the Job, because the Pod restarts in place."""
+    if member.mode != "sidecar":
+        return
+    for index, rule in enumerate((member.job_spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        on = rule.get("onExitCodes") if isinstance(rule, dict) else None
+        if not isinstance(on, dict) or on.get("operator") != "In":
+            continue
+        workers = [one for one in member.workers if on.get("containerName") in (None, one.name)]
+        unseen = set(on.get("values") or ())
+        for worker in workers:
+            unseen &= set(codes_that(worker.raw, "Never", Ending.ALL_RESTART))
+        if workers and unseen:
+            path = f"{member.job_path}.podFailurePolicy.rules[{index}].onExitCodes.values"
+            fix = "leave these codes out of the worker's restartPolicyRules (NotIn [0, code, ...])"
+            found = f"exit codes {spell(unseen)}, which restart the Pod in place"
+            yield Finding("pod-failure-policy", path, found, "codes that fail the Pod", fix)

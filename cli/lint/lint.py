@@ -1,0 +1,159 @@
+"""
+`inplace lint`: say what keeps a JobSet from restarting in place, in its manifest and, if one is named, in a cluster.
+
+Exit codes: 0 no errors (with `strict`: no warnings either), 1 errors, 2 bad usage, a file that is not a manifest, or a
+cluster that does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, Literal
+
+from inplace.cli.lint.catalogue import RULES
+from inplace.cli.lint.jobset import check_group, check_jobset, group_of, is_in_place
+from inplace.cli.lint.pod import check_containers, check_pod
+from inplace.cli.manifests.documents import Stream, StreamError, name_of, read_stream
+from inplace.cli.manifests.finding import ClusterError, Finding
+from inplace.cli.manifests.pod_roles import members
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.resources import KubeObject
+
+PROBLEMS = 1
+UNUSABLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """The command's options, see `cli.main.lint`."""
+
+    output: Literal["text", "json"] = "text"
+    strict: bool = False
+    cluster: bool = False
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in one JobSet; its name is for people."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+
+def run_lint(file: str, options: LintOptions) -> int:
+    """Print the findings; return the exit code."""
+    try:
+        stream = read_stream(file)
+        reports = _judged(stream, lint(stream))
+        if options.cluster:
+            found = asyncio.run(_ask(stream, options))
+            reports = [_with(report, more) for report, more in zip(reports, found, strict=True)]
+    except (StreamError, ClusterError) as error:
+        print(f"inplace lint: {error}", file=sys.stderr)
+        return UNUSABLE
+    if options.output == "json":
+        print(json.dumps(_document(reports), indent=2, ensure_ascii=False))
+    else:
+        _print(reports)
+    severities = {RULES[finding.rule].severity for report in reports for finding in report.findings}
+    return PROBLEMS if "error" in severities or (options.strict and severities) else 0
+
+
+async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
+    """Check the cluster; the modules for that are loaded only here."""
+    from inplace.cli.lint.connection import lint_cluster
+
+    return await lint_cluster(
+        list(stream.objects()),
+        list(stream.jobsets()),
+        namespace=options.namespace,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+    )
+
+
+def lint(stream: Stream) -> list[Report]:
+    """Return the findings about each JobSet of a stream, from the manifest alone."""
+    objects = list(stream.objects())
+    return [Report(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
+
+
+def _judged(stream: Stream, reports: Sequence[Report]) -> list[Report]:
+    """Add the embedded API server's refusals of JobSets without an error so far; the rules above explain better."""
+    from inplace.cli.lint.embedded import judge
+
+    sound = [not _has_error(report.findings) for report in reports]
+    refused = iter(judge(list(compress(stream.jobsets(), sound))))
+    return [
+        _with(report, next(refused)) if is_sound else report for report, is_sound in zip(reports, sound, strict=True)
+    ]
+
+
+def _with(report: Report, more: Sequence[Finding]) -> Report:
+    """Return a report with further findings, each once."""
+    return Report(report.name, tuple(dict.fromkeys((*report.findings, *more))))
+
+
+def _has_error(findings: Iterable[Finding]) -> bool:
+    return any(RULES[finding.rule].severity == "error" for finding in findings)
+
+
+def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Finding]:
+    yield from check_jobset(jobset)
+    group = group_of(jobset) if is_in_place(jobset) else []
+    if is_in_place(jobset):
+        yield from check_group(jobset)
+    size = sum(member.pods for member in group)
+    inside = {member.path for member in group}
+    for member in members(jobset):
+        if member.path in inside:
+            yield from check_pod(member, jobset, size, objects)
+        else:
+            yield from check_containers(member)
+
+
+def _document(reports: Iterable[Report]) -> dict[str, Any]:
+    """Return the reports for programs."""
+    findings = [
+        {
+            "object": report.name,
+            "rule": finding.rule,
+            "severity": RULES[finding.rule].severity,
+            "path": finding.path,
+            "found": finding.found,
+            "needed": finding.needed,
+            "why": RULES[finding.rule].why,
+            "fix": finding.fix,
+        }
+        for report in reports
+        for finding in report.findings
+    ]
+    counts = {f"{kind}s": sum(one["severity"] == kind for one in findings) for kind in ("error", "warning")}
+    return {"jobsets": [report.name for report in reports], **counts, "findings": findings}
+
+
+def _print(reports: Sequence[Report]) -> None:
+    """Print the reports for people; colours are for terminals."""
+    from inplace.cli.terminal.console import VisibleConsole
+
+    console = VisibleConsole(highlight=False, markup=False, soft_wrap=True)
+    for report in reports:
+        if not report.findings:
+            console.print(f"{one_line(report.name)}: clean")
+        for finding in report.findings:
+            rule = RULES[finding.rule]
+            console.print(rule.severity, style="bold red" if rule.severity == "error" else "bold yellow", end=" ")
+            console.print(finding.rule, style="bold", end="")
+            console.print(f" in {one_line(report.name)}")
+            fields = (("at", finding.path), ("found", finding.found), ("needed", finding.needed))
+            for word, text in (*fields, ("why", rule.why), ("fix", finding.fix)):
+                console.print(f"  {word:<7}", style="dim", end="")
+                console.print(one_line(text))

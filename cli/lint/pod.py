@@ -1,0 +1,157 @@
+"""Check a Pod template as a whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from inplace.cli.lint.agent import check_sidecar, check_supervisor
+from inplace.cli.lint.rights import missing_rights
+from inplace.cli.lint.worker import check_wait, check_worker
+from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, is_restricted
+from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.manifests.pod_roles import Container, Member
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+
+GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
+_INJECT: Final = "`inplace inject` adds it"
+
+
+def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Sequence[KubeObject]) -> Iterator[Finding]:
+    """Yield problems of the Pods of one replicatedJob of the group."""
+    yield from _agents(member)
+    yield from check_containers(member)
+    pod, path = member.pod_spec, member.pod_path
+    if pod.get("restartPolicy") != "Never":
+        found = shown(pod.get("restartPolicy"))
+        yield Finding("pod-restart-policy", f"{path}.restartPolicy", found, "Never", "set it to Never")
+    agent = member.agent
+    if agent is None or (member.supervisor is not None and member.sidecar_agent is not None):
+        return
+    metadata = jobset.get("metadata") or {}
+    jobset_name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "default")
+    yield from _account(member, agent, namespace, stream)
+    yield from _surroundings(member, agent)
+    if wire.RESTART_SCOPE in (metadata.get("annotations") or {}) and "RESTART_SCOPE" not in agent.env:
+        where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
+        yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
+    if member.mode == "sidecar":
+        yield from check_sidecar(member, agent, jobset_name, group_pods)
+        for worker in member.workers:
+            yield from check_worker(worker)
+            yield from check_wait(worker, agent, jobset_name)
+    else:
+        yield from check_supervisor(member, agent, jobset_name, group_pods)
+
+
+def check_containers(member: Member) -> Iterator[Finding]:
+    """Yield reasons why the API server will refuse the Pod; it does not check the templates of a JobSet."""
+    for container in (*member.inits, *member.containers):
+        for name, entry in container.env.items():
+            value = entry.get("value", "")
+            if not isinstance(value, str):
+                fix = f'write "{str(value).lower() if isinstance(value, bool) else value}", with quotes'
+                path, found = f'{container.path}.env[name="{name}"].value', f"{value!r} ({type(value).__name__})"
+                yield Finding("env-text", path, found, "a text", fix)
+        if container.raw.get("restartPolicyRules") and not container.raw.get("restartPolicy"):
+            needed = "Always" if container.is_agent_alone else "Never"
+            path = f"{container.path}.restartPolicy"
+            yield Finding("rules-without-policy", path, "nothing", needed, f"set it to {needed}")
+
+
+def _agents(member: Member) -> Iterator[Finding]:
+    """Yield an agent that is not there, is there twice, or in the wrong place."""
+    sidecar, supervisor = member.sidecar_agent, member.supervisor
+    if sidecar is None and supervisor is None:
+        path = f"{member.pod_path}.initContainers"
+        fix = f"{_INJECT}, or annotate the replicatedJob's template to leave it out of the group"
+        yield Finding("agent-missing", path, "no agent", "inplace-agent as a sidecar, or around the worker", fix)
+    elif sidecar is not None and supervisor is not None:
+        found = f"{sidecar.name} beside {supervisor.name}, which is one too"
+        yield Finding("agent-twice", sidecar.path, found, "one agent", "remove one of them")
+    if sidecar is None or supervisor is not None:
+        return
+    if not sidecar.is_sidecar:
+        policy = shown(sidecar.raw.get("restartPolicy"))
+        found = f"an init container with restartPolicy {policy}" if sidecar.is_init else "a regular container"
+        fix = (
+            "set restartPolicy: Always" if sidecar.is_init else "move it to initContainers, with restartPolicy: Always"
+        )
+        yield Finding("agent-placement", sidecar.path, found, "an init container with restartPolicy Always", fix)
+    names = [container.name for container in member.inits]
+    behind = [
+        container.name
+        for container in member.inits[names.index(sidecar.name) + 1 if sidecar.is_init else len(names) :]
+        if not container.is_sidecar
+    ]
+    if behind:
+        path = f"{member.pod_path}.initContainers"
+        found = f"{', '.join(behind)} behind {sidecar.name}"
+        yield Finding(
+            "agent-order", path, found, f"{sidecar.name} last", "put the agent behind the other init containers"
+        )
+
+
+def _account(member: Member, agent: Container, namespace: str, stream: Sequence[KubeObject]) -> Iterator[Finding]:
+    """Yield reasons in the manifest why the agent cannot talk to the API server."""
+    pod, path = member.pod_spec, member.pod_path
+    name = pod.get("serviceAccountName")
+    if name in (None, "", "default"):
+        fix = f"name an account that may list and watch JobSets and patch Pods; {_INJECT}"
+        yield Finding("service-account", f"{path}.serviceAccountName", shown(name), "an account for the agents", fix)
+    elif not is_restricted(name):
+        fix = f"name it {ACCOUNT} or {ACCOUNT}-SUFFIX, or see to its rights yourself"
+        yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"{ACCOUNT}[-SUFFIX]", fix)
+    accounts = [one for one in stream if one.get("kind") == "ServiceAccount" and _name(one) == name]
+    automount = pod.get("automountServiceAccountToken")
+    if automount is None and accounts:
+        automount = accounts[0].get("automountServiceAccountToken")
+    mounted = any(
+        str(mount.get("mountPath", "")).rstrip("/") == "/var/run/secrets/kubernetes.io/serviceaccount"
+        for mount in agent.raw.get("volumeMounts") or ()
+    )
+    if automount is False and not mounted:
+        fix = "remove the field, or mount a projected token into the agent's container alone"
+        yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
+    lacking = missing_rights(stream, namespace, str(name))
+    if lacking:
+        path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
+        fix = "add it to the Role in this file; deploy/agent has the whole"
+        yield Finding("service-account-rights", path, found, "both", fix)
+
+
+def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:
+    """Yield settings of the Pod that disturb a restart."""
+    pod, path = member.pod_spec, member.pod_path
+    grace = pod.get("terminationGracePeriodSeconds")
+    if isinstance(grace, int) and grace > GRACE_S_MAX:
+        field, fix = f"{path}.terminationGracePeriodSeconds", "lower it: a group restart does not wait for it anyway"
+        yield Finding("termination-grace", field, str(grace), f"at most {GRACE_S_MAX}", fix)
+    for field in ("shareProcessNamespace", "hostPID"):
+        if pod.get(field) is True:
+            yield Finding("shared-processes", f"{path}.{field}", "True", "nothing", "remove it")
+    if pod.get("hostNetwork") is True:
+        fix = "remove it, or see to one Pod per node and a BARRIER_PORT that is free there"
+        yield Finding("host-network", f"{path}.hostNetwork", "True", "nothing", fix)
+    if member.mode == "supervisor":
+        return  # its container does not restart
+    for container in (agent, *member.workers):
+        if (container.raw.get("lifecycle") or {}).get("preStop"):
+            where, fix = f"{container.path}.lifecycle.preStop", "do it in the container, on SIGTERM, within 2 s"
+            yield Finding("pre-stop", where, "a hook", "nothing that a restart relies on", fix)
+        yield from _image(container)
+
+
+def _image(container: Container) -> Iterator[Finding]:
+    """Yield an image that is pulled at every start; without a policy that is one without a tag, or with :latest."""
+    image, policy = str(container.raw.get("image", "")), container.raw.get("imagePullPolicy")
+    tag = image.rpartition("/")[2].partition(":")[2]
+    if policy == "Always" or (policy is None and "@" not in image and tag in ("", "latest")):
+        found = f"{shown(policy)} for {image!r}"
+        fix = "set it to IfNotPresent, and name the image by tag or digest"
+        yield Finding("image-pull", f"{container.path}.imagePullPolicy", found, "IfNotPresent", fix)
+
+
+def _name(obj: KubeObject) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))

@@ -1,0 +1,74 @@
+"""Find the rights of an agent's account in the Roles and bindings of the same file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One thing an agent does."""
+
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        """Return it as kubectl auth can-i has it."""
+        return f"{self.verb} {self.resource}"
+
+
+RIGHTS: Final = (
+    Right(wire.API_GROUP, "jobsets", "list"),
+    Right(wire.API_GROUP, "jobsets", "watch"),
+    Right("", "pods", "patch"),
+)
+
+
+def missing_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> list[Right]:
+    """Return what the file's bindings of this account leave out; nothing when it binds it to no Role of its own."""
+    shown = shown_rights(stream, namespace, account)
+    return [] if shown is None else [right for right in RIGHTS if right not in shown]
+
+
+def shown_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> list[Right] | None:
+    """Return what the file gives this account; None when only the cluster can tell."""
+    rules: list[Mapping[str, Any]] = []
+    bound = False
+    for binding in stream:
+        if binding.get("kind") not in ("RoleBinding", "ClusterRoleBinding") or not _names(binding, namespace, account):
+            continue
+        wanted = binding.get("roleRef") or {}
+        role = next((one for one in stream if _is(one, wanted.get("kind"), wanted.get("name"))), None)
+        if role is None:
+            return None  # a Role that is in the cluster already may say anything
+        bound = True
+        rules += [rule for rule in role.get("rules") or () if isinstance(rule, dict)]
+    return [right for right in RIGHTS if any(_allows(rule, right) for rule in rules)] if bound else None
+
+
+def _allows(rule: Mapping[str, Any], right: Right) -> bool:
+    pairs = (("apiGroups", right.group), ("resources", right.resource), ("verbs", right.verb))
+    return all({wanted, "*"} & set(rule.get(field) or ()) for field, wanted in pairs) and not (
+        right.resource == "pods" and rule.get("resourceNames")  # nobody knows the names of Pods to come
+    )
+
+
+def _names(binding: KubeObject, namespace: str, account: str) -> bool:
+    if binding["kind"] == "RoleBinding" and _metadata(binding).get("namespace", namespace) != namespace:
+        return False
+    wanted = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return any(wanted.items() <= dict(subject).items() for subject in binding.get("subjects") or ())
+
+
+def _is(obj: KubeObject, kind: object, name: object) -> bool:
+    return (obj.get("kind"), _metadata(obj).get("name")) == (kind, name)
+
+
+def _metadata(obj: KubeObject) -> Mapping[str, Any]:
+    return obj.get("metadata") or {}

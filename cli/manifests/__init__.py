@@ -1,0 +1,1 @@
+"""Manifests: read with their lines, found parts, and findings about them."""

@@ -1,0 +1,165 @@
+"""
+The fields that a manifest needs for the agent, as examples/train.yaml and examples/train-supervisor.yaml have them.
+
+Everything here is data. Sources: docs/agent.md, agent/config.py, agent/exit_code.py, docs/adr/0007 (EPOCH_FILE).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from inplace.agent.agent_file import IN_IMAGE
+from inplace.agent.barrier_address import OUR_PATH, OUR_PORT
+from inplace.cli.manifests.text import Inline
+from inplace.common import wire
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.resources import KubeObject
+
+ACCOUNT: Final = "inplace-agent"  # also the name of the Role, whatever the account's is
+RESTRICTED: Final = "inplace-agent(-[a-z0-9.-]+)?"  # the accounts that deploy/admission/agents.yaml restricts
+VOLUME: Final = "inplace-agent"
+FOLDER: Final = "/var/run/inplace"
+EPOCH_FILE: Final = f"{FOLDER}/epoch"
+PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
+PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
+PROBE_TIMEOUT_S: Final = 60  # BEYOND the former
+# Any Python from 3.10 on; -I -S keep it from looking for packages that the file does not need.
+PROGRAM_COMMAND: Final = ("python3", "-I", "-S", PROGRAM_FILE)
+DEFAULT_POLICY: Final[Mapping[str, Any]] = {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART}
+JOB_FIELDS: Final[Mapping[str, Any]] = {"backoffLimit": INT32_MAX, "podReplacementPolicy": "Failed"}
+
+# Variable: the field that the downward API reads.
+IDENTITY: Final[Mapping[str, str]] = {
+    "NAMESPACE": "metadata.namespace",
+    "POD_NAME": "metadata.name",
+    "POD_UID": "metadata.uid",
+    "JOBSET_NAME": f"metadata.annotations['{wire.JOBSET_NAME}']",
+    "JOBSET_UID": f"metadata.annotations['{wire.JOBSET_UID}']",
+    "PREVIOUS_EPOCH": f"metadata.annotations['{wire.EPOCH}']",
+}
+HERD: Final[Mapping[str, str]] = {
+    "GROUP_SIZE": f"metadata.annotations['{wire.GROUP_SIZE}']",
+    "GROUP_OFFSET": f"metadata.annotations['{wire.GROUP_OFFSET}']",
+}
+SCOPE: Final[Mapping[str, str]] = {"RESTART_SCOPE": f"metadata.annotations['{wire.RESTART_SCOPE}']"}
+ADDRESS: Final[Mapping[str, str]] = {"BARRIER_ADDRESS": "status.podIP"}
+
+
+def from_field(name: str, path: str) -> KubeObject:
+    """Return a variable that the downward API fills in."""
+    return {"name": name, "valueFrom": Inline({"fieldRef": {"fieldPath": path}})}
+
+
+def variables(*, exit_code: int | None, port: int | None) -> list[KubeObject]:
+    """Return the agent's variables; without an exit code, a supervisor's."""
+    entries = [from_field(name, path) for name, path in IDENTITY.items()]
+    entries.append({"name": "EPOCH_FILE", "value": EPOCH_FILE})
+    entries += [from_field(name, path) for name, path in ({**HERD, **SCOPE, **ADDRESS}).items()]
+    if port is not None:
+        entries.append({"name": "BARRIER_PORT", "value": str(port)})
+    if exit_code is not None:
+        entries.append({"name": "RESTART_POD_IN_PLACE_EXIT_CODE", "value": str(exit_code)})
+    return entries
+
+
+def restarts_all(operator: str, *codes: int) -> KubeObject:
+    """Return a rule under which every container of the Pod starts again."""
+    return {"action": "RestartAllContainers", "exitCodes": {"operator": operator, "values": list(codes)}}
+
+
+def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
+    """Return the barrier; it never gives up: the group may wait for a node for as long as it takes.
+
+    The answer is held until the barrier lifts (agent/barrier.py), so that kubelet learns of it at once.
+    """
+    get = {"path": path, "port": port, "httpHeaders": [Inline({"name": "Prefer", "value": f"wait={PROBE_HOLD_S}"})]}
+    return {
+        "httpGet": get,
+        "periodSeconds": 1,
+        "timeoutSeconds": PROBE_TIMEOUT_S,
+        "failureThreshold": INT32_MAX,
+    }
+
+
+def mount() -> KubeObject:
+    """Return the mount of the folder that outlives the containers and goes with the Pod."""
+    return {"name": VOLUME, "mountPath": FOLDER}
+
+
+def sidecar(image: str, *, exit_code: int, port: int, as_root: bool) -> KubeObject:
+    """Return the agent's container; `as_root` is what the Pod asks for all of its containers."""
+    return {
+        "name": "inplace-agent",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["inplace-agent"],
+        "restartPolicy": "Always",
+        "restartPolicyRules": [restarts_all("NotIn", 0), restarts_all("In", 0)],
+        "startupProbe": startup_probe(port=port),
+        "env": variables(exit_code=exit_code, port=port if port != OUR_PORT else None),
+        "volumeMounts": [mount()],
+        "resources": {"requests": Inline({"cpu": "10m", "memory": "32Mi"})},
+        "securityContext": _restricted(as_root=as_root),
+    }
+
+
+def copier(image: str, *, as_root: bool) -> KubeObject:
+    """Return the init container that brings the one-file agent into the worker's container."""
+    copy = f"import shutil; shutil.copy({IN_IMAGE!r}, {PROGRAM_FILE!r})"
+    return {
+        "name": "inplace-agent-file",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-I", "-S", "-c", copy],
+        "volumeMounts": [mount()],
+        "securityContext": _restricted(as_root=as_root),
+    }
+
+
+def is_restricted(account: object) -> bool:
+    """Say whether admission lets this account announce for its own Pod alone."""
+    return isinstance(account, str) and re.fullmatch(RESTRICTED, account) is not None
+
+
+def permissions(namespace: str, account: str) -> list[KubeObject]:
+    """Return the account of a namespace's agents and what it may do, as deploy/agent has it.
+
+    An account of another name is the user's: it must exist, and neither Role nor binding can have the name of one of
+    the user's. A colon is in no account's name.
+    """
+    group = "rbac.authorization.k8s.io"
+    ours = is_restricted(account)
+    accounts = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}}]
+    return [
+        *(accounts if ours else ()),
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": {"name": ACCOUNT, "namespace": namespace},
+            "rules": [
+                {"apiGroups": [wire.API_GROUP], "resources": ["jobsets"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+            ],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": account if ours else f"{ACCOUNT}:{account}", "namespace": namespace},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    ]
+
+
+def _restricted(*, as_root: bool) -> KubeObject:
+    """Return what the Pod Security level `restricted` asks for; the agent needs nothing more."""
+    context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": Inline({"drop": ["ALL"]}),
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": Inline({"type": "RuntimeDefault"}),
+    }
+    return context | ({"runAsUser": 65532} if as_root else {})

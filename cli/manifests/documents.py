@@ -1,0 +1,163 @@
+"""
+Read a stream of manifests: several documents, JSON or YAML, from a file or standard input.
+
+Guarantees: an unusable stream gives one sentence that says what was expected and what was seen.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from inplace.cli.manifests.yaml_loader import parse
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+
+STANDARD_INPUT: Final = "-"
+STREAM_BYTES_MAX: Final = 4 * 1024 * 1024  # two of etcd's largest objects; PyYAML reads some 0.5 MB a second
+
+
+class StreamError(Exception):
+    """The stream cannot be used; the message says what was expected and what was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The text of one file, and the objects in it.
+
+    Args:
+        source: the file's name for messages.
+        documents: in order; None for an empty document.
+    """
+
+    source: str
+    text: str
+    documents: tuple[Any, ...]
+
+    def objects(self) -> Iterator[KubeObject]:
+        """Yield every object; those of a List one by one."""
+        for document in self.documents:
+            yield from objects_of(document)
+
+    def jobsets(self) -> Iterator[KubeObject]:
+        """Yield the JobSets."""
+        return (document for document in self.objects() if is_jobset(document))
+
+
+def read_stream(file: str) -> Stream:
+    """Read a file, or standard input for "-".
+
+    Raises:
+        StreamError: the stream is at fault.
+    """
+    source = "standard input" if file == STANDARD_INPUT else file
+    text = _read(file, source)
+    try:
+        documents = parse(text)
+    except yaml.YAMLError as error:
+        raise StreamError(f"{source}: expected YAML or JSON, saw {error}") from error
+    stream = Stream(source, text, documents)
+    if not any(document is not None for document in documents):
+        raise StreamError(f"{source}: expected a manifest with a JobSet, saw nothing but blanks and comments")
+    for document in stream.objects():
+        if not isinstance(document, dict) or not all(document.get(key) for key in ("apiVersion", "kind")):
+            raise StreamError(f"{source}: expected objects with apiVersion and kind, saw {document!r:.80}")
+    if not any(True for _ in stream.jobsets()):
+        kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
+        raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds:.200}")
+    for jobset in stream.jobsets():
+        _check_form(jobset, source)
+    return stream
+
+
+def objects_of(document: Any) -> Iterator[Any]:
+    """Yield a document, or the items of a List; nothing for an empty one."""
+    if isinstance(document, dict) and document.get("kind") == "List" and isinstance(document.get("items"), list):
+        yield from document["items"]
+    elif document is not None:
+        yield document
+
+
+def is_jobset(document: KubeObject) -> bool:
+    """Say whether an object is a JobSet of the version that we know."""
+    return (document["kind"], document["apiVersion"]) == (wire.KIND, wire.API_VERSION)
+
+
+def name_of(document: KubeObject) -> str:
+    """Return kind and name for messages."""
+    metadata = document.get("metadata") or {}
+    name = metadata.get("name") or f"{metadata.get('generateName') or '?'}..."
+    return f"{document['kind']} {metadata['namespace']}/{name}" if metadata.get("namespace") else f"JobSet {name}"
+
+
+def _read(file: str, source: str) -> str:
+    try:
+        if file == STANDARD_INPUT:
+            raw = sys.stdin.buffer.read(STREAM_BYTES_MAX + 1)
+        else:
+            if Path(file).is_dir():
+                raise StreamError(f"{file}: expected a file, saw {os.strerror(errno.EISDIR).lower()}; name one in it")
+            with Path(file).open("rb") as opened:
+                raw = opened.read(STREAM_BYTES_MAX + 1)
+    except OSError as error:
+        raise StreamError(f"{source}: expected a readable file, saw: {error.strerror}") from error
+    if len(raw) > STREAM_BYTES_MAX:
+        raise StreamError(f"{source}: expected at most {STREAM_BYTES_MAX:,} bytes, saw more")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise StreamError(f"{source}: expected YAML in UTF-8, saw {error}") from error
+
+
+def _check_form(jobset: KubeObject, source: str) -> None:
+    """Refuse an object that is a JobSet in name only, so that later code need not check.
+
+    Raises:
+        StreamError: a part that must be a mapping or a list is something else.
+    """
+    where = f"{source}: {name_of(jobset) if isinstance(jobset.get('metadata') or {}, dict) else 'JobSet'}"
+    metadata = _mapping(jobset, "metadata", "", where)
+    for part in ("annotations", "labels"):
+        _mapping(metadata, part, "metadata.", where)
+    spec = _mapping(jobset, "spec", "", where)
+    _mapping(spec, "failurePolicy", "spec.", where)
+    for index, job in enumerate(_list(spec, "replicatedJobs", "spec.", where)):
+        path = f"spec.replicatedJobs[{index}].template"
+        template = _mapping(job, "template", path.removesuffix("template"), where)
+        _mapping(_mapping(template, "metadata", f"{path}.", where), "annotations", f"{path}.metadata.", where)
+        pod = _mapping(_mapping(template, "spec", f"{path}.", where), "template", f"{path}.spec.", where)
+        pod_spec = _mapping(pod, "spec", f"{path}.spec.template.", where)
+        path += ".spec.template.spec."
+        for kind in ("containers", "initContainers"):
+            for position, container in enumerate(_list(pod_spec, kind, path, where)):
+                inside = f"{path}{kind}[{position}]."
+                for part in ("env", "ports", "volumeMounts", "restartPolicyRules"):
+                    _list(container, part, inside, where)
+                for part in ("startupProbe", "lifecycle", "resources"):
+                    _mapping(container, part, inside, where)
+                for part in ("command", "args"):
+                    words = container.get(part) or []
+                    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                        raise StreamError(f"{where}: {inside}{part}: expected a list of texts, saw {words!r:.80}")
+        _list(pod_spec, "volumes", path, where)
+
+
+def _mapping(parent: KubeObject, key: str, prefix: str, where: str) -> KubeObject:
+    value = parent.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise StreamError(f"{where}: {prefix}{key}: expected a mapping, saw {value!r:.80}")
+    return value or {}
+
+
+def _list(parent: KubeObject, key: str, prefix: str, where: str) -> list[KubeObject]:
+    value = parent.get(key)
+    if value is not None and (not isinstance(value, list) or not all(isinstance(item, dict) for item in value)):
+        raise StreamError(f"{where}: {prefix}{key}: expected a list of mappings, saw {value!r:.80}")
+    return value or []

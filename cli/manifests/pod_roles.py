@@ -1,0 +1,205 @@
+"""
+Find the agent, the workers and the mode in a pod template.
+
+Reads raw templates of any origin: ours, upstream's, and incomplete ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+
+Mode = Literal["sidecar", "supervisor"]
+PROGRAM: Final = "inplace-agent"
+UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
+RUN: Final = "run"
+WAIT: Final = "wait"
+_OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")  # as agent/config.py
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a pod template.
+
+    Args:
+        raw: as it stands in the template, for changes in place.
+        path: where it stands in the JobSet.
+        is_init: it is one of initContainers.
+    """
+
+    raw: KubeObject
+    path: str
+    is_init: bool
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.raw.get("name", ""))
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Say whether kubelet runs it beside the worker."""
+        return self.is_init and self.raw.get("restartPolicy") == "Always"
+
+    @property
+    def words(self) -> list[str]:
+        """Return command and arguments."""
+        return [*(self.raw.get("command") or ()), *(self.raw.get("args") or ())]
+
+    @cached_property
+    def env(self) -> Mapping[str, KubeObject]:
+        """Return its variables by name; of two of one name kubelet takes the last."""
+        return {str(entry.get("name")): entry for entry in self.raw.get("env") or ()}
+
+    def calls(self, subcommand: str) -> bool:
+        """Say whether the command line is the agent's with this subcommand, by itself or inside a shell's text."""
+        words = self.words
+        pairs = pairwise(words)
+        return any(_is_program(word) and after == subcommand for word, after in pairs) or any(
+            f"{program} {subcommand}" in word for word in words for program in (PROGRAM, f"{PROGRAM}.pyz")
+        )
+
+    @property
+    def is_agent_alone(self) -> bool:
+        """Say whether this is a sidecar's agent: its program without a worker, or its variables."""
+        if self.calls(RUN) or self.calls(WAIT) or self.is_upstream_supervisor:
+            return False
+        words = self.words
+        if {"JOBSET_NAME", "POD_NAME"} <= self.env.keys():
+            return True
+        image = str(self.raw.get("image", "")).rpartition("/")[2]
+        is_image = image.startswith((PROGRAM, UPSTREAM_PROGRAM))
+        return any(_is_program(word) for word in words) or (not self.raw.get("command") and is_image)
+
+    @property
+    def is_upstream_supervisor(self) -> bool:
+        """Say whether upstream's contract makes the agent the worker's parent."""
+        return "WORKER_COMMAND" in self.env
+
+    @property
+    def has_upstream_names(self) -> bool:
+        """Say whether the agent would take upstream's defaults: no variable of ours is set."""
+        return not any(name in self.env for name in _OURS)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One replicatedJob with the Pods of its template.
+
+    Args:
+        raw: the replicatedJob.
+        path: where it stands in the JobSet.
+    """
+
+    raw: KubeObject
+    path: str
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.raw.get("name", ""))
+
+    @property
+    def template(self) -> KubeObject:
+        """Return the Job template."""
+        template: KubeObject = self.raw.get("template") or {}
+        return template
+
+    @property
+    def job_spec(self) -> KubeObject:
+        """Return the Job template's spec."""
+        spec: KubeObject = self.template.get("spec") or {}
+        return spec
+
+    @property
+    def job_path(self) -> str:
+        """Return where job_spec stands."""
+        return f"{self.path}.template.spec"
+
+    @property
+    def pod_spec(self) -> KubeObject:
+        """Return the Pod template's spec."""
+        spec: KubeObject = (self.job_spec.get("template") or {}).get("spec") or {}
+        return spec
+
+    @property
+    def pod_path(self) -> str:
+        """Return where pod_spec stands."""
+        return f"{self.job_path}.template.spec"
+
+    @property
+    def has_opted_out(self) -> bool:
+        """Say whether its Pods are no part of the group."""
+        return wire.DISABLE in ((self.template.get("metadata") or {}).get("annotations") or {})
+
+    @property
+    def pods(self) -> int:
+        """Return how many Pods run at once."""
+        counts = (self.raw.get("replicas", 1), self.job_spec.get("parallelism", 1))
+        return counts[0] * counts[1] if all(isinstance(count, int) for count in counts) else 0
+
+    @cached_property
+    def containers(self) -> tuple[Container, ...]:
+        """Return the regular containers."""
+        return tuple(self._containers("containers"))
+
+    @cached_property
+    def inits(self) -> tuple[Container, ...]:
+        """Return the init containers, sidecars among them."""
+        return tuple(self._containers("initContainers"))
+
+    @property
+    def sidecar_agent(self) -> Container | None:
+        """Return the agent beside the worker, in any list of containers."""
+        return next((container for container in (*self.inits, *self.containers) if container.is_agent_alone), None)
+
+    @property
+    def supervisor(self) -> Container | None:
+        """Return the container whose main process is the agent."""
+        wrapped = (container for container in self.containers if container.calls(RUN))
+        return next(wrapped, next((one for one in self.containers if one.is_upstream_supervisor), None))
+
+    @property
+    def agent(self) -> Container | None:
+        """Return the agent's container in either mode."""
+        return self.supervisor or self.sidecar_agent
+
+    @property
+    def mode(self) -> Mode | None:
+        """Return the mode that the template is written for; None without an agent."""
+        return "supervisor" if self.supervisor is not None else "sidecar" if self.sidecar_agent is not None else None
+
+    @property
+    def workers(self) -> tuple[Container, ...]:
+        """Return the regular containers but for an agent that stands among them."""
+        return tuple(container for container in self.containers if not container.is_agent_alone)
+
+    def _containers(self, kind: str) -> Iterator[Container]:
+        for index, raw in enumerate(self.pod_spec.get(kind) or ()):
+            label = f'name="{raw["name"]}"' if raw.get("name") else str(index)
+            yield Container(raw, f"{self.pod_path}.{kind}[{label}]", kind == "initContainers")
+
+
+def members(jobset: KubeObject) -> Iterator[Member]:
+    """Yield every replicatedJob of a JobSet."""
+    for index, raw in enumerate((jobset.get("spec") or {}).get("replicatedJobs") or ()):
+        label = f'name="{raw["name"]}"' if raw.get("name") else str(index)
+        yield Member(raw, f"spec.replicatedJobs[{label}]")
+
+
+def field_path(entry: Mapping[str, Any] | None) -> str | None:
+    """Return what the downward API makes of a variable; None when it is something else."""
+    source = (entry or {}).get("valueFrom")
+    reference = source.get("fieldRef") if isinstance(source, dict) else None
+    path = reference.get("fieldPath") if isinstance(reference, dict) else None
+    return path if isinstance(path, str) else None
+
+
+def _is_program(word: str) -> bool:
+    return word.rpartition("/")[2] in (PROGRAM, f"{PROGRAM}.pyz")

@@ -1,0 +1,1 @@
+"""Commands that read a running group: status, explain, timeline, restart."""

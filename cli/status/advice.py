@@ -1,0 +1,29 @@
+"""For each reason for which a group waits: one sentence that says what to do, with the command."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from inplace.cli.group.straggler import Why
+
+ADVICE: Final[dict[Why, str]] = {
+    Why.MISSING: "find out why its Job creates no Pod: kubectl describe job {job}",
+    Why.GATED: "the program that set its scheduling gate must remove it; exclusive placement needs a free domain",
+    Why.UNSCHEDULABLE: "free or add nodes that fit, or lower the Pod's requests: kubectl describe pod {pod}",
+    Why.UNSCHEDULED: "if this stays, check that a scheduler runs: kubectl describe pod {pod}",
+    Why.NODE_LOST: "if the node does not come back, delete it; until then its Pods cannot be deleted: "
+    "kubectl delete node {node}",
+    Why.TERMINATING: "its Job replaces it after it has ended; if its node is dead: kubectl delete node {node}",
+    Why.FAILED: "its Job replaces it; if that stays: kubectl describe pod {pod}",
+    Why.SUCCEEDED: "a completed Pod cannot restart in place: the controller recreates its Job",
+    Why.IMAGE: "correct the image's name or the pull secret: kubectl describe pod {pod}",
+    Why.CONFIG: "create the ConfigMap, Secret or volume that it refers to: kubectl describe pod {pod}",
+    Why.CRASHING: "read its last log: kubectl logs {pod} --all-containers --previous",
+    Why.AGENT_REFUSES: "read the agent's log: kubectl logs {pod} --all-containers; check the manifest "
+    "with inplace lint",
+    Why.RESTARTING: "wait; if this stays, check its node's kubelet: kubectl describe pod {pod}",
+    Why.CREATING: "wait; if this stays, check volumes, network and image pull: kubectl describe pod {pod}",
+    Why.SILENT: "read its agent's log (no rights? no API server?): kubectl logs {pod} --all-containers",
+    Why.AHEAD: "a person wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",
+    Why.BEHIND: "read its agent's log: kubectl logs {pod} --all-containers",
+}

@@ -1,0 +1,67 @@
+"""Read the Kubernetes Events about one object, oldest first; say which could not be read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from inplace.cli.connection import Connection
+from inplace.cli.terminal.moments import parse_time
+from inplace.common.kube.client import LIST_TIMEOUT_S
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.resources import Resource
+
+CORE_EVENTS = Resource("", "v1", "events", "Event")  # only this form can be asked for by object
+EVENTS_MAX = 500  # of one object; the server keeps an hour
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(msgspec.Struct, rename="camel"):
+    """One Event."""
+
+    reason: str | None = None
+    message: str | None = None
+    type: str | None = None
+    event_time: str | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    count: int | None = None
+    series: _Series | None = None
+
+    @property
+    def is_warning(self) -> bool:
+        """Say whether it is a Warning."""
+        return self.type == "Warning"
+
+    @property
+    def at_s(self) -> float | None:
+        """Return when it was seen last."""
+        last = self.series.last_observed_time if self.series is not None else None
+        texts = (last, self.last_timestamp, self.event_time, self.first_timestamp)
+        return next((at for at in map(parse_time, texts) if at is not None), None)
+
+
+class _List(msgspec.Struct):
+    items: list[Event] | None = None
+
+
+_LIST = msgspec.json.Decoder(_List)
+
+
+async def read_events(connection: Connection, kind: str, name: str) -> tuple[list[Event], str]:
+    """Return the Events about an object and "", or none and why they cannot be read."""
+    query = {
+        "fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}",
+        "limit": str(EVENTS_MAX),
+    }
+    request = Request("GET", CORE_EVENTS.path(connection.namespace, query=query), connection.client.headers)
+    try:
+        response = await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)
+        events = _LIST.decode(response.body).items or []
+    except (ApiError, TransportError, msgspec.MsgspecError) as error:
+        return [], f"Events of {kind} {name}: {error}"
+    return sorted(events, key=lambda event: event.at_s or 0.0), ""

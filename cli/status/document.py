@@ -1,0 +1,80 @@
+"""The fields of `inplace status -o json`; docs/cli.md names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inplace.cli.group.state import GroupState, ScopeState
+
+TRIGGERS = {
+    "worker_exit": "a worker ended",
+    "pod_lost": "a Pod was lost",
+    "job_failed": "a Job failed",
+    "manual": "asked for by hand",
+    "resize": "another size",
+    "resume": "it was resumed",
+    "join": "a Pod joined",
+    "unknown": "cause unknown",
+}
+
+
+def status_data(state: GroupState, left_s: float | None = None) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "namespace": state.namespace,
+        "name": state.name,
+        "phase": state.phase.value,
+        "managedBy": state.managed_by,
+        "pods": state.pods,
+        "expected": state.expected,
+        "arrived": state.arrived,
+        "secondsLeft": left_s,
+        "barrierWaiting": state.stuck or None,
+        "restarts": {"used": state.used, "max": state.allowed},
+        "conditions": {kind: one.get("message", "") for kind, one in (state.conditions or {}).items()},
+        "scopes": [_scope_data(scope) for scope in state.scopes],
+        "stragglers": [
+            {"slot": one.slot, "pod": one.pod, "node": one.node, "epoch": one.epoch, "reason": one.reason}
+            for one in state.stragglers
+        ],
+        "lastRestart": _restart_data(state),
+    }
+
+
+def _scope_data(scope: ScopeState) -> dict[str, Any]:
+    return {
+        "name": scope.name,
+        "phase": scope.phase.value,
+        "syncedEpoch": scope.synced,
+        "deprecatedEpoch": scope.deprecated,
+        "targetEpoch": scope.target,
+        "expected": scope.expected,
+        "arrived": scope.arrived,
+        "working": scope.working,
+        "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
+    }
+
+
+def _restart_data(state: GroupState) -> dict[str, Any] | None:
+    last = state.last
+    if last is None:
+        return None
+    return {
+        "epoch": last.epoch,
+        "trigger": last.trigger,
+        "startedAt": last.started_at,
+        "syncedAt": last.synced_at,
+        "firstFailure": dict(last.first_failure) if last.first_failure else None,
+    }
+
+
+def failure_text(failure: Any) -> str:
+    """Return the first failure in one line."""
+    who = f"Pod {failure['pod']}" if failure.get("pod") else "an unknown Pod"
+    what = [f"container {failure['container']} of {who}" if failure.get("container") else who]
+    what += [f"on {failure['node']}"] if failure.get("node") else []
+    if failure.get("exitCode") is not None:
+        what.append(f"with exit code {failure['exitCode']}")
+    if failure.get("reason"):
+        what.append(f"({failure['reason']})")
+    return " ".join(what)

@@ -1,0 +1,142 @@
+"""`inplace explain`: explain why a JobSet waits or failed, with some ten requests at most."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any, Final
+
+from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.pod_facts import POD_CODEC, PodFact
+from inplace.cli.group.read import read_group
+from inplace.cli.group.state import GroupState, Phase, group_state
+from inplace.cli.group.straggler import Straggler, Why
+from inplace.cli.status.cluster_events import Event, read_events
+from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
+from inplace.cli.terminal.moments import clock_text
+from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.errors import ApiError, NotFound
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.resources import NODES, PODS
+
+WAITING: Final = (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED)
+SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
+DETAILS_MAX: Final = 10  # Pods of a large group that are read whole
+PODS_SHOWN: Final = 10
+
+
+def run_explain(name: str, target: Target, *, output: Output) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            facts = await read_facts(connection, name)
+        explanation = explain(facts, now_s=time.time())
+        if output == "table":
+            _print(explanation)
+        else:
+            print_data(explanation_data(explanation), output)
+        return 0
+
+    return run_command("explain", work)
+
+
+async def read_facts(connection: Connection, name: str) -> Facts:
+    """Read the sources of an explanation; only the JobSet and its Pods must be readable."""
+    raw, pods = await read_group(connection, name)
+    state = group_state(raw, pods)
+    if len(pods) > connection.whole_max and state.phase in WAITING:
+        pods = await _with_details(connection, state, pods)
+        state = group_state(raw, pods)
+    events, problem = await read_events(connection, "JobSet", name)
+    unread = [problem] if problem else []
+    more: dict[str, list[Event]] = {}
+    nodes: dict[str, str] = {}
+    for late in _samples(state) if state.phase in WAITING else ():
+        kind, subject = event_subject(state, late)
+        more[subject], problem = await read_events(connection, kind, subject)
+        unread += [problem] if problem else []
+        if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
+            nodes[late.node] = await _node_words(connection, late.node)
+    return Facts(state, pods, events, more, nodes, unread)
+
+
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    """Return the explanation for programs."""
+    facts = explanation.facts
+    return {
+        "namespace": facts.state.namespace,
+        "name": facts.state.name,
+        "phase": facts.state.phase.value,
+        "headline": explanation.headline,
+        "happened": [{"at": moment.at_s, "text": moment.text} for moment in explanation.moments],
+        "causes": [
+            {"kind": cause.kind, "text": cause.text, "pods": list(cause.pods), "advice": cause.advice}
+            for cause in explanation.causes
+        ],
+        "unread": list(facts.unread),
+    }
+
+
+def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
+    """Return the lines for people, each with its style."""
+    state = explanation.facts.state
+    lines = [(f"{state.namespace}/{state.name}: {explanation.headline}", "bold")]
+    if state.used is not None:
+        lines.append((f"{state.used} of {state.allowed} restarts used", ""))
+    if explanation.moments:
+        lines += [("", ""), ("What happened (UTC)", "bold")]
+        for moment in explanation.moments:
+            at = clock_text(moment.at_s) if moment.at_s is not None else "--:--:--"
+            lines.append((f"  {at}  {one_line(moment.text)}", ""))
+    if explanation.causes:
+        lines += [("", ""), ("Why", "bold")]
+        for number, cause in enumerate(explanation.causes, 1):
+            lines.append((f"  {number}. {one_line(cause.text)}", "red"))
+            if cause.pods:
+                rest = len(cause.pods) - PODS_SHOWN
+                names = ", ".join(cause.pods[:PODS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+                lines.append((f"     {names}", "dim"))
+        lines += [("", ""), ("What to do", "bold")]
+        lines += [(f"  {number}. {one_line(cause.advice)}", "") for number, cause in enumerate(explanation.causes, 1)]
+    elif state.phase is Phase.RUNNING:
+        lines += [("", ""), ("Nothing keeps it from training.", "green")]
+    lines += [(f"not read: {one_line(problem)}", "yellow") for problem in explanation.facts.unread]
+    return lines
+
+
+def _print(explanation: Explanation) -> None:
+    from rich.text import Text
+
+    show(*(Text(text, style) for text, style in explanation_lines(explanation)))
+
+
+async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:
+    """Read the first late Pods whole: of a large group only their outlines are known."""
+    whole: dict[str, PodFact] = {}
+    for late in [one.pod for one in state.stragglers if one.pod is not None][:DETAILS_MAX]:
+        with suppress(NotFound):  # gone meanwhile
+            whole[late] = POD_CODEC.convert(await connection.client.get(PODS, connection.namespace, late))
+    return [whole.get(pod.name, pod) for pod in pods]
+
+
+def _samples(state: GroupState) -> list[Straggler]:
+    """Return one slot for each reason."""
+    by_reason = {one.why: one for one in reversed(state.stragglers)}
+    return list(by_reason.values())[:SAMPLES_MAX]
+
+
+async def _node_words(connection: Connection, name: str) -> str:
+    """Say in a few words how a node is."""
+    try:
+        node = await connection.client.get(NODES, None, name)
+    except NotFound:
+        return "does not exist any more"
+    except (ApiError, TransportError) as error:
+        return f"could not be asked ({error})"
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready: dict[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
+    if ready.get("status") == "True":
+        return "is ready"
+    return f"is not ready ({ready.get('reason') or 'no reason given'} since {ready.get('lastTransitionTime')})"

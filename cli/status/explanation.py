@@ -1,0 +1,242 @@
+"""
+Explain a JobSet's state: what happened, which Pods it waits for, what to do. Pure.
+
+Every source may be missing: another controller wrote the status, Events expired or are forbidden, Pods are gone. The
+explanation uses what is there and says what could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inplace.cli.group.first_failure import first_failure
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.state import GroupState, Phase, ScopeState
+from inplace.cli.group.straggler import Straggler, Why
+from inplace.cli.status.advice import ADVICE
+from inplace.cli.status.cluster_events import Event
+from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.terminal.moments import count_text, duration_text, parse_time
+
+FAILURES = (None, "unknown", "worker_exit", "pod_lost", "job_failed")  # triggers: something failed, or may have
+MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
+NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
+CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
+EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was read.
+
+    Args:
+        events: of the JobSet, oldest first.
+        more_events: of the Pods or Jobs that are waited for, by their name.
+        nodes: whether the nodes of those Pods are ready, in words, by name.
+        unread: what could not be read, and why.
+    """
+
+    state: GroupState
+    pods: Sequence[PodFact]
+    events: Sequence[Event] = ()
+    more_events: Mapping[str, Sequence[Event]] = field(default_factory=dict)
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    unread: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An event of the past; `at_s` is None if its time is unknown."""
+
+    at_s: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something that keeps the JobSet from training.
+
+    Args:
+        kind: one word, for programs.
+        pods: names, where it is about Pods.
+        advice: what to do.
+    """
+
+    kind: str
+    text: str
+    advice: str
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer."""
+
+    facts: Facts
+    headline: str
+    moments: Sequence[Moment]
+    causes: Sequence[Obstacle]
+
+
+def explain(facts: Facts, *, now_s: float) -> Explanation:
+    """Explain a JobSet."""
+    moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
+    return Explanation(facts, headline(facts.state), moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)))
+
+
+def headline(state: GroupState) -> str:
+    """Return one sentence."""
+    pods = count_text(state.expected, "Pod")
+    match state.phase:
+        case Phase.RUNNING:
+            epochs = ", ".join(str(scope.synced) for scope in state.scopes)
+            return f"it trains: all {pods} are at epoch {epochs}"
+        case Phase.STARTING:
+            return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
+        case Phase.RESTARTING:
+            return f"it restarts in place: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
+        case Phase.DEGRADED:
+            return f"it runs epoch {_target(state)} without {state.late:,} of its {pods}"
+        case Phase.RECREATING:
+            return "it recreates its Jobs and Pods"
+        case Phase.SUSPENDED:
+            return "it is suspended"
+        case Phase.COMPLETED:
+            return "it completed"
+        case Phase.FAILED:
+            return "it failed"
+        case Phase.LEAVING:
+            return "it is being deleted"
+        case Phase.UNREADABLE:
+            return "its controller cannot read it, and leaves it alone"
+        case Phase.OTHER:
+            return "it does not restart in place: a failure recreates its Pods"
+
+
+def _target(state: GroupState) -> str:
+    return ", ".join(str(scope.target) for scope in _gathering(state) or state.scopes)
+
+
+def _gathering(state: GroupState) -> list[ScopeState]:
+    return [scope for scope in state.scopes if scope.late]
+
+
+def _moments(facts: Facts) -> Iterator[Moment]:
+    """Yield the past events: the last restart from the status or the Pods, and the Events."""
+    last = facts.state.last
+    failure = last.first_failure if last is not None else None
+    began_s = parse_time(last.started_at) if last is not None else None
+    if failure:
+        said = f": {failure['message']}" if failure.get("message") else ""
+        yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
+    elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
+        yield Moment(seen.at_s, f"first failure, guessed from the Pods:  {failure_text(seen.as_data())}")
+    if last is not None:
+        cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
+        yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}")
+        if (ended_s := parse_time(last.synced_at)) is not None:
+            took = f" after {duration_text(ended_s - began_s)}" if began_s is not None else ""
+            yield Moment(ended_s, f"every Pod was at epoch {last.epoch}{took}")
+    for event in facts.events:
+        if event.message and (last is None or event.reason not in ("GroupRestartStarted", "GroupRestartFinished")):
+            yield Moment(event.at_s, f"{event.reason}: {event.message}")
+
+
+def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
+    """Yield the obstacles to training, the most important first."""
+    state, conditions = facts.state, facts.state.conditions or {}
+    if state.managed_by is not None:
+        text = f"another controller manages it: spec.managedBy is {state.managed_by}"
+        yield Obstacle("ManagedByAnother", text, "look at that controller; ours ignores this JobSet")
+    if "Unreadable" in conditions:
+        advice = "correct the field:  kubectl edit jobset " + state.name
+        yield Obstacle("Unreadable", conditions["Unreadable"]["message"], advice)
+    if "SpecProblem" in conditions:
+        text = f"the controller cannot use the spec:  {conditions['SpecProblem'].get('message', '')}"
+        yield Obstacle(
+            "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
+        )
+    if state.phase is Phase.FAILED:
+        yield _of_failed(state, conditions["Failed"])
+    elif state.phase is Phase.SUSPENDED:
+        patch = '{"spec":{"suspend":false}}'
+        advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
+        yield Obstacle("Suspended", "spec.suspend is true", advice)
+    elif state.phase is Phase.RECREATING:
+        yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
+    elif state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
+        yield from _of_controller(facts, now_s)
+        yield from _of_strays(state)
+        yield from _of_stragglers(facts)
+        yield from _of_counting(state)
+
+
+def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Obstacle:
+    """Return why it failed, for good."""
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if reason != "ReachedMaxRestarts":
+        return Obstacle(reason or "Failed", message, "remove the cause, and create the JobSet again")
+    last = state.last.first_failure if state.last is not None else None
+    cause = f"; the last failure was {failure_text(last)}" if last else ""
+    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
+    advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
+    return Obstacle(reason, text, advice)
+
+
+def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
+    """Yield that no controller works on it, if the status is still empty."""
+    jobset = facts.state.jobset
+    created_s = parse_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
+    if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:
+        return
+    text = f"no controller has touched it in {duration_text(now_s - created_s)}"
+    yield Obstacle("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
+
+
+def _of_strays(state: GroupState) -> Iterator[Obstacle]:
+    """Yield Pods that no slot counts: their workers may still run, and no barrier lifts beside them."""
+    if not state.strays:
+        return
+    text = f"{count_text(len(state.strays), 'Pod')} in no slot of the group, or beside another Pod in one"
+    shown = " ".join(state.strays[:NAMES_IN_ADVICE])
+    advice = f"they may be left over; if they do not end, delete them: kubectl delete pod {shown}"
+    yield Obstacle("InNoSlot", text, advice, tuple(state.strays))
+
+
+def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
+    """Yield one cause for each reason for which Pods are waited for, most Pods first."""
+    by_reason: dict[Why, list[Straggler]] = {}
+    for one in facts.state.stragglers:
+        by_reason.setdefault(one.why, []).append(one)
+    counts = {why: len(late) + (facts.state.unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
+    for why, late in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
+        first = late[0]
+        warned = _said(facts.more_events.get(event_subject(facts.state, first)[1], ()))
+        said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
+        node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
+        text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
+        places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first)[1]}
+        names = tuple(one.name for one in late)
+        yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
+
+
+def _of_counting(state: GroupState) -> Iterator[Obstacle]:
+    """Yield that every Pod is there and only the controller is missing."""
+    late = [scope for scope in state.scopes if scope.phase is not Phase.RUNNING]
+    if late and not state.strays and not any(scope.late for scope in late):
+        text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
+        advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"
+        yield Obstacle("NotSyncedYet", text, advice)
+
+
+def event_subject(state: GroupState, late: Straggler) -> tuple[str, str]:
+    """Return the kind and name of the object whose Events say more: the Pod, or the Job that makes none."""
+    if late.pod is not None:
+        return "Pod", late.pod
+    return "Job", f"{state.name}-{late.slot.rpartition('-')[0]}"
+
+
+def _said(events: Iterable[Event]) -> str:
+    """Return the newest warning."""
+    return next((event.message for event in reversed(list(events)) if event.is_warning and event.message), "")

@@ -1,0 +1,68 @@
+"""Show all JobSets of a namespace, one line each, from their statuses: one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from inplace.cli.group.state import GroupState, Phase, ScopeState, group_state
+from inplace.cli.status.view import STYLES
+from inplace.cli.terminal.moments import duration_text, parse_time
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.resources import KubeObject
+
+GATHERING = (Phase.RESTARTING, Phase.STARTING)
+
+
+def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
+    """Return the table."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("JOBSET", "PHASE", "EPOCH", "JOBS READY", "RESTARTS", "AGE", "WAITS FOR"):
+        table.add_column(name, overflow="fold")
+    for raw in sorted(jobsets, key=lambda one: str(one["metadata"]["name"])):
+        row = list_data(raw)
+        age_s = parse_time(raw["metadata"].get("creationTimestamp"))
+        table.add_row(
+            row["name"],
+            Text(row["phase"], STYLES.get(Phase(row["phase"]), "")),
+            "/".join(str(epoch) for epoch in row["epochs"]) or "-",
+            f"{row['jobsReady']}/{row['jobs']}",
+            "-" if row["restarts"]["used"] is None else f"{row['restarts']['used']}/{row['restarts']['max']}",
+            "-" if age_s is None else duration_text(now_s - age_s),
+            one_line(row["waitsFor"] or ""),
+        )
+    return table
+
+
+def list_data(raw: KubeObject) -> dict[str, Any]:
+    """Return one line for programs."""
+    state = group_state(raw, (), named_max=0)
+    counters = state.jobset.status.get("replicatedJobsStatus") or () if state.jobset is not None else ()
+    specs = state.jobset.replicated_jobs if state.jobset is not None else ()
+    return {
+        "namespace": state.namespace,
+        "name": state.name,
+        "phase": _phase(state).value,
+        "epochs": [scope.synced for scope in state.scopes],
+        "jobs": sum(job.replicas for job in specs),
+        "jobsReady": sum(int(one.get("ready") or 0) + int(one.get("succeeded") or 0) for one in counters),
+        "restarts": {"used": state.used, "max": state.allowed},
+        "waitsFor": state.stuck or (state.conditions or {}).get("SpecProblem", {}).get("message"),
+    }
+
+
+def _phase(state: GroupState) -> Phase:
+    """Return the phase as the status alone has it: without Pods every group looks degraded."""
+    if state.phase not in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
+        return state.phase
+    phases = [_scope_phase(scope) for scope in state.scopes]
+    return next((phase for phase in GATHERING if phase in phases), Phase.RUNNING)
+
+
+def _scope_phase(scope: ScopeState) -> Phase:
+    if scope.synced == 0:
+        return Phase.STARTING
+    return Phase.RESTARTING if scope.deprecated >= scope.synced else Phase.RUNNING

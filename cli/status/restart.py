@@ -1,0 +1,102 @@
+"""`inplace restart`: ask the controller for one group restart in place, and wait for it if told to."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Final
+
+from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.read import read_jobset
+from inplace.cli.group.state import ENDED, Phase, group_state
+from inplace.cli.refusal import RefusalError
+from inplace.cli.terminal.moments import duration_text, parse_time
+from inplace.cli.terminal.screen import run_command
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS, KubeObject
+
+CANNOT: Final = {
+    Phase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
+    Phase.SUSPENDED: "it is suspended",
+    Phase.LEAVING: "it is being deleted",
+    Phase.UNREADABLE: "its controller cannot read it; `inplace explain` says why",
+    Phase.COMPLETED: "it completed",
+    Phase.FAILED: "it failed",
+}
+
+
+def run_restart(name: str, target: Target, *, wait: bool, timeout_s: float) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            request = await request_restart(connection, name)
+            print(f"restart {request} of JobSet {name} requested", flush=True)
+            if wait:
+                await _wait(connection, name, request, timeout_s)
+        return 0
+
+    return run_command("restart", work)
+
+
+async def request_restart(connection: Connection, name: str) -> str:
+    """Annotate the JobSet with a fresh request, and return it.
+
+    Raises:
+        RefusalError: no controller would carry it out.
+    """
+    raw = await read_jobset(connection, name)
+    state = group_state(raw, (), named_max=0)
+    if state.managed_by is not None:
+        raise RefusalError(f"JobSet {name} is managed by {state.managed_by}: our controller ignores it")
+    if state.phase in CANNOT:
+        raise RefusalError(f"JobSet {name} cannot be restarted in place: {CANNOT[state.phase]}")
+    request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"
+    patch = {"metadata": {"uid": raw["metadata"]["uid"], "annotations": {wire.RESTART_REQUESTED: request}}}
+    await connection.client.patch(JOBSETS, connection.namespace, name, patch)
+    return request
+
+
+async def _wait(connection: Connection, name: str, request: str, timeout_s: float) -> None:
+    """Return when the restart is done.
+
+    Raises:
+        RefusalError: it was not within `timeout_s`, or the JobSet ended.
+    """
+    from inplace.cli.status.watch import StatusWatch
+
+    watch = StatusWatch(connection, name)
+    following = asyncio.create_task(watch.jobsets.run())
+    try:
+        async with asyncio.timeout(timeout_s):
+            while (done := _outcome(watch.jobset(), request)) is None:
+                await watch.changed.wait()
+                watch.changed.clear()
+        print(done)
+    except TimeoutError:
+        raise RefusalError(
+            f"expected the restart within {duration_text(timeout_s)}, saw that it goes on: inplace explain {name}"
+        ) from None
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def _outcome(raw: KubeObject | None, request: str) -> str | None:
+    """Say how it ended; None for not yet.
+
+    Raises:
+        RefusalError: the JobSet ended instead.
+    """
+    if raw is None:
+        return None
+    state = group_state(raw, ())
+    if state.phase in ENDED:
+        raise RefusalError(f"the JobSet ended meanwhile: {CANNOT[state.phase]}")
+    last = state.last
+    if last is None or last.request != request or last.synced_at is None:
+        return None
+    began_s, ended_s = parse_time(last.started_at), parse_time(last.synced_at)
+    took = f" in {duration_text(ended_s - began_s)}" if began_s is not None and ended_s is not None else ""
+    return f"restarted{took}: every Pod is at epoch {last.epoch}"

@@ -1,0 +1,65 @@
+"""`inplace status`: show one JobSet, once or live, or all JobSets of a namespace, one line each."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.read import read_group, read_jobsets
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.terminal.moments import parse_time
+from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
+
+
+def run_status(name: str | None, target: Target, *, output: Output, watch: bool) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            if name is None:
+                return await _show_all(connection, output)
+            if watch:
+                from inplace.cli.status.watch import watch_status
+
+                return await watch_status(connection, name, output)
+            return await _show_one(connection, name, output)
+
+    return run_command("status", work)
+
+
+async def _show_one(connection: Connection, name: str, output: Output) -> int:
+    state = group_state(*await read_group(connection, name))
+    now_s = time.time()
+    if output != "table":
+        from inplace.cli.status.document import status_data
+
+        print_data(status_data(state, left_s_of(state, now_s)), output)
+        return 0
+    from inplace.cli.status.view import status_picture
+
+    show(status_picture(state, now_s=now_s, columns=console().width, left_s=left_s_of(state, now_s)))
+    return 0
+
+
+async def _show_all(connection: Connection, output: Output) -> int:
+    jobsets = await read_jobsets(connection)
+    from inplace.cli.status.listing import list_data, list_picture
+
+    if output != "table":
+        print_data([list_data(one) for one in jobsets], output)
+    elif not jobsets:
+        print(f"no JobSets in {connection.place}", file=sys.stderr)
+    else:
+        show(list_picture(jobsets, now_s=time.time()))
+    return 0
+
+
+def left_s_of(state: GroupState, now_s: float) -> float | None:
+    """Return when the barrier lifts if the rest arrive as those before did; one look has no other pace to go by."""
+    began_s = parse_time(state.last.started_at) if state.last is not None and state.last.synced_at is None else None
+    gathering = [scope for scope in state.scopes if scope.target > scope.synced]
+    arrived, missing = sum(one.arrived for one in gathering), sum(one.late for one in gathering)
+    if began_s is None or not arrived or not missing:
+        return None
+    return max(0.0, now_s - began_s) * missing / arrived

@@ -1,0 +1,127 @@
+"""`inplace timeline`: the last group restart as a picture, on the terminal or as SVG."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rich.text import Text
+
+from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.first_failure import first_failure
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.read import read_jobset, read_pods
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.refusal import RefusalError
+from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Stage, restart_timeline
+from inplace.cli.status.timeline_svg import ROWS_MAX, timeline_svg
+from inplace.cli.terminal.moments import count_text, duration_text
+from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
+from inplace.cli.terminal.visible import one_line
+
+TERMINAL_ROWS_MAX: Final = 40
+NAME_COLUMNS: Final = 26
+COLUMNS_MAX: Final = 140  # wider bars say no more
+STYLES: Final = {
+    Stage.OLD: ("░", "green"),
+    Stage.DOWN: ("▒", "red"),
+    Stage.BACK: ("▓", "yellow"),
+    Stage.BARRIER: ("·", "blue"),
+    Stage.RUNS: ("█", "green"),
+}
+
+
+def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            state, pods = await read_restart(connection, name)
+        rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
+        timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
+        if timeline is None:
+            raise RefusalError(f"JobSet {name} has not restarted in place yet, or no Pod remembers it: nothing to draw")
+        if output != "table":
+            print_data(timeline_data(timeline), output)
+        elif svg is None:
+            show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
+        if svg is not None:
+            _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
+        return 0
+
+    return run_command("timeline", work)
+
+
+async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:
+    """Read a JobSet and all of its Pods whole: when each container ended stands nowhere else."""
+    raw = await read_jobset(connection, name)
+    pods = (await read_pods(connection, name)).pods
+    return group_state(raw, pods), pods
+
+
+def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodFact]) -> str:
+    """Return the picture's subject in one line."""
+    last = timeline.last if timeline.last is not None and timeline.last.epoch == timeline.epoch else None
+    parts = [f"{state.namespace}/{state.name} → epoch {timeline.epoch}", count_text(state.expected, "Pod")]
+    if timeline.synced_s is not None:
+        parts.append(f"in {duration_text(timeline.synced_s - timeline.began_s)}")
+    if last is not None:
+        parts.append(TRIGGERS.get(last.trigger or "", "cause unknown"))
+    if last is not None and last.first_failure:
+        parts.append(failure_text(last.first_failure))
+    elif last is None and (seen := first_failure(pods)) is not None:
+        parts.append(f"probably {failure_text(seen.as_data())}")
+    return ", ".join(parts)
+
+
+def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
+    """Return the restart for programs: seconds since it began."""
+
+    def since(at_s: float | None) -> float | None:
+        return None if at_s is None else round(at_s - timeline.began_s, 3)
+
+    names = [stage.name.lower() for stage in Stage][:-1]
+    return {
+        "epoch": timeline.epoch,
+        "beganAt": timeline.began_s,
+        "synced": since(timeline.synced_s),
+        "rows": [
+            {"name": row.name, "pods": row.pods, "ends": dict(zip(names, map(since, row.ends), strict=True))}
+            for row in timeline.rows
+        ],
+    }
+
+
+def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Iterator[Text]:
+    """Yield the picture for a terminal that is so wide."""
+    names = min(NAME_COLUMNS, max((len(row.name) for row in timeline.rows), default=0))
+    width = max(10, min(columns, COLUMNS_MAX) - names - 2)
+    step_s = (timeline.until_s - timeline.began_s) / width
+    yield Text(one_line(title), "bold")
+    for row in timeline.rows:
+        name = row.name if len(row.name) <= names else f"…{row.name[1 - names :]}"
+        line = Text(f"{name:{names}} ", no_wrap=True, overflow="crop")
+        for column in range(width):
+            line.append(*STYLES[row.stage_at(timeline.began_s + (column + 0.5) * step_s)])
+        yield line
+    axis = f"{'':{names}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
+    yield Text(axis, "dim", no_wrap=True, overflow="crop")
+    legend = Text()
+    for stage, words in STAGE_WORDS.items():
+        legend.append(*STYLES[stage]).append(f" {words}   ")
+    yield legend
+    if any(row.pods > 1 for row in timeline.rows):
+        yield Text("a row of several Pods shows the slowest of them in each phase", "dim")
+    yield Text("whole seconds: Kubernetes keeps no finer ones", "dim")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RefusalError(f"cannot write {path}: {error}") from error
+    print(f"wrote {path}", file=sys.stderr)

@@ -1,0 +1,142 @@
+"""Show a JobSet's status to people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from inplace.cli.group.state import ENDED, GroupState, Phase, ScopeState
+from inplace.cli.group.straggler import Why
+from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.terminal.moments import count_text, duration_text, parse_time
+from inplace.cli.terminal.visible import one_line
+
+BAR_COLUMNS_MAX = 40
+NARROW = 60  # columns: a name and its reason no longer fit on one line
+NAMES_SHOWN = 10  # of those who are waited for; `-o json` has them all
+STYLES = {
+    Phase.RUNNING: "green",
+    Phase.COMPLETED: "green",
+    Phase.STARTING: "yellow",
+    Phase.RESTARTING: "yellow",
+    Phase.RECREATING: "yellow",
+    Phase.DEGRADED: "red",
+    Phase.FAILED: "red",
+    Phase.UNREADABLE: "red",
+}
+
+
+def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: float | None = None) -> RenderableType:
+    """Return the picture of one JobSet.
+
+    Args:
+        state: what to show.
+        now_s: wall time.
+        columns: how wide the terminal is.
+        left_s: when the barrier is expected to lift; None for unknown.
+    """
+    title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
+    title.append(state.phase.value, STYLES.get(state.phase, ""))
+    parts: list[RenderableType] = [title, *(Text(one_line(line)) for line in _notes(state))]
+    for scope in state.scopes if state.phase not in (*ENDED, Phase.SUSPENDED) else ():
+        parts += _scope(scope, columns, left_s)
+    if state.stuck:
+        parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))
+    parts += [Text(one_line(line)) for line in _history(state, now_s)]
+    if state.late and state.phase in (
+        Phase.STARTING,
+        Phase.RESTARTING,
+        Phase.DEGRADED,
+    ):  # last: a low terminal cuts names only
+        parts += [Text(""), Text(f"waiting for {count_text(state.late, 'Pod')}", "bold"), *_late(state, columns)]
+    return Group(*parts)
+
+
+def _notes(state: GroupState) -> Iterator[str]:
+    """Yield what must be known BEFORE the numbers are read."""
+    conditions = state.conditions or {}
+    if state.managed_by is not None:
+        yield f"managed by {state.managed_by}: our controller leaves it alone"
+    if state.phase is Phase.OTHER:
+        yield f"{count_text(state.pods, 'Pod')}; it does not restart in place (failurePolicy.restartStrategy)"
+    if state.not_due:
+        yield f"not started yet, by startup order: {', '.join(state.not_due)}"
+    for kind in ("Failed", "Unreadable", "SpecProblem", "RestartingJobSet"):
+        if kind in conditions:
+            yield f"{kind}: {conditions[kind].get('message', '')}"
+
+
+def _scope(scope: ScopeState, columns: int, left_s: float | None) -> Iterator[RenderableType]:
+    """Yield one scope: a line, a bar, and a row for each epoch."""
+    name = f"{scope.name}: " if scope.name else ""
+    line = f"{name}epoch {scope.target} · {scope.arrived:,} of {count_text(scope.expected, 'Pod')}"
+    if scope.phase in (Phase.RUNNING, Phase.DEGRADED):
+        line += f" · {scope.working:,} working"
+    elif left_s is not None and scope.phase in (Phase.STARTING, Phase.RESTARTING):
+        line += f" · about {duration_text(left_s)} left"
+    yield Text(line)
+    if scope.phase is not Phase.RUNNING:
+        width = min(BAR_COLUMNS_MAX, max(10, columns - 10))
+        done = width * scope.arrived // max(scope.expected, 1)
+        share = scope.arrived / max(scope.expected, 1)
+        percent = "100" if share == 1 else f"{min(share * 100, 99.9):.1f}"  # not 100 before the last one is there
+        yield Text.assemble(("━" * done, "green"), ("━" * (width - done), "dim"), f" {percent} %")
+    if set(scope.epochs) != {scope.target}:
+        yield _histogram(scope, columns)
+
+
+def _histogram(scope: ScopeState, columns: int) -> RenderableType:
+    """Return one bar for each epoch that some Pod announced, and one for slots without a Pod."""
+    rows = [(f"epoch {epoch}" if epoch else "announced nothing", count) for epoch, count in scope.epochs.items()]
+    missing = scope.expected - sum(scope.epochs.values())
+    rows += [("no live Pod", missing)] if missing > 0 else []
+    width = min(BAR_COLUMNS_MAX, max(4, columns - 30))
+    table = Table.grid(padding=(0, 1))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    for name, count in rows:
+        table.add_row(f"  {name}", f"{count:,}", "█" * max(1, count * width // max(scope.expected, 1)) if count else "")
+    return table
+
+
+def _late(state: GroupState, columns: int) -> Iterator[RenderableType]:
+    """Yield those who are waited for: few by name, many by reason; where it is narrow, the reason below the name."""
+    late = state.stragglers
+    if len(late) > NAMES_SHOWN:
+        reasons = Counter(one.why.value for one in late) + Counter({Why.MISSING.value: state.unnamed})
+        yield from (Text(f"  {count:,} {why}") for why, count in reasons.most_common())
+        yield Text(f"  the first {NAMES_SHOWN} of them:")
+    for one in late[:NAMES_SHOWN]:
+        if columns < NARROW:
+            yield Text(f"  {one.name}", overflow="fold")
+            yield Padding(Text(one.reason, overflow="fold"), (0, 0, 0, 4))
+        else:
+            yield Text(f"  {one.name}  {one.reason}", overflow="fold")
+
+
+def _history(state: GroupState, now_s: float) -> Iterator[str]:
+    """Yield what went before."""
+    if state.used is not None:
+        yield f"restarts {state.used} of {state.allowed}"
+    last = state.last
+    if last is None:
+        return
+    began, ended = parse_time(last.started_at), parse_time(last.synced_at)
+    line = f"last restart: {TRIGGERS.get(last.trigger or '', last.trigger or 'cause unknown')}"
+    if last.first_failure:
+        line += f", {failure_text(last.first_failure)}"
+    if began is not None:
+        line += (
+            f", {duration_text(now_s - began)} ago"
+            if ended is not None
+            else f", began {duration_text(now_s - began)} ago"
+        )
+    if began is not None and ended is not None:
+        line += f", took {duration_text(ended - began)}"
+    yield line

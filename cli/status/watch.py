@@ -1,0 +1,199 @@
+"""
+`inplace status --watch`: watch one JobSet and its Pods, and keep the picture up to date.
+
+On a terminal the picture is drawn again after a change, at most four times a second. A pipe gets one line, or one JSON
+object, for each change of that line.
+
+The first read is the slim one of `inplace status`. The watch then sends whole objects, which the server has already
+encoded for the controller (docs/adr/0041). A Pod that announces between the read and the watch is shown one epoch back
+until its next event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from rich.live import Live
+
+from inplace.cli.connection import Connection
+from inplace.cli.group.pod_facts import POD_CODEC, PodFact, PodsRead
+from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
+from inplace.cli.group.state import ENDED, GroupState, group_state
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.status.document import status_data
+from inplace.cli.status.progress import Progress
+from inplace.cli.status.view import status_picture
+from inplace.cli.terminal.moments import clock_text, count_text
+from inplace.cli.terminal.screen import Output, console
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.codec import RAW, Meta
+from inplace.common.kube.informer import Informer
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+
+REFRESH_S = 0.25  # 5,000 Pods announce within a second or two; more pictures than that nobody sees
+TICK_S = 1.0  # durations in the picture grow although nothing happens
+REST = 4  # times as long as the last picture took: 5,000 Pods in 0.1 s, so a fifth of a core while they all change
+WATCHED_PODS = replace(POD_CODEC, meta=lambda pod: Meta("", pod.name, pod.name, pod.metadata.resource_version))
+"""Known by their names, which no two Pods of Jobs share; a row of a Table has no UID."""
+
+
+class WatchLog:
+    """What the informers log: kept for the picture; a refusal that waiting does not cure ends the command."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.denied = ""
+
+    def info(self, event: str, **_keys: Any) -> None:
+        """Forget the trouble: the cache is filled again."""
+        if event == "cache filled":
+            self.trouble = ""
+
+    def warning(self, event: str, **keys: Any) -> None:
+        """Note what cures itself."""
+        self.trouble = f"{event}: {keys.get('error', '')}"
+
+    def error(self, event: str, **keys: Any) -> None:
+        """Note what does not."""
+        self.denied = f"not allowed any more ({event}): {keys.get('error', '')}"
+
+
+class StatusWatch:
+    """The JobSet and its Pods, as the watches show them.
+
+    Args:
+        name: of the JobSet.
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._name = name
+        self._connection = connection
+        self.log = WatchLog()
+        self.changed = asyncio.Event()
+        self._state: GroupState | None = None
+        common: dict[str, Any] = {"clock": LoopClock(), "rng": Random(), "log": self.log}
+        common |= {"namespace": connection.namespace}
+        self.jobsets: Informer[KubeObject] = Informer(
+            connection.client, JOBSETS, RAW, field_selector=f"metadata.name={name}", **common
+        )
+        self.pods: Informer[PodFact] = Informer(
+            connection.client,
+            PODS,
+            WATCHED_PODS,
+            label_selector=pods_selector(name),
+            read_all=self._read_pods,
+            **common,
+        )
+        for informer in (self.jobsets, self.pods):
+            informer.add_handler(lambda _old, _new: self.changed.set())
+
+    @property
+    def is_filled(self) -> bool:
+        """Say whether both caches are."""
+        return self.jobsets.has_synced and self.pods.has_synced
+
+    def jobset(self) -> KubeObject | None:
+        """Return the JobSet, raw; None while it was not seen yet.
+
+        Raises:
+            RefusalError: it is gone.
+        """
+        raw = self.jobsets.get(self._connection.namespace, self._name)
+        if raw is None and self.jobsets.has_synced:
+            raise RefusalError(f"JobSet {self._name} was deleted", CliExit.NOT_FOUND)
+        return raw
+
+    def state(self) -> GroupState:
+        """Return how the JobSet stands now.
+
+        Raises:
+            RefusalError: it is gone.
+        """
+        if self._state is None or self.changed.is_set():
+            self.changed.clear()
+            raw = self.jobset()
+            assert raw is not None, "asked for once the caches are filled"
+            self._state = group_state(raw, self.pods)
+        return self._state
+
+    async def _read_pods(self) -> PodsRead:
+        await self.jobsets.wait_synced()  # the later S and D are read, the fewer Pods have passed them
+        raw = self.jobsets.get(self._connection.namespace, self._name)
+        return PodsRead([], "0") if raw is None else await read_pods_of(self._connection, raw)  # gone: `state` says so
+
+
+async def watch_status(connection: Connection, name: str, output: Output) -> int:
+    """Show a JobSet until it ends or the user has seen enough; return the exit code."""
+    await read_jobset(connection, name)  # says better than a watch why it cannot be read
+    watch = StatusWatch(connection, name)
+    following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
+    try:
+        return await _follow(watch, output, following)
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+
+
+async def _follow(watch: StatusWatch, output: Output, following: Sequence[asyncio.Task[None]]) -> int:
+    screen, progress, said = console(), Progress(), ""
+    is_live = screen.is_terminal and output == "table"
+    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
+        while True:
+            for task in following:
+                if task.done():  # an informer runs for ever; one that ended has a bug
+                    task.result()
+            if watch.log.denied:
+                raise RefusalError(watch.log.denied, CliExit.NOT_ALLOWED)
+            began_s = time.thread_time()
+            if watch.is_filled:
+                state, now_s = watch.state(), time.time()
+                left_s = _pace(progress, state)
+                if picture is not None:
+                    drawn = status_picture(state, now_s=now_s, columns=screen.width, left_s=left_s)
+                    picture.update(drawn, refresh=True)
+                elif (line := watch_line(state, output)) != said:
+                    said = line
+                    print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)
+                if state.phase in ENDED:
+                    return CliExit.DONE
+            await _next_change(watch, max(REFRESH_S, REST * (time.thread_time() - began_s)))
+
+
+def _pace(progress: Progress, state: GroupState) -> float | None:
+    """Note the arrivals, and return when the barrier lifts at this pace."""
+    gathering = [scope for scope in state.scopes if scope.target > scope.synced]
+    if not gathering:
+        return None
+    arrived = sum(scope.arrived for scope in gathering)
+    progress.saw(time.monotonic(), max(scope.target for scope in gathering), arrived)
+    return progress.left_s(sum(scope.expected for scope in gathering))
+
+
+def watch_line(state: GroupState, output: Output) -> str:
+    """Return the line for a pipe; it is printed again when it differs."""
+    if output != "table":
+        return json.dumps(status_data(state))
+    epochs = ", ".join(
+        f"{scope.name + ' ' if scope.name else ''}epoch {scope.target}: {scope.arrived:,} of {scope.expected:,}"
+        for scope in state.scopes
+    )
+    late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]
+    waits = f"; waits for {count_text(state.late, 'Pod')}: {', '.join(late)}" if late else ""
+    return one_line(f"{state.phase.value} {epochs}{waits}")
+
+
+async def _next_change(watch: StatusWatch, pause_s: float) -> None:
+    """Return a moment after something changed, or when the clock in the picture has to move."""
+    await asyncio.sleep(pause_s)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, TICK_S - pause_s)):
+            await watch.changed.wait()

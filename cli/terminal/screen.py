@@ -1,0 +1,65 @@
+"""
+Print the output of commands: tables for people, JSON or YAML for programs, errors on stderr.
+
+Colours and the live picture are for terminals only (rich checks; NO_COLOR is obeyed). A pipe gets whole lines, however
+long, so that grep finds them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal
+
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.terminal.visible import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Output = Literal["table", "json", "yaml"]
+PIPE_COLUMNS = 200  # of a table that goes into a pipe; a terminal says how wide it is
+
+
+def run_command(name: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a command to its end; return its exit code."""
+    import asyncio
+
+    try:
+        return asyncio.run(work())
+    except RefusalError as refusal:
+        print(f"inplace {name}: {refusal}", file=sys.stderr)
+        return refusal.code
+    except KeyboardInterrupt:
+        return CliExit.INTERRUPTED
+    except BrokenPipeError:  # `inplace status | head`
+        sys.stderr.close()
+        return CliExit.DONE
+
+
+def show(*parts: RenderableType) -> None:
+    """Print for people: wrapped to the terminal's width, or whole lines into a pipe."""
+    screen = console()
+    for part in parts:
+        screen.print(part, soft_wrap=not screen.is_terminal)
+
+
+def console() -> Console:
+    """Return where people's output goes."""
+    from inplace.cli.terminal.console import VisibleConsole
+
+    return VisibleConsole(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+
+
+def print_data(data: Any, output: Output) -> None:
+    """Print output for programs."""
+    if output == "json":
+        print(json.dumps(data, indent=2))
+        return
+    import yaml
+
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    if visible(text) != text:  # YAML has escapes between double quotes alone
+        text = yaml.safe_dump(data, sort_keys=False)
+    print(text, end="")

@@ -1,0 +1,1 @@
+"""Do what a plan says: observe, write the status, perform the actions."""

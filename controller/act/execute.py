@@ -1,0 +1,280 @@
+"""
+Carry out the plan of one JobSet.
+
+Guarantees:
+* Every possible action is done, even if another one fails.
+* An action that only a person can make possible is tried once a pass, and later (`refusals`). An unreachable server is
+  tried once a pass.
+* An object of ours that exists already counts as created.
+* Deletions and suspensions name the object that the plan looked at (UID).
+* Answers go into the caches, so the next pass does not work on an older view than this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from inplace.common.kube.http import TransportError
+from inplace.common.kube.informer import Informer, Log
+from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
+from inplace.controller.act.refusals import Refusals
+from inplace.controller.api.events import EventRecorder
+from inplace.controller.plan.actions import (
+    Action,
+    CreateClaim,
+    CreateJob,
+    CreateService,
+    DeleteJob,
+    DeleteJobSet,
+    LiftGate,
+    ResizeJob,
+    ResumeJob,
+    SuspendJob,
+)
+from inplace.controller.plan.resume import template_patch
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Service
+from inplace.controller.spec.note import Note
+
+PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
+ACTIONS_MAX = 500  # of one pass: some seconds; then the JobSet is looked at again, and an urgent one may go before it
+BYTES_MAX = 2 * 2**20  # of their Jobs' JSON; what is under way takes ten times that in memory, for each worker
+AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_due`; what is deleted is back soon
+
+_REASONS: Final[Mapping[type, str]] = {
+    CreateJob: "JobCreationFailed",
+    CreateService: "HeadlessServiceCreationFailed",
+    LiftGate: "ExclusivePlacementFailed",
+    CreateClaim: "PVCCreationFailed",
+    DeleteJobSet: "JobSetDeletionFailed",
+}
+
+_CREATES: Final = {CreateJob: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
+Created = tuple[str, str, str]  # plural, namespace and name
+
+
+class ForeignObjectError(Exception):
+    """Somebody else's object has a name that we need; only its owner can make room."""
+
+
+class ActionsFailedError(Exception):
+    """Some actions failed; the message says how many and the first error."""
+
+
+@dataclass(slots=True)
+class Executor:
+    """Performs actions, at most `ACTIONS_MAX` and `BYTES_MAX` in a pass; the next plan has the rest, from the state."""
+
+    client: KubeClient
+    jobs: Informer[Job]
+    services: Informer[Service]
+    claims: Informer[PersistentVolumeClaim]
+    pods: Informer[Pod]
+    recorder: EventRecorder
+    refusals: Refusals
+    clock: Clock
+    log: Log
+    _created_s: dict[Created | None, float] = field(default_factory=dict)
+
+    async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> float | None:
+        """Perform every action, a bounded number at once.
+
+        Returns:
+            After how many seconds to look again, as it is too soon for something; None: all is done.
+
+        Raises:
+            ActionsFailedError: at least one failed; the others were performed, or wait behind a refusal.
+        """
+        if not actions:
+            return None
+        slots = asyncio.Semaphore(PARALLEL_MAX)
+        failures: list[tuple[Action, Exception]] = []
+        unreachable = False
+        due, again_s = self._due(jobset, actions)
+
+        async def perform_one(action: Action) -> None:
+            nonlocal unreachable
+            created = _created_by(jobset.namespace, action)
+            try:
+                if unreachable or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
+                    self._created_s.pop(created, None)
+                    return
+                await self._perform(jobset, action)
+            except (ApiError, TransportError, ForeignObjectError) as error:
+                failures.append((action, error))
+                unreachable |= isinstance(error, TransportError) and not error.sent
+                self._created_s.pop(created, None)
+                self.refusals.note(jobset, action, error)
+            else:
+                self.refusals.granted(jobset, action)
+            finally:
+                slots.release()
+
+        for together in _scouts_first(due):
+            async with asyncio.TaskGroup() as group:
+                for action in together:
+                    await slots.acquire()
+                    group.create_task(perform_one(action))
+                    await asyncio.sleep(0)  # building a Job of 1 MB takes 10 ms: let others run before the next
+        if failures:
+            action, error = failures[0]
+            self._report(jobset, action, error)
+            counts = f"{len(failures)} of {len(due)} actions failed"
+            raise ActionsFailedError(f"{counts}, first: {error}") from error
+        return again_s
+
+    def _due(self, jobset: JobSet, actions: Sequence[Action]) -> tuple[list[Action], float | None]:
+        """Return what may be asked for now, and after how many seconds to look at the rest (None: there is none).
+
+        Not what was refused a moment ago, and not what creates what was there, or was created, a moment ago: when the
+        watch of one kind is late, each event of another would ask again for what is there, or for what the garbage
+        collector removes at once because its JobSet is gone already.
+        """
+        now_s = self.clock.monotonic_s()
+        due: list[Action] = []
+        size = 0
+        waits_s: list[float] = []
+        self._created_s = {what: at_s for what, at_s in self._created_s.items() if now_s - at_s < AGAIN_S}
+        for action in actions:
+            created = _created_by(jobset.namespace, action)
+            wait_s = AGAIN_S if created in self._created_s else self.refusals.wait_s(jobset, action)
+            if wait_s > 0:
+                waits_s.append(wait_s)
+                continue
+            if len(due) == ACTIONS_MAX or size > BYTES_MAX:
+                return due, 0.0
+            due.append(action)
+            size += _bytes_of(action)
+            if created is not None:
+                self._created_s[created] = now_s
+        return due, min(waits_s, default=None)
+
+    def _report(self, jobset: JobSet, action: Action, error: Exception) -> None:
+        """Tell the user about the first failure; the rest are most often the same."""
+        reason = _REASONS.get(type(action), "JobUpdateFailed")
+        self.recorder.emit(jobset.raw, Note(reason, str(error), warning=True))
+
+    async def _perform(self, jobset: JobSet, action: Action) -> None:
+        namespace = jobset.namespace
+        match action:
+            case CreateJob(manifest):
+                await self._create_job(jobset, manifest)
+            case CreateService(manifest):
+                await self._create_shared(SERVICES, self.services, namespace, manifest)
+            case CreateClaim(manifest):
+                await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
+            case DeleteJobSet(uid):
+                self.log.info("deleting finished jobset", namespace=namespace, jobset=jobset.name)
+                with contextlib.suppress(NotFound, Conflict):  # gone, or another JobSet by now
+                    await self.client.delete(JOBSETS, namespace, jobset.name, propagation="Foreground", uid=uid)
+            case DeleteJob(name, uid, why):
+                self.log.info("deleting job", namespace=namespace, jobset=jobset.name, job=name, why=why)
+                await self._delete_job(namespace, name, uid)
+            case SuspendJob(name, uid):
+                patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
+                with contextlib.suppress(NotFound, Conflict):  # another Job by now; the cache will show it
+                    self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
+            case LiftGate(pod, selector):
+                with contextlib.suppress(NotFound, Conflict):  # gone or changed; its next event is looked at
+                    await self._lift_gate(namespace, pod, dict(selector))
+            case ResizeJob(name, uid, pods):
+                size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
+                with contextlib.suppress(NotFound, Conflict):
+                    self.jobs.absorb(await self.client.patch(JOBS, namespace, name, size))
+            case ResumeJob(name, uid, template):
+                with contextlib.suppress(NotFound, Conflict):
+                    await self._resume_job(namespace, name, uid, template)
+
+    async def _lift_gate(self, namespace: str, pod: Pod, selector: dict[str, str]) -> None:
+        gates = [gate.name for gate in pod.spec.scheduling_gates or () if gate.name != wire.PLACEMENT_GATE]
+        spec: KubeObject = {"schedulingGates": [{"name": name} for name in gates] or None}
+        if selector:
+            spec["nodeSelector"] = selector
+        version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        self.pods.absorb(
+            await self.client.patch(PODS, namespace, pod.metadata.name, {"metadata": version, "spec": spec})
+        )
+
+    async def _resume_job(self, namespace: str, name: str, uid: str, template: KubeObject) -> None:
+        """Resume a Job as it is now: read it, so that what is gone from the template is removed.
+
+        A start time is cleared first: servers before 1.35 let a pod template change only before the first start.
+        """
+        job = await self.client.get(JOBS, namespace, name)
+        version = {"uid": uid, "resourceVersion": job["metadata"]["resourceVersion"]}
+        if (job.get("status") or {}).get("startTime") is not None:
+            cleared = {"metadata": version, "status": {"startTime": None}}
+            job = await self.client.patch(JOBS, namespace, name, cleared, subresource="status")
+            version["resourceVersion"] = job["metadata"]["resourceVersion"]
+        spec: KubeObject = {"suspend": False}
+        if changes := template_patch(job["spec"]["template"], template):
+            spec["template"] = changes
+        self.jobs.absorb(await self.client.patch(JOBS, namespace, name, {"metadata": version, "spec": spec}))
+
+    async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
+        namespace, name = jobset.namespace, manifest["metadata"]["name"]
+        known = self.jobs.get(namespace, name)
+        if known is not None and known.owner_uid != jobset.uid:
+            raise _foreign_job(jobset, name)  # unasked: while a namesake's Pods end, each of their events comes by here
+        try:
+            created = await self.client.create(JOBS, namespace, manifest)
+        except AlreadyExists:
+            created = await self.client.get(JOBS, namespace, name)
+            if not _is_owned(created, jobset.uid):
+                raise _foreign_job(jobset, name) from None
+        self.jobs.absorb(created)
+
+    async def _create_shared(
+        self, resource: Resource, cache: Informer[Any], namespace: str, manifest: KubeObject
+    ) -> None:
+        """Create an object whose name another program may use; one that exists is left alone."""
+        with contextlib.suppress(AlreadyExists):
+            cache.absorb(await self.client.create(resource, namespace, manifest))
+
+    async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
+        try:
+            answer = await self.client.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
+        except (NotFound, Conflict):
+            return  # gone, or another Job by now; the cache will show it
+        if answer.get("kind") == JOBS.kind and "deletionTimestamp" in answer.get("metadata", {}):
+            self.jobs.absorb(answer)
+
+
+def _foreign_job(jobset: JobSet, name: str) -> ForeignObjectError:
+    return ForeignObjectError(
+        f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
+        "delete that job, or rename the jobset; it is tried again with growing pauses"
+    )
+
+
+def _scouts_first(actions: Sequence[Action]) -> tuple[list[Action], list[Action]]:
+    """Return the first action of each type, and all others: what is refused to the first is not asked for again."""
+    scouts = {type(action): action for action in reversed(actions)}
+    return list(scouts.values()), [action for action in actions if scouts[type(action)] is not action]
+
+
+def _bytes_of(action: Action) -> int:
+    """Return about how large a Job's JSON is that has to be built for an action."""
+    place = action.place if isinstance(action, ResumeJob) else action
+    return len(place.job.template_json) if isinstance(place, CreateJob) else 0
+
+
+def _created_by(namespace: str, action: Action) -> Created | None:
+    """Return what an action creates; None for other actions."""
+    if not isinstance(action, CreateJob | CreateService | CreateClaim):
+        return None
+    name = action.name if isinstance(action, CreateJob) else str(action.manifest["metadata"]["name"])
+    return _CREATES[type(action)].plural, namespace, name
+
+
+def _is_owned(obj: KubeObject, uid: str) -> bool:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

@@ -1,0 +1,236 @@
+"""
+One pass over one JobSet: observe, plan, write the status, act.
+
+The status goes first: it is what 5,000 agents wait for, it must not be lost when an action fails, and a
+conflict there means that the actions were decided on old state, so none is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import Conflict, NotFound
+from inplace.common.kube.informer import Informer, Log
+from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.timestamps import micro_time, time_text
+from inplace.controller.act.execute import Executor
+from inplace.controller.act.status_patch import status_patch
+from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.nodes import Nodes
+from inplace.controller.metrics import Metrics
+from inplace.controller.plan.actions import Plan
+from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.placement import leaders_to_follow
+from inplace.controller.plan.steps import plan
+from inplace.controller.spec import conditions
+from inplace.controller.spec.buckets import Bucket, bucket_of
+from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod, Service
+from inplace.controller.spec.last_restart import UNSEEN
+from inplace.controller.spec.topology import exclusive_key
+from inplace.controller.tracking.group import Group, Key
+from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.restart_timer import RestartTimer
+from inplace.controller.tracking.roll_call import call_roll
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """When to look again without being asked; None: not before something changes."""
+
+    requeue_after_s: float | None = None
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Makes one JobSet at a time agree with its spec; which event asked is unknown on purpose."""
+
+    client: KubeClient
+    groups: Groups
+    jobsets: Informer[KubeObject]
+    services: Informer[Service]
+    claims: Informer[PersistentVolumeClaim]
+    nodes: Nodes
+    executor: Executor
+    recorder: EventRecorder
+    timer: RestartTimer
+    metrics: Metrics
+    clock: Clock
+    log: Log
+    _dirty_since_s: dict[str, float] = field(default_factory=dict)  # by JobSet UID: counters that wait to be written
+    _known: dict[Key, str] = field(default_factory=dict)  # UID by key, to clean up after a JobSet that is gone
+
+    async def reconcile(self, key: Key) -> Result:
+        """Make one JobSet agree with its spec.
+
+        Raises:
+            ApiError, TransportError: the status could not be written; nothing else was done.
+            ActionsFailedError: the status stands, some actions failed.
+        """
+        group = self.groups.get(key)
+        known = self._known.get(key)
+        if known is not None and (group is None or group.jobset.uid != known):
+            self._forget(key, known)
+        if group is None:
+            return Result()
+        self._known[key] = group.jobset.uid
+        planned = plan(await self._observe(group))
+        jobset = group.jobset
+        self.groups.expect(group, planned.expected, planned.left)
+        group.note_causes(planned.causes, self.clock.monotonic_s())
+        for note in planned.warnings:
+            self.recorder.emit(jobset.raw, note)
+        self._count_overdue(group, planned)
+        held_s = await self._write_status(group, planned)
+        taken_s = await self.executor.perform(jobset, planned.actions)
+        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s) if wait_s is not None]
+        return Result(min(waits_s, default=None))
+
+    def _count_overdue(self, group: Group, planned: Plan) -> None:
+        """Count the deadlines that barriers missed; the next one counts from now."""
+        names = (group.jobset.namespace, group.jobset.name)
+        for scope, jobs in planned.overdue.items():
+            self.metrics.deadlines.labels(*names).inc()
+            self.metrics.barrier_recreations.labels(*names).inc(jobs)
+            group.ledgers[scope].deadline_from_s = self.clock.monotonic_s()
+
+    async def _observe(self, group: Group) -> Observed:
+        jobset = group.jobset
+        pods = self._pods_to_place(group)
+        domains = {}
+        for name, some in pods.items():
+            key = exclusive_key(jobset, jobset.replicated_job(jobset.places[name][0]))
+            if key is None:
+                continue
+            for node in leaders_to_follow(some):
+                if (domain := await self.nodes.label(node, key)) is not None:
+                    domains[node, key] = domain
+        return Observed(
+            jobset=jobset,
+            now=time_text(self.clock),
+            jobs=self.groups.jobs_of(jobset),
+            has_service=self.services.get(jobset.namespace, jobset.subdomain) is not None,
+            claims={
+                name: claim
+                for name in map(jobset.claim_name, jobset.claims)
+                if (claim := self.claims.get(jobset.namespace, name)) is not None
+            },
+            decisions=group.decisions(),
+            pods=pods,
+            domains=domains,
+            causes=group.causes(),
+            barriers=call_roll(self.groups, group, self.clock.monotonic_s()),
+            now_micro=micro_time(self.clock),
+            matches=self._matches(group),
+        )
+
+    def _matches(self, group: Group) -> Mapping[str, int | None]:
+        """Return which rule of the failure policy each failed Job matches, of those that there was time to look at."""
+        jobset = group.jobset
+        if jobset.failure_policy is None or not jobset.failure_policy.rules:
+            return {}
+        jobs = self.groups.jobs_of(jobset).values()
+        failed = (job for job in jobs if bucket_of(jobset, job) is Bucket.FAILED)
+        return group.matches.look(jobset, failed, self.clock.monotonic_s)
+
+    def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:
+        """Return the Pods of each Job that is placed exclusively."""
+        jobset = group.jobset
+        if not jobset.is_placed_exclusively:
+            return {}
+        jobs = self.groups.jobs_of(jobset)
+        return {name: self.groups.pods_of(job) for name, job in jobs.items() if name in jobset.places}
+
+    async def _write_status(self, group: Group, planned: Plan) -> float | None:
+        """Write what changed; counters alone wait for company. Return how long they still wait.
+
+        Raises:
+            Conflict: another client wrote in between; the cache is fresh again, decide again.
+        """
+        jobset, now_s = group.jobset, self.clock.monotonic_s()
+        if not planned.status:
+            self._dirty_since_s.pop(jobset.uid, None)
+            return None
+        if not planned.is_urgent:
+            waited_s = now_s - self._dirty_since_s.setdefault(jobset.uid, now_s)
+            if waited_s < planned.hold_s:
+                return planned.hold_s - waited_s
+        due_since_s = {
+            name: counted.due_since_s if counted.due_since_s is not None else now_s
+            for name, counted in group.ledgers.items()
+        }
+        causes = group.causes()  # BEFORE the write: a watch that is faster than the answer ends them
+        patch: dict[str, Any] = {
+            "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
+            "status": status_patch(jobset.status, planned.status),
+        }
+        try:
+            written = await self.client.patch(JOBSETS, jobset.namespace, jobset.name, patch, subresource="status")
+        except Conflict:
+            self.metrics.conflicts.inc()
+            await self._refresh(group)
+            raise
+        except NotFound:
+            return None  # deleted meanwhile; its own event cleans up
+        self._dirty_since_s.pop(jobset.uid, None)
+        if "conditions" in planned.status:
+            group.told_s = self.clock.monotonic_s()
+        self._tell(group, jobset, planned, due_since_s, causes, written)
+        self.jobsets.absorb(written)
+        return None
+
+    def _tell(
+        self,
+        group: Group,
+        jobset: JobSet,
+        planned: Plan,
+        due_since_s: Mapping[str, float],
+        causes: Mapping[str, Cause],
+        written: KubeObject,
+    ) -> None:
+        """Emit the Events and count what the written status means.
+
+        `jobset` is the version that was decided on: the group may show the written one, if the watch was faster.
+        """
+        status = planned.status
+        for note in planned.notes:
+            self.recorder.emit(jobset.raw, note)
+        told = replace(jobset, status=written.get("status") or {})
+        scopes = told.scopes
+        for name, due_s in due_since_s.items():
+            before, after = jobset.scopes[name], scopes.get(name)
+            if after is None or (before.synced, before.deprecated) == (after.synced, after.deprecated):
+                continue
+            named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": name} if name else {})
+            cause = causes.get(name, UNSEEN)
+            why = {"cause": str(cause)} if before.synced > 0 else {}
+            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated, **why)
+            self.timer.status_written(group, told, before, after, due_s, cause, self.clock.monotonic_s())
+        match status.get("terminalState"):
+            case conditions.COMPLETED:
+                self.metrics.completed.labels(jobset.name, jobset.namespace).inc()
+            case conditions.FAILED:
+                self.metrics.failed.labels(jobset.name, jobset.namespace).inc()
+                if any(decision.exceeded for decision in group.decisions().values()):
+                    self.timer.exceeded(group)
+
+    async def _refresh(self, group: Group) -> None:
+        """Read the JobSet again: the watch may take longer to show what we collided with."""
+        jobset = group.jobset
+        try:
+            self.jobsets.absorb(await self.client.get(JOBSETS, jobset.namespace, jobset.name))
+        except NotFound:
+            return
+
+    def _forget(self, key: Key, uid: str) -> None:
+        """Drop what is remembered of a JobSet that is gone."""
+        self._known.pop(key, None)
+        self._dirty_since_s.pop(uid, None)
+        self.timer.forget(uid)
+        self.executor.refusals.forget(uid)
+        self.metrics.forget(*key)

@@ -1,0 +1,1 @@
+"""Talk to the API server: transport, credentials, pace, leadership, Events."""

@@ -1,0 +1,276 @@
+"""
+Leader election by Lease: at most one controller writes.
+
+Guarantees: a leader stops writing `renew_deadline_s` after it SENT the last renewal that was accepted, and
+nobody takes the Lease over before `duration_s` after the server stored that renewal, so there is a gap
+between two leaders, not an overlap. Only the monotonic clock counts: another holder's times are never
+compared with ours, only whether its record changed. Every request has a bound, so one that hangs cannot
+outlive the deadline. Source: k8s.io/client-go/tools/leaderelection; its defaults, 15 s / 10 s / 2 s.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from inplace.common.kube.http import Request, Response, Stream, Transport, TransportError
+from inplace.common.kube.informer import Log
+from inplace.common.kube.resources import LEASES, KubeObject
+from inplace.common.kube.timestamps import micro_time
+
+JITTER = 0.2  # of the retry period, so that candidates do not march in step
+
+
+class LeadershipLostError(Exception):
+    """Another controller holds the Lease, or may soon hold it."""
+
+
+class NotLeaderError(TransportError):
+    """A write was refused here: this process is not the leader (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The Lease and its times.
+
+    Args:
+        identity: this candidate; unique among all.
+        duration_s: how long the others wait after the last renewal they saw.
+        renew_deadline_s: how long a leader writes after its last renewal; shorter than `duration_s`.
+        retry_s: pause between two attempts.
+    """
+
+    identity: str
+    namespace: str
+    name: str = "inplace-controller"
+    duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Check the relations that safety rests on."""
+        if not self.retry_s < self.renew_deadline_s < self.duration_s:
+            raise ValueError(
+                f"expected retry < renew deadline < lease duration, saw "
+                f"{self.retry_s} s, {self.renew_deadline_s} s, {self.duration_s} s"
+            )
+
+    @property
+    def request_timeout_s(self) -> float:
+        """Return the bound of one attempt: two fit into the renew deadline."""
+        return self.renew_deadline_s / 2
+
+
+class Elector:
+    """One candidate."""
+
+    def __init__(self, client: KubeClient, options: LeaseOptions, *, clock: Clock, rng: Random, log: Log) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._lease: KubeObject | None = None  # as last read or written
+        self._seen: Any = None  # the spec that was last seen, and since when it is the same
+        self._seen_s = 0.0
+        self._valid_until_s = 0.0
+        self._leads = False
+        self._in_doubt = False  # a write of ours was sent and not answered since the last that was
+        self._yield_until_s = 0.0
+
+    @property
+    def is_leader(self) -> bool:
+        """Say whether this process may write."""
+        return self.left_s > 0
+
+    @property
+    def left_s(self) -> float:
+        """Return for how many seconds this process may still write."""
+        return self._valid_until_s - self._clock.monotonic_s() if self._leads else 0.0
+
+    async def acquire(self) -> None:
+        """Return once this process is the leader."""
+        while True:
+            try:
+                async with self._clock.timeout(self._options.request_timeout_s):
+                    if await self._try():
+                        self._leads = True
+                        self._log.info("became leader", identity=self._options.identity)
+                        return
+            except (ApiError, TransportError, TimeoutError) as error:
+                self._log.warning("lease not acquired, retrying", error=str(error) or "no answer in time")
+            await self._pause()
+
+    async def hold(self) -> None:
+        """Renew the Lease for as long as that works.
+
+        Raises:
+            LeadershipLostError: it is no longer certain that nobody else leads; from here on nothing may be
+            written.
+        """
+        try:
+            while True:
+                await self._pause()
+                try:
+                    async with self._clock.timeout(min(self._options.request_timeout_s, max(0.0, self.left_s))):
+                        renewed = await self._try()
+                except (ApiError, TransportError, TimeoutError) as error:
+                    self._in_doubt = self._in_doubt or isinstance(error, TimeoutError)
+                    problem = str(error) or "no answer in time"
+                    self._log.warning("lease not renewed", error=problem, left_s=self.left_s)
+                    renewed = True  # unknown; the deadline decides
+                if not renewed:
+                    raise LeadershipLostError(f"the lease is held by {self._holder()!r}")
+                if self.left_s <= 0:
+                    raise LeadershipLostError(f"no renewal for {self._options.renew_deadline_s:g} s")
+        finally:
+            self._leads = False
+            if self._in_doubt:
+                # Writes whose replies get lost keep the Lease ours and lead nobody: let the others have a turn.
+                turn_s = self._options.duration_s + 2 * self._options.retry_s * (1 + JITTER)
+                self._yield_until_s = self._clock.monotonic_s() + turn_s
+
+    async def release(self) -> None:
+        """Give the Lease up, so that a successor need not wait; call it AFTER the last write."""
+        self._leads = False
+        if self._lease is None or self._holder() != self._options.identity:
+            return
+        try:
+            async with self._clock.timeout(self._options.request_timeout_s):
+                await self._give_up()
+            self._log.info("lease released", identity=self._options.identity)
+        except (ApiError, TransportError, TimeoutError) as error:
+            self._log.warning("lease not released, it will run out", error=str(error) or "no answer in time")
+
+    async def _give_up(self) -> None:
+        """Write the Lease without a holder, unless it has another one by now."""
+        while self._lease is not None and self._holder() == self._options.identity:
+            spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock)}
+            lease = self._lease | {"spec": self._lease["spec"] | spec}
+            try:
+                await self._client.replace(LEASES, self._options.namespace, self._options.name, lease)
+            except Conflict:  # a renewal that was cut off in the middle may have been stored
+                await self._read()
+            else:
+                return
+
+    async def _try(self) -> bool:
+        """Renew the Lease, or take it when it is free; say whether it is ours now."""
+        ours = self._leads and self._lease is not None
+        if not ours:
+            there = await self._read()
+            if self._clock.monotonic_s() < self._yield_until_s or not self._is_free():
+                return False
+            if not there:
+                return await self._create()
+        assert self._lease is not None
+        sent_s = self._clock.monotonic_s()
+        try:
+            written = await self._client.replace(
+                LEASES,
+                self._options.namespace,
+                self._options.name,
+                self._lease | {"spec": self._spec(self._lease)},
+            )
+        except (Conflict, NotFound):
+            # Somebody else wrote, or our own earlier write was stored although its reply was lost: look.
+            return await self._read() and self._holder() == self._options.identity and ours
+        except TransportError as error:
+            self._lease = None  # it may be stored, under a resourceVersion that we do not know
+            self._in_doubt = self._in_doubt or error.sent
+            raise
+        self._accept(written, sent_s)
+        return True
+
+    async def _read(self) -> bool:
+        """Read the Lease; say whether there is one."""
+        try:
+            self._lease = await self._client.get(LEASES, self._options.namespace, self._options.name)
+        except NotFound:
+            self._lease = None
+            return False
+        spec = self._lease.get("spec") or {}
+        if spec != self._seen:
+            self._seen, self._seen_s = spec, self._clock.monotonic_s()
+        return True
+
+    async def _create(self) -> bool:
+        sent_s = self._clock.monotonic_s()
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._options.name, "namespace": self._options.namespace},
+            "spec": self._spec(None),
+        }
+        try:
+            self._accept(await self._client.create(LEASES, self._options.namespace, lease), sent_s)
+        except AlreadyExists:
+            return False
+        return True
+
+    def _accept(self, lease: KubeObject, sent_s: float) -> None:
+        """Count our time from BEFORE the request was sent; the others count from after it was stored."""
+        self._lease = lease
+        self._in_doubt = False
+        self._valid_until_s = sent_s + self._options.renew_deadline_s
+
+    def _is_free(self) -> bool:
+        """Say whether the Lease may be taken: ours, released, or not renewed for its whole duration.
+
+        One that vanished is as it was last seen: its holder does not know yet.
+        """
+        spec = self._seen or {}
+        if spec.get("holderIdentity") in (None, "", self._options.identity):
+            return True
+        duration_s = max(float(spec.get("leaseDurationSeconds") or 0), self._options.duration_s)
+        return self._clock.monotonic_s() - self._seen_s >= duration_s
+
+    def _holder(self) -> str:
+        return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "")
+
+    def _spec(self, lease: KubeObject | None) -> dict[str, Any]:
+        """Return the record that says we lead."""
+        old = ((lease or {}).get("spec")) or {}
+        now = micro_time(self._clock)
+        new = dict(old) | {
+            "holderIdentity": self._options.identity,
+            "leaseDurationSeconds": round(self._options.duration_s),
+            "renewTime": now,
+        }
+        if old.get("holderIdentity") != self._options.identity:
+            new["acquireTime"] = now
+            new["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + (lease is not None)
+        return new
+
+    async def _pause(self) -> None:
+        await self._clock.sleep(self._options.retry_s * (1.0 + JITTER * self._rng.random()))
+
+
+class FencedTransport:
+    """Lets a write through only while `elector` leads, and bounds it by the time that is left."""
+
+    def __init__(self, inner: Transport, elector: Elector) -> None:
+        self._inner = inner
+        self._elector = elector
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Send a request; a write without leadership is refused here and never sent."""
+        if request.method != "GET":
+            left_s = self._elector.left_s
+            if left_s <= 0:
+                raise NotLeaderError(f"{request.method} {request.path}: not the leader", sent=False)
+            timeout_s = min(timeout_s, left_s)
+        return await self._inner.request(request, timeout_s=timeout_s)
+
+    def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
+        """Open a stream; reading is always allowed."""
+        return self._inner.stream(request, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Close the transport beneath."""
+        await self._inner.close()

@@ -1,0 +1,1 @@
+"""What to do about one JobSet: `steps.plan` is pure, and each feature is one module."""

@@ -1,0 +1,169 @@
+"""The actions of a plan: one class for each kind of write, and the other decisions of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.jobs import build_job
+from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.fields import ReplicatedJob
+from inplace.controller.spec.jobset import COUNTERS, JobSet
+from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.note import Note
+
+
+@dataclass(frozen=True, slots=True, match_args=False, eq=False)
+class CreateJob:
+    """Create the Job of one place; it is built when its turn comes, so that a plan for 10,000 stays small.
+
+    Two are equal when they create the same: the JobSets may be two versions, or spelled in two ways.
+    """
+
+    __match_args__: ClassVar = ("manifest",)
+
+    jobset: JobSet = field(repr=False)
+    job: ReplicatedJob = field(repr=False)
+    index: int
+
+    @property
+    def name(self) -> str:
+        """Return the Job's name."""
+        return self.jobset.job_name(self.job.name, self.index)
+
+    @property
+    def manifest(self) -> KubeObject:
+        """Build the Job."""
+        return build_job(self.jobset, self.job, self.index)
+
+    def __eq__(self, other: object) -> bool:
+        return self.manifest == other.manifest if isinstance(other, CreateJob) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete this very Job (by UID), its Pods first."""
+
+    PREVIOUS: ClassVar[str] = "of an earlier restart"
+    FINISHED: ClassVar[str] = "the jobset is finished"
+    COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
+    LATE: ClassVar[str] = "its pods did not reach the barrier in time"
+
+    name: str
+    uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendJob:
+    """Set spec.suspend of this very Job."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, match_args=False)
+class ResumeJob:
+    """Let this very Job run, with its place's pod template as far as a resume may change it."""
+
+    __match_args__: ClassVar = ("name", "uid", "template")
+
+    name: str
+    uid: str
+    place: CreateJob
+
+    @property
+    def template(self) -> KubeObject:
+        """Build the pod template."""
+        template: KubeObject = self.place.manifest["spec"]["template"]
+        return template
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeJob:
+    """Let this very Indexed Job have so many Pods."""
+
+    name: str
+    uid: str
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Create the headless Service."""
+
+    manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """Create a PersistentVolumeClaim."""
+
+    manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJobSet:
+    """Delete this very JobSet (by UID), its Jobs first."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiftGate:
+    """Let the scheduler see this very Pod (in this version).
+
+    Args:
+        selector: node labels that it must be placed by, as pairs.
+    """
+
+    pod: Pod
+    selector: tuple[tuple[str, str], ...] = ()
+
+
+Action = (
+    CreateJob | DeleteJob | SuspendJob | ResumeJob | ResizeJob | LiftGate | CreateService | CreateClaim | DeleteJobSet
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do.
+
+    Args:
+        status: the fields of the status that should change, whole new values; empty when it says all that it
+        should. actions: to perform AFTER the status was written (a conflict there means that they were
+        decided on old state). notes: Events to emit once the status is written. warnings: Events to emit at
+        once. hold_s: how long a change of counters alone may wait for company. urgent: no change may wait. expected:
+        the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. left: their Jobs that it
+        does not wait for, (replicatedJob, job index). requeue_after_s: look
+        again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
+        whose barrier missed its deadline, how many Jobs are recreated for that.
+    """
+
+    status: Mapping[str, Any]
+    actions: tuple[Action, ...] = ()
+    notes: tuple[Note, ...] = ()
+    warnings: tuple[Note, ...] = ()
+    hold_s: float = 0.0
+    urgent: bool = False
+    expected: frozenset[str] = frozenset()
+    left: frozenset[tuple[str, int]] = frozenset()
+    requeue_after_s: float | None = None
+    causes: Mapping[str, Cause] = field(default_factory=dict)
+    overdue: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Say whether the status must be written at once: something other than counters changes."""
+        return self.urgent or any(is_news(name, value) for name, value in self.status.items())
+
+
+def is_news(name: str, value: object) -> bool:
+    """Say whether a field of the status that changes is more than a counter."""
+    return name != COUNTERS and (name, value) != ("restarts", 0)

@@ -1,0 +1,136 @@
+"""The plan while the steps of one pass fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from inplace.common import wire
+from inplace.controller.plan.actions import Action, DeleteJob, Plan, ResizeJob, ResumeJob, SuspendJob, is_news
+from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.order import order_of
+from inplace.controller.spec import last_restart
+from inplace.controller.spec.buckets import Buckets
+from inplace.controller.spec.causes import Cause, Failure, Trigger
+from inplace.controller.spec.conditions import Condition, is_true, set_condition
+from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet
+from inplace.controller.spec.kinds import Job
+from inplace.controller.spec.note import Note
+from inplace.controller.spec.scopes import Scope
+
+LOOK_AGAIN_S_MIN = 0.01
+COUNTERS_HOLD_RESTART_S = 5.0  # every status write reaches N agents, which are busy with restarting
+
+
+class Draft:
+    """Collects what the steps of one pass decide."""
+
+    def __init__(self, observed: Observed) -> None:
+        self.observed = observed
+        self.jobset: JobSet = observed.jobset
+        self.buckets = Buckets.of(observed.jobset, observed.jobs, observed.matches)
+        self.order = order_of(self.jobset, self.buckets)
+        self.status: dict[str, Any] = dict(observed.jobset.status)
+        self.hold_s = COUNTERS_HOLD_S
+        self.is_urgent = False
+        self.may_create_jobs = True
+        # Scopes whose epoch ends although no Pod announces another: a person asked for it, or they shrink.
+        self.deprecating: set[str] = set()
+        self.causes: dict[str, Cause] = dict(observed.causes)
+        self.overdue: dict[str, int] = {}
+        self.requeue_after_s: float | None = None
+        self._actions: list[Action] = []
+        self._notes: list[Note] = []
+        self._warnings: list[Note] = []
+
+    def add(self, action: Action) -> None:
+        """Plan an action."""
+        self._actions.append(action)
+
+    def delete(self, job: Job, why: str) -> None:
+        """Plan to delete a Job, unless that is under way."""
+        if not job.is_leaving:
+            self.add(DeleteJob(job.metadata.name, job.metadata.uid, why))
+
+    def set(self, condition: Condition, *, quietly: bool = False) -> None:
+        """Set a condition, with an Event about the change unless another one tells of it."""
+        old = list(self.status.get("conditions") or ())
+        changed = set_condition(old, condition, self.observed.now, self.jobset.generation)
+        if changed is not None:
+            self.status["conditions"] = changed
+            if not quietly:
+                self.note(condition.reason, condition.message, warning=condition.warning)
+
+    def is_true(self, kind: str) -> bool:
+        """Say whether a condition will be True."""
+        return is_true(self.status.get("conditions") or [], kind)
+
+    def blame(self, scope: Scope, trigger: Trigger, failure: Failure | None = None, request: str = "") -> None:
+        """Note that this pass brings about the next restart of a scope, whatever was seen before."""
+        now = self.observed.now_micro or self.observed.now
+        seen = self.causes.get(scope.name, Cause(trigger, now))
+        if scope.synced == 0 or (scope.name in self.causes and seen.trigger is trigger):
+            return
+        cause = replace(seen, trigger=trigger, failure=seen.failure or failure, request=request)
+        self.causes[scope.name] = cause
+        self.status[wire.LAST_GROUP_RESTART] = last_restart.begun(self.status, scope, cause, now)
+
+    @property
+    def is_written_anyway(self) -> bool:
+        """Say whether the status will be written at once, whatever else is said in it."""
+        old = self.jobset.status
+        return any(is_news(name, value) and old.get(name) != value for name, value in self.status.items())
+
+    def look_again(self, after_s: float) -> None:
+        """Ask for another pass by then, but not at once: what is left of a wait may be a rounding error."""
+        after_s = max(after_s, LOOK_AGAIN_S_MIN)
+        self.requeue_after_s = after_s if self.requeue_after_s is None else min(after_s, self.requeue_after_s)
+
+    def turn_false(self, kind: str) -> None:
+        """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough.
+
+        One that an earlier step of this pass brought up was never told, and is dropped.
+        """
+        if not self.is_true(kind):
+            return
+        told = {old.get("type") for old in self.jobset.status.get("conditions") or ()}
+        changes = {"status": "False", "lastTransitionTime": self.observed.now}
+        self.status["conditions"] = [
+            dict(old) | changes if old.get("type") == kind else old
+            for old in self.status["conditions"]
+            if old.get("type") != kind or kind in told
+        ]
+
+    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Emit an Event once the status is written."""
+        self._notes.append(Note(reason, message, warning))
+
+    def warn(self, reason: str, message: str) -> None:
+        """Emit a Warning at once, whatever becomes of the status."""
+        self._warnings.append(Note(reason, message, warning=True))
+
+    def finish(self) -> Plan:
+        """Return the plan."""
+        old = self.jobset.status
+        changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
+        return Plan(
+            status=changes,
+            actions=tuple(self._wanted_actions()),
+            notes=tuple(self._notes),
+            warnings=tuple(self._warnings),
+            hold_s=self.hold_s,
+            urgent=self.is_urgent,
+            expected=self.order.expected,
+            left=frozenset(self.jobset.places[job.metadata.name] for job in self.buckets.left),
+            requeue_after_s=self.requeue_after_s,
+            causes=self.causes,
+            overdue=self.overdue,
+        )
+
+    def _wanted_actions(self) -> Iterator[Action]:
+        """Yield the actions, but none for a Job that another step deletes."""
+        deleted = {action.uid for action in self._actions if isinstance(action, DeleteJob)}
+        for action in self._actions:
+            if not (isinstance(action, SuspendJob | ResumeJob | ResizeJob) and action.uid in deleted):
+                yield action

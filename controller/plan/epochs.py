@@ -1,0 +1,165 @@
+"""Turn the decisions of the ledgers into status fields and actions: group restarts in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.controller.plan.actions import DeleteJob
+from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
+from inplace.controller.plan.finish import fail
+from inplace.controller.spec import conditions
+from inplace.controller.spec.causes import Cause, Trigger
+from inplace.controller.spec.jobset import COUNTERS
+from inplace.controller.spec.kinds import Job
+from inplace.controller.spec.last_restart import UNSEEN, begun, ended
+from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
+
+
+def divide_into_scopes(draft: Draft) -> bool:
+    """Write what restarts together BEFORE any Job exists, and end the pass: Pods are told the same when they are made.
+
+    Later the status decides, whatever becomes of the annotation; controller/plan/problems/report.py says so.
+    """
+    jobset, wanted = draft.jobset, draft.jobset.wanted_scope
+    has_begun = bool(draft.observed.jobs) or jobset.is_finished or any(jobset.epochs)
+    if not jobset.is_in_place or wanted not in DIVIDING or jobset.restart_scope != BY_JOBSET or has_begun:
+        return False
+    members = [job for job in jobset.replicated_jobs if not job.has_opted_out]
+    draft.status[wire.RESTART_SCOPE_FIELD] = wanted
+    draft.status[wire.SCOPED_EPOCHS] = first_scopes(jobset.scope_name(job, by=wanted) for job in members)
+    return True
+
+
+def mend_contradictions(draft: Draft) -> bool:
+    """Write S as it reads where D is beyond it, BEFORE anything ends the pass: the CRD refuses every other write."""
+    for scope in draft.jobset.scopes.values():
+        if scope.is_contradictory:
+            write_scope(draft.status, scope, fields_of_epochs(scope, scope.synced, scope.deprecated))
+            draft.warn(
+                "ContradictoryStatus",
+                f"expected deprecatedEpoch to be at most syncedEpoch, saw it at {scope.deprecated}: syncedEpoch is set "
+                f"to {scope.synced}, and the group comes together in the epoch after",
+            )
+    return False
+
+
+def decide_epochs(draft: Draft) -> bool:
+    """Write S and D, fail after one restart too many, recreate Jobs whose Pods cannot restart in place."""
+    decisions = draft.observed.decisions
+    if draft.jobset.suspended:
+        return False
+    exceeded = [draft.jobset.scopes[name] for name, decision in decisions.items() if decision.exceeded]
+    if exceeded:
+        for scope in exceeded:
+            _note_restart(draft, scope, is_over=False)  # it never comes, but who wanted it is what people ask
+        is_last = any(scope.synced == INT32_MAX for scope in exceeded)
+        fail(draft, conditions.NO_EPOCH_LEFT if is_last else conditions.reached_max_restarts())
+        return True
+    for name, decision in decisions.items():
+        _write_epochs(draft, draft.jobset.scopes[name], decision)
+    note_restarting(draft)
+    if any(decision.recreate or _is_restarting(draft, name) for name, decision in decisions.items()):
+        for job in draft.buckets.active + draft.buckets.successful:
+            if _cannot_restart(draft, job):
+                draft.delete(job, DeleteJob.COMPLETED_PODS)
+    return False
+
+
+def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
+    """Write S and D of one scope."""
+    if decision.synced < scope.synced or decision.deprecated < scope.deprecated:
+        raise InvariantError(f"S and D only grow: decided {decision!r}, status says {scope!r}")
+    deprecated = decision.deprecated
+    if scope.name in draft.deprecating:
+        deprecated = max(deprecated, scope.synced)
+    if decision.synced > scope.synced + 1:
+        _restore(draft, scope, decision)
+    elif decision.synced > scope.synced and decision.synced == deprecated:
+        _skip(draft, scope, decision.synced)
+    elif (decision.synced, deprecated) != (scope.synced, scope.deprecated):
+        write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
+        _note_restart(draft, scope, is_over=decision.synced > scope.synced)
+    if decision.synced <= decision.deprecated or decision.synced == 0:
+        draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
+
+
+def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
+    """Sync and deprecate an epoch at once: a Pod that had announced it is gone, and may still wait at its barrier.
+
+    No worker starts in it. The restart goes on to the epoch after, which is not counted again.
+    """
+    now = draft.observed.now_micro or draft.observed.now
+    scope = draft.jobset.scopes_in(draft.status)[scope.name]  # with what this pass has exempted
+    after = min(epoch + 1, INT32_MAX)
+    skipped = replace(scope, synced=epoch, deprecated=epoch, exempt=scope.exempt + 1, last_exempt=after)
+    exemption = {wire.EXEMPT_EPOCHS: skipped.exempt, wire.LAST_EXEMPT_EPOCH: skipped.last_exempt}
+    write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
+    cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
+    draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)
+
+
+def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
+    """Write an S that the status had lost; what it proves beyond maxRestarts was not counted. docs/adr/0053."""
+    write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, decision.deprecated))
+    policy = draft.jobset.failure_policy
+    uncounted = max(0, decision.restarts - policy.restarts_max) if policy is not None else 0
+    if uncounted:
+        write_scope(draft.status, scope, {wire.EXEMPT_EPOCHS: scope.exempt + uncounted})
+    then = "its workers run on" if decision.synced > decision.deprecated else "the group meets in the epoch after"
+    draft.warn(
+        "StatusRestored",
+        f"expected syncedEpoch to be {decision.synced}, as the pods announced, saw {scope.synced}: the status was "
+        f"lost, and is written again; {then}",
+    )
+
+
+def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
+    """Say in the same write when and why a group restart began, or that it is over.
+
+    The first start is none, and after the last epoch there is none.
+    """
+    if scope.synced in (0, INT32_MAX):
+        return
+    now = draft.observed.now_micro or draft.observed.now
+    cause = draft.causes.get(scope.name, UNSEEN)
+    entry = ended(draft.status, scope, cause, now) if is_over else begun(draft.status, scope, cause, now)
+    if entry is not None:
+        draft.status[wire.LAST_GROUP_RESTART] = entry
+
+
+def note_restarting(draft: Draft) -> None:
+    """Set InPlaceRestarting in a write that happens anyway, as does that which begins or ends a group restart."""
+    scopes = draft.jobset.scopes_in(draft.status).values() if draft.jobset.is_in_place else ()
+    restarting = [scope for scope in scopes if 0 < scope.synced <= scope.deprecated]
+    if bool(restarting) == draft.is_true(conditions.IN_PLACE_RESTARTING) or not draft.is_written_anyway:
+        return
+    if not restarting:
+        draft.turn_false(conditions.IN_PLACE_RESTARTING)
+        return
+    first = restarting[0]
+    cause = draft.causes.get(first.name, UNSEEN)
+    draft.set(conditions.in_place_restarting(cause, first.synced, first.name), quietly=True)
+
+
+def _cannot_restart(draft: Draft, job: Job) -> bool:
+    """Say whether some Pod of a Job completed, so that it cannot join the restart that is under way.
+
+    The Job's own count is asked as well: a completed Pod may be gone (kubectl delete, Pod garbage
+    collection), and the Job controller never replaces it.
+    """
+    place = draft.jobset.places[job.metadata.name]
+    if place[0] not in draft.order.expected:
+        return False
+    scope = draft.jobset.scope_of(place[0])
+    completed = (job.status.succeeded or 0) > 0
+    return place in draft.observed.decisions[scope.name].recreate or (completed and _is_restarting(draft, scope.name))
+
+
+def _is_restarting(draft: Draft, name: str) -> bool:
+    """Say whether the status says that a scope restarts, and this pass does not end that."""
+    scope = draft.jobset.scopes[name]
+    return 0 < scope.synced <= scope.deprecated and draft.observed.decisions[name].synced == scope.synced

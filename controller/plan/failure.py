@@ -1,0 +1,134 @@
+"""
+Apply the failure policy to failed Jobs: its verdict goes into the status.
+
+One verdict a pass: the status that restarts single Jobs takes them off the failed Jobs, and the next pass judges the
+others. The pass after deletes Jobs of an earlier attempt. Source: jobset pkg/controllers/failure_policy.go; KEP-262.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from inplace.controller.plan.budget import exempt_next_epoch
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.finish import fail
+from inplace.controller.spec import conditions
+from inplace.controller.spec.causes import Failure, Trigger
+from inplace.controller.spec.jobset import COUNTERS
+from inplace.controller.spec.kinds import Job
+from inplace.controller.spec.rules import (
+    FAIL,
+    LEAVE_FAILED,
+    RESTART,
+    RESTART_JOB,
+    RESTART_JOB_UNCOUNTED,
+    RESTART_REPLICATED_JOB,
+    RESTART_REPLICATED_JOB_UNCOUNTED,
+    RESTART_UNCOUNTED,
+    PolicyVerdict,
+    first_failed,
+    judge,
+)
+
+COUNTED: Final = (RESTART, RESTART_JOB, RESTART_REPLICATED_JOB)
+ALONE: Final = (RESTART_JOB, RESTART_JOB_UNCOUNTED)  # one Job; the other restarts of WIDER are of one replicatedJob
+# The API's limit on the two lists of replicatedJobsStatus; a replicatedJob of more Jobs restarts as a whole JobSet.
+JOB_COUNTERS_MAX: Final = 1024
+WIDER: Final = {
+    RESTART_JOB: RESTART,
+    RESTART_JOB_UNCOUNTED: RESTART_UNCOUNTED,
+    RESTART_REPLICATED_JOB: RESTART,
+    RESTART_REPLICATED_JOB_UNCOUNTED: RESTART_UNCOUNTED,
+}
+
+
+def fail_or_restart(draft: Draft) -> bool:
+    """Apply the failure policy when a Job failed; ends the pass, unless the Job is left as it is."""
+    _note_left(draft)
+    failed = draft.buckets.failed
+    if not failed:
+        return False
+    policy = draft.jobset.failure_policy
+    if policy is None:
+        fail(draft, conditions.failed_jobs(first_failed(failed).metadata.name))
+        return True
+    matches = draft.observed.matches
+    if policy.rules and any(job.metadata.uid not in matches for job in failed):
+        draft.look_again(0.0)  # a rule that nobody looked at may come before those that match
+        return True
+    verdict = judge(policy, failed, matches)
+    action, job = verdict.action, verdict.job.metadata.name
+    message = f"applying {action} failure policy action"
+    if action == LEAVE_FAILED:  # otherwise it would be among `left`
+        message += ": replicatedJobs that wait for its completion can never start"
+    if action in (FAIL, LEAVE_FAILED):
+        fail(draft, conditions.failed(verdict.reason or f"{action}FailurePolicyAction", message, job))
+    elif action in COUNTED and draft.jobset.restarts_so_far >= policy.restarts_max:
+        fail(draft, conditions.reached_max_restarts(job))
+    else:
+        _restart(draft, verdict, f"{message} (first failed job: {job})")
+    return True
+
+
+def _note_left(draft: Draft) -> None:
+    """Say which Jobs stay failed; follows from them and the rules alone, so a new controller says the same."""
+    left, policy = draft.buckets.left, draft.jobset.failure_policy
+    if not left or policy is None:
+        draft.set(conditions.NONE_LEFT_FAILED)
+        return
+    verdict = judge(policy, left, draft.observed.matches)
+    draft.set(conditions.left_failed(verdict.reason, verdict.job.metadata.name, len(left)))
+
+
+def _restart(draft: Draft, verdict: PolicyVerdict, message: str) -> None:
+    """Recreate all Jobs, those of a replicatedJob, or one: the status says that they are of an earlier attempt."""
+    replicated_job, index = draft.jobset.places[verdict.job.metadata.name]
+    action = verdict.action
+    indexes = (index,) if action in ALONE else tuple(range(draft.jobset.replicated_job(replicated_job).replicas))
+    if action in WIDER and indexes[-1] >= JOB_COUNTERS_MAX:
+        wider, last = WIDER[action], JOB_COUNTERS_MAX - 1
+        message += f": job index {indexes[-1]} is beyond {last}, the last that can restart alone, so {wider}"
+        action = wider
+    if action not in WIDER:
+        scopes = tuple(draft.jobset.scopes.values())
+    else:
+        scopes = (draft.jobset.scope_of(replicated_job),) if replicated_job not in draft.jobset.opted_out else ()
+    exempt_next_epoch(draft, scopes, Trigger.JOB_FAILED, _failure_of(verdict.job))
+    if action in WIDER:
+        _restart_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
+    else:
+        draft.status["restarts"] = draft.jobset.restarts + 1
+        if action == RESTART:
+            draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
+        draft.set(conditions.restarting(verdict.rule, message, verdict.reason))
+    draft.note(f"{verdict.action}FailurePolicyAction", message, warning=True)
+
+
+def _failure_of(job: Job) -> Failure:
+    """Return what a failed Job says of itself, where no Pod of it was seen to fail."""
+    condition = job.condition("Failed")
+    reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
+    return Failure(reason=reason or "", message=f"job {job.metadata.name}: {message or 'failed'}")
+
+
+def _restart_jobs(draft: Draft, replicated_job: str, indexes: Sequence[int], counted: Sequence[int]) -> None:
+    """Count the restart of some Jobs in the entry of their replicatedJob, and of those that use up maxRestarts."""
+    replicas = draft.jobset.replicated_job(replicated_job).replicas
+    changes = {"jobRestarts": indexes} | ({"jobRestartsCountTowardsMax": counted} if counted else {})
+    draft.status[COUNTERS] = [
+        dict(entry) | {name: _bumped(entry, name, replicas, which) for name, which in changes.items()}
+        if entry.get("name") == replicated_job
+        else entry
+        for entry in draft.status[COUNTERS]
+    ]
+    draft.is_urgent = True
+
+
+def _bumped(entry: Mapping[str, Any], name: str, replicas: int, which: Sequence[int]) -> list[int]:
+    """Return one list of counters, a zero for each Job where there was none, with some of them raised."""
+    old = list(entry.get(name) or ())[:JOB_COUNTERS_MAX]
+    new = old + [0] * (min(replicas, JOB_COUNTERS_MAX) - len(old))
+    for index in which:
+        new[index] += 1
+    return new

@@ -1,0 +1,187 @@
+"""
+Build the Jobs and the headless Service of a JobSet.
+
+The user's template stays as it is; only the fields named here are set. Source of names, labels and annotations: jobset
+api/jobset/v1alpha2/jobset_types.go and pkg/controllers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, KubeObject
+from inplace.controller.spec.fields import Claim, Coordinator, ReplicatedJob
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.scopes import WHOLE
+from inplace.controller.spec.topology import exclusive_annotations, place_exclusively
+
+LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
+
+
+def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
+    """Return the Job of one place."""
+    keys = job_keys(jobset, job, index)
+    template = job.template()
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    _fill_defaults(spec)
+    spec["suspend"] = jobset.suspended
+    pod_template = spec["template"] = spec.get("template") or {}
+    pod_metadata = pod_template.get("metadata") or {}
+    exclusive = exclusive_annotations(jobset, job)
+    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
+    pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
+    if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
+        pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
+    pod_spec = pod_template["spec"] = pod_template.get("spec") or {}
+    if jobset.network.dns_hostnames:
+        pod_spec["subdomain"] = jobset.subdomain
+    pod_spec["restartPolicy"] = (
+        pod_spec.get("restartPolicy") or "OnFailure"
+    )  # absent or "", as upstream's webhook has it
+    _add_volumes(jobset, pod_spec)
+    place_exclusively(jobset, job, jobset.job_name(job.name, index), keys[wire.JOB_KEY], pod_spec)
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {
+            "name": jobset.job_name(job.name, index),
+            "namespace": jobset.namespace,
+            **_labelled(metadata, keys, exclusive),
+            "ownerReferences": [owner_reference(jobset)],
+        },
+        "spec": spec,
+    }
+
+
+def build_service(jobset: JobSet) -> KubeObject:
+    """Return the headless Service that gives Pods their DNS names."""
+    return {
+        "apiVersion": SERVICES.api_version,
+        "kind": SERVICES.kind,
+        "metadata": {
+            "name": jobset.subdomain,
+            "namespace": jobset.namespace,
+            "ownerReferences": [owner_reference(jobset)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "selector": {wire.JOBSET_NAME: jobset.name},
+            "publishNotReadyAddresses": jobset.network.publish_not_ready,
+        },
+    }
+
+
+def build_claim(jobset: JobSet, claim: Claim) -> KubeObject:
+    """Return a PersistentVolumeClaim; one that is retained has no owner, so nothing deletes it with the JobSet."""
+    template = claim.template()
+    metadata = template.get("metadata") or {}
+    built: KubeObject = {
+        "apiVersion": PERSISTENT_VOLUME_CLAIMS.api_version,
+        "kind": PERSISTENT_VOLUME_CLAIMS.kind,
+        "metadata": {
+            "name": jobset.claim_name(claim),
+            "namespace": jobset.namespace,
+            "labels": (metadata.get("labels") or {}) | {wire.JOBSET_NAME: jobset.name},
+            "annotations": dict(metadata.get("annotations") or {}),
+        },
+        "spec": template.get("spec") or {},
+    }
+    if not claim.retained:
+        built["metadata"]["ownerReferences"] = [owner_reference(jobset)]
+    return built
+
+
+def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
+    """Return what is written as label AND annotation, on the Job and on its Pods."""
+    name = jobset.job_name(job.name, index)
+    keys = {
+        wire.JOBSET_NAME: jobset.name,
+        wire.JOBSET_UID: jobset.uid,
+        wire.REPLICATED_JOB_NAME: job.name,
+        wire.REPLICATED_JOB_REPLICAS: str(job.replicas),
+        wire.GLOBAL_REPLICAS: str(len(jobset.places)),
+        wire.JOB_INDEX: str(index),
+        wire.JOB_GLOBAL_INDEX: str(jobset.places.position(name)),
+        # Upstream's comments say SHA-256; its code, and so every label in the field, is SHA-1.
+        wire.JOB_KEY: hashlib.sha1(f"{jobset.namespace}/{name}".encode(), usedforsecurity=False).hexdigest(),
+        wire.RESTART_ATTEMPT: str(jobset.restarts),
+        wire.JOB_RESTART_ATTEMPT: str(jobset.job_restarts_of(job.name, index)),
+        wire.GROUP_NAME: job.group_name,
+        wire.GROUP_REPLICAS: str(jobset.numbers.jobs[job.group_name]),
+        wire.JOB_GROUP_INDEX: str(jobset.numbers.first_job[job.name] + index),
+    }
+    if (
+        jobset.coordinator is not None
+        and len(host := coordinator_host(jobset, jobset.coordinator)) <= LABEL_CHARACTERS_MAX
+    ):
+        keys[wire.COORDINATOR] = host
+    return keys
+
+
+def coordinator_host(jobset: JobSet, coordinator: Coordinator) -> str:
+    """Return the coordinator's host name in the JobSet's subdomain."""
+    job_name = jobset.job_name(coordinator.replicated_job, coordinator.job_index)
+    return f"{job_name}-{coordinator.pod_index}.{jobset.subdomain}"
+
+
+def owner_reference(jobset: JobSet) -> KubeObject:
+    """Return the reference that makes the JobSet an object's controller."""
+    return {
+        "apiVersion": wire.API_VERSION,
+        "kind": wire.KIND,
+        "name": jobset.name,
+        "uid": jobset.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def mounted_volumes(pod_spec: Mapping[str, Any]) -> set[str]:
+    """Return the names of the volumes that some container mounts."""
+    containers = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
+    return {str(mount.get("name")) for container in containers for mount in container.get("volumeMounts") or ()}
+
+
+def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
+    """Give a Pod the claims that it mounts; a volume of that name in the template stays what it is."""
+    volumes = list(pod_spec.get("volumes") or ())
+    wanted = mounted_volumes(pod_spec) - {volume.get("name") for volume in volumes}
+    claims = [claim for claim in jobset.claims if claim.name in wanted]
+    for claim in claims:
+        source = {"claimName": jobset.claim_name(claim)}
+        volumes.append({"name": claim.name, "persistentVolumeClaim": source})
+    if claims:
+        pod_spec["volumes"] = volumes
+
+
+def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
+    """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
+    scope = jobset.scope_name(job)  # those who restart together
+    return {
+        wire.GROUP_SIZE: str(jobset.numbers.slots[scope]),
+        wire.GROUP_OFFSET: str(jobset.numbers.first_slot[job.name] + index * job.parallelism),
+    }
+
+
+def _labelled(
+    metadata: Mapping[str, Any], keys: dict[str, str], annotations: dict[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return the user's labels and annotations with ours on top: ours win on a clash."""
+    return {
+        "labels": (metadata.get("labels") or {}) | keys,
+        "annotations": (metadata.get("annotations") or {}) | annotations | keys,
+    }
+
+
+def _fill_defaults(spec: dict[str, Any]) -> None:
+    """Fill in what upstream's webhook fills in.
+
+    An Indexed Job needs completions. Upstream leaves them out when only parallelism is set, and the API
+    refuses the Job for ever; a Pod for each of `parallelism` is what was meant.
+    """
+    spec["completionMode"] = spec.get("completionMode") or "Indexed"
+    if spec["completionMode"] == "Indexed" and spec.get("completions") is None and "parallelism" in spec:
+        spec["completions"] = spec["parallelism"]

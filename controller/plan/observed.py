@@ -1,0 +1,44 @@
+"""The planner's input: one JobSet, its Jobs, and the decisions of its ledgers; immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inplace.common.epoch.decision import Decision
+from inplace.controller.plan.barrier import Barrier
+from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The input of `plan`.
+
+    Args:
+        jobs: by name, every Job that this JobSet owns (by UID), terminating ones included.
+        has_service: a Service of the subdomain's name exists, ours or another's.
+        claims: by name, every PersistentVolumeClaim that has a name of ours, also another owner's.
+        now: RFC 3339, for transition times.
+        pods: by name of their Job; only where they are placed exclusively.
+        domains: (node, label) -> value, for the nodes of leaders whose followers wait.
+        decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
+        causes: by scope, the first sign of its restart, where there is one.
+        barriers: by scope, the barriers that wait.
+        now_micro: as `now`, with microseconds.
+        matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
+    """
+
+    jobset: JobSet
+    now: str
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    has_service: bool = False
+    claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    causes: Mapping[str, Cause] = field(default_factory=dict)
+    barriers: Mapping[str, Barrier] = field(default_factory=dict)
+    now_micro: str = ""
+    matches: Mapping[str, int | None] = field(default_factory=dict)

@@ -1,0 +1,73 @@
+"""
+Exclusive placement: one Job in one topology domain (a rack, a node pool), and no other Job beside it.
+
+Two strategies, with upstream's annotations. With `node-selector` the user labels and taints the nodes, Pods get
+selector and toleration, and the controller does nothing more. Otherwise Pods carry the affinity and a scheduling gate
+that the controller lifts: the leader's gate (completion index 0) at once, the others' when the leader has a node, with
+a selector for the leader's domain, so that the scheduler looks only at nodes of that domain. Upstream uses webhooks,
+which block every Pod of their kind when the controller is down, and repairs by deleting Pods. A gate affects no
+scheduled Pod, and the affinity holds for every Pod, so there is nothing to repair. Source: jobset
+pkg/webhooks/pod_mutating_webhook.go; KEP-3838.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from inplace.controller.plan.actions import LiftGate
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.topology import exclusive_key, uses_node_selector
+
+LOOK_AGAIN_S: Final = 30.0  # a node that gets its label wakes no JobSet
+_OVER: Final = ("Succeeded", "Failed")
+
+
+def lift_gates(draft: Draft) -> bool:
+    """Let the scheduler see the Pods whose domain is known, or which are to find one."""
+    jobset = draft.jobset
+    for job in draft.buckets.active if jobset.is_placed_exclusively else ():
+        replicated_job = jobset.replicated_job(jobset.places[job.metadata.name][0])
+        key = exclusive_key(jobset, replicated_job)
+        pods = draft.observed.pods.get(job.metadata.name, ())
+        if key is not None and pods and not uses_node_selector(jobset, replicated_job):
+            _lift(draft, job, key, [pod for pod in pods if _may_run(pod)])
+    return False
+
+
+def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
+    """Lift the gates of one Job's Pods."""
+    leaders = [pod for pod in pods if pod.completion_index == "0"]
+    followers = [pod for pod in pods if pod.completion_index not in (None, "0")]
+    for pod in pods:
+        if pod.is_gated and pod.completion_index in (None, "0"):  # without an index the affinity alone must do
+            draft.add(LiftGate(pod))
+    waiting = [pod for pod in followers if pod.is_gated]
+    if len(leaders) != 1 or leaders[0].spec.node_name is None or not waiting:
+        return
+    node = leaders[0].spec.node_name
+    domain = draft.observed.domains.get((node, key))
+    if domain is None:
+        draft.warn(
+            "ExclusivePlacementFailed",
+            f"job {job.metadata.name}: expected label {key} on node {node}, where its leader runs, saw none; "
+            f"{len(waiting)} pods wait behind their scheduling gate; label the node, or delete the leader pod",
+        )
+        draft.requeue_after_s = LOOK_AGAIN_S
+        return
+    for pod in waiting:
+        draft.add(LiftGate(pod, ((key, domain),)))
+
+
+def leaders_to_follow(pods: Iterable[Pod]) -> Iterable[str]:
+    """Yield the nodes whose domain must be known: those of leaders, while followers wait."""
+    found = [pod for pod in pods if _may_run(pod)]
+    if any(pod.is_gated and pod.completion_index != "0" for pod in found):
+        for pod in found:
+            if pod.completion_index == "0" and pod.spec.node_name is not None:
+                yield pod.spec.node_name
+
+
+def _may_run(pod: Pod) -> bool:
+    return pod.status.phase not in _OVER and pod.metadata.deletion_timestamp is None

@@ -1,0 +1,1 @@
+"""What a spec gets wrong although admission let it pass."""

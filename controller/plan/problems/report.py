@@ -1,0 +1,113 @@
+"""
+Report problems of a spec that admission accepted: one condition, SpecProblem, and an Event when it changes.
+
+Admission rules can neither compile a regular expression nor look at a second object, and a JobSet may be older than the
+rules. A problem stops nothing: each feature does what it can. Each problem says the path, the expected and the found
+value, the effect meanwhile, and the cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.jobs import LABEL_CHARACTERS_MAX, coordinator_host
+from inplace.controller.plan.order import broken_dependencies
+from inplace.controller.plan.problems.claims import bad_claims, other_claims
+from inplace.controller.plan.problems.in_place import bad_manifests
+from inplace.controller.plan.problems.names import bad_names
+from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
+from inplace.controller.plan.problems.requests import bad_requests
+from inplace.controller.plan.problems.scope import bad_scope
+from inplace.controller.spec import conditions
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.kinds import PersistentVolumeClaim
+
+
+def report_problems(draft: Draft) -> bool:
+    """Set SpecProblem to what is wrong now."""
+    problems = [*known_problems(draft.jobset), *other_claims(draft.jobset, draft.observed.claims)]
+    draft.set(conditions.spec_problem("; ".join(problems)) if problems else conditions.NO_SPEC_PROBLEM)
+    return False
+
+
+def refuse_oversize(draft: Draft) -> bool:
+    """End the pass for a JobSet that is too large, and say why; nothing but its deletion stops what runs of it."""
+    problems = draft.jobset.oversize
+    if problems:
+        draft.set(conditions.spec_problem("; ".join(problems)))
+    return bool(problems)
+
+
+def problems_of(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim] | None = None) -> Iterator[str]:
+    """Yield each problem; `claims` are those that exist, by name."""
+    yield from known_problems(jobset)
+    yield from other_claims(jobset, claims or {})
+
+
+def known_problems(jobset: JobSet) -> Sequence[str]:
+    """Return the problems of the spec alone, found once for each version: some read the templates."""
+    if not jobset.known_problems:
+        problems = (*jobset.oversize, *(one for check in PROBLEMS for one in check(jobset)))
+        jobset.known_problems.append(problems)
+    return jobset.known_problems[0]
+
+
+def bad_order(jobset: JobSet) -> Iterator[str]:
+    """V9, and what is neither of two words."""
+    for name, dependency in broken_dependencies(jobset):
+        yield (
+            f"dependsOn of replicatedJob {name}: expected the name of a replicatedJob before it, saw {dependency!r}; "
+            f"{name} never starts; create the jobset anew with the replicatedJobs in the order of their start"
+        )
+    for job in jobset.replicated_jobs:
+        for entry in job.depends_on:
+            if entry.get("status") not in ("Ready", "Complete"):
+                yield (
+                    f"dependsOn of replicatedJob {job.name}: expected status Ready or Complete, saw "
+                    f"{entry.get('status')!r}; it waits for Ready; create the jobset anew with one of the two"
+                )
+    order = ((jobset.raw.get("spec") or {}).get("startupPolicy") or {}).get("startupPolicyOrder")
+    if order not in (None, "AnyOrder", "InOrder"):
+        yield (
+            f"spec.startupPolicy.startupPolicyOrder: expected AnyOrder or InOrder, saw {order!r}; all replicatedJobs "
+            "start at once; create the jobset anew with one of the two"
+        )
+
+
+def bad_coordinator(jobset: JobSet) -> Iterator[str]:
+    """V22 and V23; upstream does not look again when the coordinator is changed."""
+    coordinator = jobset.coordinator
+    if coordinator is None:
+        return
+    where = "spec.coordinator"
+    job = next((job for job in jobset.replicated_jobs if job.name == coordinator.replicated_job), None)
+    if job is None:
+        yield f"{where}: coordinator replicatedJob {coordinator.replicated_job} does not exist; name one that does"
+        return
+    if (length := len(coordinator_host(jobset, coordinator))) > LABEL_CHARACTERS_MAX:
+        yield (
+            f"{where}: expected an address of at most {LABEL_CHARACTERS_MAX} characters, saw {length}; "
+            "it is a label's value; pods get no coordinator label or annotation; shorten a name in a new jobset"
+        )
+    if not 0 <= coordinator.job_index < job.replicas:
+        yield f"{where}: expected a jobIndex from 0 to {job.replicas - 1}, saw {coordinator.job_index}"
+    if job.form.completion_mode == "NonIndexed":
+        yield f"{where}: expected replicatedJob {job.name} to be Indexed: pods of another kind have no host names"
+    elif not 0 <= coordinator.pod_index < job.completions:
+        yield f"{where}: expected a podIndex from 0 to {job.completions - 1}, saw {coordinator.pod_index}"
+
+
+PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
+    bad_names,
+    bad_manifests,
+    bad_order,
+    bad_success_policy,
+    bad_failure_policy,
+    bad_scope,
+    bad_requests,
+    bad_claims,
+    bad_coordinator,
+)
+"""One list; numbers such as V22 count the rules of upstream's webhook, jobset pkg/webhooks/jobset_webhook.go."""

@@ -1,0 +1,85 @@
+"""
+What to do about one JobSet, and what its status should say: `plan(observed) -> Plan`, pure.
+
+`STEPS` is the whole order of one pass; each step is one feature and may end the pass. Level-based: a plan
+follows from the state alone, so a plan that was carried out leaves nothing to do, and one that was
+interrupted is found again. Source of the order: jobset pkg/controllers/jobset_controller.go, reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from inplace.controller.plan.actions import DeleteJob, Plan
+from inplace.controller.plan.claims import ensure_claims
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.elastic import resize_jobs
+from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, mend_contradictions
+from inplace.controller.plan.failure import fail_or_restart
+from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
+from inplace.controller.plan.layout import create_missing_jobs, ensure_service
+from inplace.controller.plan.manual import restart_on_request
+from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.placement import lift_gates
+from inplace.controller.plan.problems.report import refuse_oversize, report_problems
+from inplace.controller.plan.progress import count_jobs, note_jobs_ready
+from inplace.controller.plan.startup import note_startup
+from inplace.controller.plan.suspend import follow_suspend
+from inplace.controller.plan.waiting import watch_barriers
+
+Step = Callable[[Draft], bool]
+"""One feature. True ends the pass: nothing after it applies."""
+
+
+def plan(observed: Observed) -> Plan:
+    """Decide one pass."""
+    draft = Draft(observed)
+    for step in STEPS:
+        if step(draft):
+            break
+    return draft.finish()
+
+
+def leave_alone(draft: Draft) -> bool:
+    """End the pass for a JobSet that is being deleted, or that another controller manages."""
+    return draft.jobset.is_leaving or not draft.jobset.is_ours
+
+
+def delete_previous(draft: Draft) -> bool:
+    """Delete the Jobs of earlier restarts, of a finished JobSet too: nothing else would ever stop them."""
+    for job in draft.buckets.unreadable:
+        draft.warn(
+            "UnreadableJob",
+            f"job {job.metadata.name} has no readable restart-attempt or job-restart-attempt, neither as label nor as "
+            "annotation: it is deleted and created anew",
+        )
+    for job in draft.buckets.previous:
+        draft.delete(job, DeleteJob.PREVIOUS)
+    return False
+
+
+STEPS: Final[tuple[Step, ...]] = (
+    leave_alone,
+    mend_contradictions,
+    refuse_oversize,
+    count_jobs,
+    delete_previous,
+    delete_active_when_finished,
+    delete_after_ttl,
+    divide_into_scopes,
+    report_problems,
+    note_jobs_ready,
+    fail_or_restart,
+    complete,
+    ensure_service,
+    ensure_claims,
+    resize_jobs,
+    create_missing_jobs,
+    note_startup,
+    follow_suspend,
+    lift_gates,
+    restart_on_request,
+    decide_epochs,
+    watch_barriers,
+)

@@ -1,0 +1,95 @@
+"""
+Report the slots that a barrier waits for, and apply the barrier's deadline.
+
+If a barrier waits longer than a restart takes, the condition BarrierWaiting says how many Pods are there, and names up
+to ten missing ones with the reason. It is written when the wait begins and then at most once in `REPEAT_S`, because
+every status write reaches all waiting agents. The annotations of docs/adr/0039 set a deadline: then an Event is sent,
+and with RecreateJobs the Jobs of the missing Pods are recreated, again after each further deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from inplace.controller.plan.actions import DeleteJob
+from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, Barrier
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec import conditions
+
+WAYS: Final = {
+    "ghost": "in no slot of the group, may still run a worker; if it does not end, delete it",
+    "ahead": "announced an epoch that the group has not reached; if this stays, delete it",
+    "intruder": "announced an epoch that had begun without it; the group restarts",
+}
+REPEAT_S: Final = 30.0  # at 5,000 agents of 300 bytes each: 50 kB/s at most
+
+
+def watch_barriers(draft: Draft) -> bool:
+    """Set BarrierWaiting, do what the deadlines ask for, and look again in time."""
+    barriers = _waiting(draft)
+    for name, barrier in barriers.items():
+        if barrier.is_late:
+            _end_patience(draft, name, barrier)
+    is_told = draft.is_true(conditions.BARRIER_WAITING)
+    told = {name: barrier for name, barrier in barriers.items() if barrier.is_worth_telling or is_told}
+    if not told:
+        draft.turn_false(conditions.BARRIER_WAITING)
+    elif _may_tell(draft, told.values()):
+        message = "; ".join(_words(told))
+        draft.set(conditions.barrier_waiting(message), quietly=draft.is_true(conditions.BARRIER_WAITING))
+    for barrier in barriers.values():
+        draft.look_again(PATIENCE_S - barrier.waited_s if not barrier.is_worth_telling else REPEAT_S)
+        if barrier.deadline_in_s is not None and not barrier.is_late:
+            draft.look_again(barrier.deadline_in_s)
+    return False
+
+
+def _waiting(draft: Draft) -> Mapping[str, Barrier]:
+    """Return the barriers that still wait after this pass."""
+    if draft.jobset.suspended:
+        return {}
+    scopes = draft.jobset.scopes_in(draft.status)
+    barriers = draft.observed.barriers.items()
+    return {name: barrier for name, barrier in barriers if name in scopes and scopes[name].synced < barrier.epoch}
+
+
+def _may_tell(draft: Draft, barriers: Iterable[Barrier]) -> bool:
+    """Say whether other words may be written now: with a write that happens anyway, or after a while."""
+    if not draft.is_true(conditions.BARRIER_WAITING) or draft.is_written_anyway:
+        return True
+    return all(barrier.told_s is None or barrier.told_s >= REPEAT_S for barrier in barriers)
+
+
+def _words(barriers: Mapping[str, Barrier]) -> Iterator[str]:
+    """Yield a sentence for each barrier; ten names in all."""
+    names_left = NAMES_MAX
+    for scope, barrier in barriers.items():
+        head = f"scope {scope}: " if scope else ""
+        head += f"{barrier.arrived:,}/{barrier.expected:,} at epoch {barrier.epoch}"
+        shown = [str(missing) for missing in barrier.missing[:names_left]]
+        names_left -= len(shown)
+        more = barrier.expected - barrier.arrived - len(shown)
+        shown += [f"{more:,} more"] if more > 0 else []
+        shown += [_in_the_way(names, WAYS[why]) for why, names in barrier.in_the_way.items() if names]
+        yield f"{head}; waiting for {', '.join(shown)}" if shown else head
+
+
+def _in_the_way(names: Sequence[str], why: str) -> str:
+    """Name the Pods that hold a barrier up beside those that are missing, and say what to do; ten names."""
+    more = f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+    pods = "pod" if len(names) == 1 else "pods"
+    return f"{pods} {' '.join(names[:NAMES_MAX])}{more} ({why})"
+
+
+def _end_patience(draft: Draft, scope: str, barrier: Barrier) -> None:
+    """Tell that a deadline is over, and recreate the Jobs that hold the barrier up where that is wanted."""
+    deadline = draft.jobset.barrier_deadline
+    assert deadline is not None, "a barrier is late by a deadline"
+    jobs = [job for job in draft.buckets.current if job.metadata.name in barrier.late] if deadline.recreates else []
+    (sentence,) = _words({scope: barrier})
+    done = f"{len(jobs)} of its jobs are recreated" if deadline.recreates else "nothing is done about it"
+    draft.warn("BarrierDeadlineExceeded", f"no sync within {deadline.seconds} s: {sentence}; {done}")
+    draft.overdue[scope] = len(jobs)
+    for job in jobs:
+        draft.delete(job, DeleteJob.LATE)

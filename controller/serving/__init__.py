@@ -1,0 +1,1 @@
+"""Serve pages to kubelet and Prometheus."""

@@ -1,0 +1,1 @@
+"""What a JobSet says: its spec, its status, its Jobs and Pods as they are read."""

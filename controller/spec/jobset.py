@@ -1,0 +1,351 @@
+"""
+A JobSet as the planner reads it: parsed once per version, with facts that follow from spec and status together.
+
+The CRD has validated the types. A value that our CRD would refuse (but upstream's CRD or another version accepts)
+raises RemoteProtocolError, which affects this JobSet only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.slot import Shape
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.fields import (
+    Claim,
+    Coordinator,
+    FailurePolicy,
+    Network,
+    ReplicatedJob,
+    SuccessPolicy,
+    read_claims,
+    read_coordinator,
+    read_failure_policy,
+    read_network,
+    read_replicated_job,
+    read_success_policy,
+)
+from inplace.controller.spec.form import check_form
+from inplace.controller.spec.places import Numbers, Places
+from inplace.controller.spec.requests import BarrierDeadline, read_deadline, read_request
+from inplace.controller.spec.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
+from inplace.controller.spec.size import oversize
+from inplace.controller.spec.stored import as_value
+
+COMPLETED = "Completed"
+FAILED = "Failed"
+STARTUP_COMPLETED = "StartupPolicyCompleted"
+COMPLETE = "Complete"  # of dependsOn[].status
+COUNTERS = "replicatedJobsStatus"
+COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
+
+
+@dataclass(frozen=True)
+class JobSet:
+    """One version of a JobSet.
+
+    Args:
+        raw: the object as `controller.spec.stored` keeps it.
+    """
+
+    raw: KubeObject
+    replicated_jobs: tuple[ReplicatedJob, ...]
+    failure_policy: FailurePolicy | None
+    success_policy: SuccessPolicy
+    network: Network
+    suspended: bool
+    starts_in_order: bool
+    managed_by: str | None
+    coordinator: Coordinator | None
+    ttl_s: int | None
+    claims: tuple[Claim, ...]
+    status: Mapping[str, Any]
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return metadata, raw."""
+        metadata: Mapping[str, Any] = self.raw["metadata"]
+        return metadata
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return str(self.metadata["namespace"])
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        return str(self.metadata["name"])
+
+    @property
+    def uid(self) -> str:
+        """Return the UID."""
+        return str(self.metadata["uid"])
+
+    @property
+    def resource_version(self) -> str:
+        """Return the resourceVersion."""
+        return str(self.metadata["resourceVersion"])
+
+    @property
+    def generation(self) -> int | None:
+        """Return the generation: which version of the spec this is; None where they are not counted."""
+        value = self.metadata.get("generation")
+        return int(value) if value is not None else None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether the JobSet is being deleted; the garbage collector does the rest."""
+        return "deletionTimestamp" in self.metadata
+
+    @property
+    def is_ours(self) -> bool:
+        """Say whether this controller manages the JobSet (spec.managedBy)."""
+        return self.managed_by in (None, wire.MANAGED_BY_BUILT_IN, wire.MANAGED_BY_US)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Say whether groups restart in place."""
+        return self.failure_policy is not None and self.failure_policy.strategy == wire.IN_PLACE_RESTART
+
+    @cached_property
+    def oversize(self) -> tuple[str, ...]:
+        """Return why this JobSet is too large; then nothing is done for it, and nothing of it is counted."""
+        return tuple(oversize(self.replicated_jobs, in_place=self.is_in_place))
+
+    @cached_property
+    def is_placed_exclusively(self) -> bool:
+        """Say whether the Pods of some replicatedJob get a topology domain of their own."""
+        parts = (self.annotations, *(job.form.annotations for job in self.replicated_jobs))
+        return any(wire.EXCLUSIVE_TOPOLOGY in annotations for annotations in parts)
+
+    @property
+    def has_order(self) -> bool:
+        """Say whether some replicatedJob starts after another."""
+        return self.starts_in_order or any(job.depends_on for job in self.replicated_jobs)
+
+    @cached_property
+    def awaited_to_complete(self) -> frozenset[str]:
+        """Return the names of the replicatedJobs for whose completion others wait."""
+        entries = (entry for job in self.replicated_jobs for entry in job.depends_on)
+        return frozenset(str(entry.get("name")) for entry in entries if entry.get("status") == COMPLETE)
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Say whether a terminal condition is True."""
+        return self.is_true(COMPLETED) or self.is_true(FAILED)
+
+    @property
+    def startup_completed(self) -> bool:
+        """Say whether the startup policy was carried out."""
+        return self.is_true(STARTUP_COMPLETED)
+
+    def is_true(self, kind: str) -> bool:
+        """Say whether a condition of the status is True."""
+        return any(
+            condition.get("type") == kind and condition.get("status") == "True"
+            for condition in self.status.get("conditions") or ()
+        )
+
+    @property
+    def restarts(self) -> int:
+        """Return status.restarts: how often all Jobs were recreated."""
+        return int(self.status.get("restarts") or 0)
+
+    @property
+    def restarts_counted(self) -> int:
+        """Return status.restartsCountTowardsMax."""
+        return int(self.status.get("restartsCountTowardsMax") or 0)
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Return (S, D) of a JobSet that is one scope."""
+        return wire.epochs_of_status(self.status)
+
+    @cached_property
+    def job_restarts(self) -> Mapping[str, Sequence[int]]:
+        """Return by replicatedJob how often each of its Jobs alone was recreated; absent for never."""
+        return self._job_counters("jobRestarts")
+
+    @cached_property
+    def job_restarts_counted(self) -> Mapping[str, Sequence[int]]:
+        """Return the same for those that count towards maxRestarts."""
+        return self._job_counters("jobRestartsCountTowardsMax")
+
+    @cached_property
+    def recreations_counted(self) -> int:
+        """Return how many recreations, of all Jobs or of one, count towards maxRestarts."""
+        return self.restarts_counted + sum(sum(counters) for counters in self.job_restarts_counted.values())
+
+    @property
+    def restarts_so_far(self) -> int:
+        """Return how many restarts used up maxRestarts so far; one that is under way in place is not over yet."""
+        if not self.is_in_place:
+            return self.recreations_counted
+        return self.recreations_counted + sum(scope.restarts_at(scope.synced) for scope in self.scopes.values())
+
+    @property
+    def restarts_begun(self) -> int:
+        """Return the same together with those that are under way in place."""
+        restarting = [scope for scope in self.scopes.values() if scope.is_restarting]
+        under_way = sum(scope.restarts_at(scope.synced + 1) - scope.restarts_at(scope.synced) for scope in restarting)
+        return self.restarts_so_far + under_way
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """Return the annotations."""
+        annotations: Mapping[str, Any] = self.metadata.get("annotations") or {}
+        return annotations
+
+    @cached_property
+    def restart_request(self) -> str | None:
+        """Return the id of the restart that a person asks for; None for no id, or an invalid one."""
+        try:
+            return read_request(self.annotations)
+        except RemoteProtocolError:
+            return None
+
+    @cached_property
+    def barrier_deadline(self) -> BarrierDeadline | None:
+        """Return how long barriers may wait; None for ever, or what cannot be read."""
+        try:
+            return read_deadline(self.annotations)
+        except RemoteProtocolError:
+            return None
+
+    @property
+    def wanted_scope(self) -> str:
+        """Return what the annotation says should restart together; nothing decides from it but the first pass."""
+        return str((self.metadata.get("annotations") or {}).get(wire.RESTART_SCOPE) or BY_JOBSET)
+
+    @property
+    def restart_scope(self) -> str:
+        """Return what restarts together."""
+        return str(self.status.get(wire.RESTART_SCOPE_FIELD) or BY_JOBSET)
+
+    @cached_property
+    def scopes(self) -> Mapping[str, Scope]:
+        """Return the scopes by name.
+
+        Raises:
+            RemoteProtocolError: a field of the status is not an int32.
+        """
+        return self.scopes_in(self.status)
+
+    def scopes_in(self, status: Mapping[str, Any]) -> Mapping[str, Scope]:
+        """Return the scopes as a status of this JobSet has them."""
+        members = [(self.scope_name(job), job.name) for job in self.replicated_jobs if not job.has_opted_out]
+        recreations = self.restarts + sum(sum(counters) for counters in self.job_restarts.values())
+        return read_scopes(members, status, exempt_default=recreations)
+
+    def scope_name(self, job: ReplicatedJob, by: str | None = None) -> str:
+        """Return the name of a replicatedJob's scope; `by` is another division than the status has."""
+        names = {BY_GROUP: job.group_name, BY_REPLICATED_JOB: job.name}
+        return names.get(by if by is not None else self.restart_scope, WHOLE)
+
+    def scope_of(self, replicated_job: str) -> Scope:
+        """Return the scope of a replicatedJob that did not opt out."""
+        return self.scopes[self.scope_name(self.replicated_job(replicated_job))]
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Return the slots of the group; a replicatedJob that opted out has none."""
+        members = [job for job in self.replicated_jobs if not job.has_opted_out]
+        return Shape({job.name: (job.replicas, job.parallelism) for job in members})
+
+    @cached_property
+    def opted_out(self) -> frozenset[str]:
+        """Return the names of the replicatedJobs that are not part of the group."""
+        return frozenset(job.name for job in self.replicated_jobs if job.has_opted_out)
+
+    @cached_property
+    def places(self) -> Places:
+        """Return every expected Job name with its (replicatedJob, job index), in spec order."""
+        return Places(self.name, self.replicated_jobs)
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Return how Jobs and slots are counted."""
+        return Numbers.of((self.scope_name(job), job) for job in self.replicated_jobs)
+
+    @cached_property
+    def judged(self) -> dict[str, tuple[Any, Any]]:
+        """Return what `controller.spec.buckets.bucket_of` remembers of this version: by UID, a Job and its bucket."""
+        return {}
+
+    @cached_property
+    def known_problems(self) -> list[tuple[str, ...]]:
+        """Return all problems of this version, which `known_problems` in controller/plan/problems remembers here."""
+        return []
+
+    def replicated_job(self, name: str) -> ReplicatedJob:
+        """Return one replicatedJob by name.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._by_name[name]
+
+    def find_replicated_job(self, name: str) -> ReplicatedJob | None:
+        """Return one replicatedJob by name; None when there is none of that name."""
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, ReplicatedJob]:
+        return {job.name: job for job in self.replicated_jobs}
+
+    @property
+    def subdomain(self) -> str:
+        """Return the name of the headless Service."""
+        return self.network.subdomain or self.name
+
+    def _job_counters(self, name: str) -> Mapping[str, Sequence[int]]:
+        entries = self.status.get("replicatedJobsStatus") or ()
+        return {str(entry.get("name")): tuple(entry.get(name) or ()) for entry in entries}
+
+    def job_restarts_of(self, replicated_job: str, index: int) -> int:
+        """Return how often one Job alone was recreated."""
+        counters = self.job_restarts.get(replicated_job, ())
+        return int(counters[index]) if index < len(counters) else 0
+
+    def claim_name(self, claim: Claim) -> str:
+        """Return the name of one PersistentVolumeClaim."""
+        return f"{claim.name}-{self.name}"
+
+    def job_name(self, replicated_job: str, index: int) -> str:
+        """Return the name of one Job."""
+        return f"{self.name}-{replicated_job}-{index}"
+
+
+def parse_jobset(raw: KubeObject) -> JobSet:
+    """Read a JobSet.
+
+    Raises:
+        RemoteProtocolError: the object does not have a JobSet's form.
+    """
+    try:
+        forms = check_form(raw)
+        spec = raw.get("spec") or {}
+        return JobSet(
+            raw=raw,
+            replicated_jobs=tuple(map(read_replicated_job, spec.get("replicatedJobs") or (), forms)),
+            failure_policy=read_failure_policy(spec.get("failurePolicy")),
+            success_policy=read_success_policy(spec.get("successPolicy") or {}),
+            network=read_network(spec.get("network") or {}),
+            suspended=bool(spec.get("suspend")),
+            starts_in_order=(spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder",
+            managed_by=spec.get("managedBy"),
+            coordinator=read_coordinator(spec.get("coordinator")),
+            ttl_s=None if spec.get("ttlSecondsAfterFinished") is None else int(spec["ttlSecondsAfterFinished"]),
+            claims=tuple(read_claims(as_value(spec.get("volumeClaimPolicies")) or ())),
+            status=raw.get("status") or {},
+        )
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolError(f"expected a JobSet of {wire.API_VERSION}, saw one that is not: {error}") from error

@@ -1,0 +1,73 @@
+"""
+Write `status.lastGroupRestart`: when the last group restart in place began and ended, why, and which Pod failed first.
+
+It never causes a status write of its own: it begins with the write that deprecates the epoch (or excuses the next), and
+ends with the write that syncs. If a JobSet has scopes, it describes the scope that began last. A new controller learns
+from it what the previous one saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inplace.common import wire
+from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of
+from inplace.controller.spec.scopes import Scope
+
+
+def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> dict[str, Any]:
+    """Return the entry of the restart of a scope to its next epoch, which begins, or turns out to have another cause.
+
+    A failure began when it was seen, anything else when it is decided, `now`.
+    """
+    old = entry_of(status, scope) or {}
+    entry: dict[str, Any] = {"epoch": scope.synced + 1}
+    if scope.name:
+        entry["scope"] = scope.name
+    entry["trigger"] = cause.trigger.value
+    entry["startedAt"] = (cause.seen_at or now) if cause.trigger.is_failure else now
+    if cause.request:
+        entry["request"] = cause.request
+    failure = cause.failure if cause.failure is not None else failure_of_entry(old)
+    if failure is not None:
+        entry["firstFailure"] = failure.fields()
+    return entry
+
+
+def ended(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> dict[str, Any] | None:
+    """Return the entry of a restart that ends; None when the status is about another scope that restarts."""
+    entry = entry_of(status, scope)
+    if entry is None:
+        other = status.get(wire.LAST_GROUP_RESTART) or {}
+        if other and "syncedAt" not in other and other.get("scope", "") != scope.name:
+            return None
+        entry = begun(status, scope, cause, now)
+    return entry | {"syncedAt": now}
+
+
+def entry_of(status: Mapping[str, Any], scope: Scope) -> dict[str, Any] | None:
+    """Return the entry when it is about this scope's restart to its next epoch."""
+    entry = status.get(wire.LAST_GROUP_RESTART)
+    if not isinstance(entry, dict):
+        return None
+    is_it = (entry.get("scope", ""), entry.get("epoch")) == (scope.name, scope.synced + 1)
+    return entry if is_it and "syncedAt" not in entry else None
+
+
+def cause_of(status: Mapping[str, Any], scope: Scope) -> Cause | None:
+    """Return why a scope restarts, as the status says it: what another controller has seen."""
+    entry = entry_of(status, scope)
+    if entry is None:
+        return None
+    seen_at, request = str(entry.get("startedAt") or ""), str(entry.get("request") or "")
+    return Cause(trigger_of(entry), seen_at, failure=failure_of_entry(entry), request=request)
+
+
+def synced_at_of(status: Mapping[str, Any]) -> str:
+    """Return when the last group restart ended; "" for never."""
+    entry = status.get(wire.LAST_GROUP_RESTART)
+    return str(entry.get("syncedAt") or "") if isinstance(entry, dict) else ""
+
+
+UNSEEN = Cause(Trigger.UNKNOWN, "")

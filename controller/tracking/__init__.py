@@ -1,0 +1,1 @@
+"""Who is where: the ledgers of all groups, and what Pods tell of themselves."""

@@ -1,0 +1,200 @@
+"""One JobSet with a ledger for each scope that restarts together in place; what they ask of its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.epoch.slot import Shape
+from inplace.controller.spec.causes import Cause, failure_of_entry, unix_time
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.last_restart import cause_of
+from inplace.controller.spec.rules import Matches
+from inplace.controller.tracking.counts import GroupCount, JobSetCount
+
+Key = tuple[str, str]
+"""Namespace and name of a JobSet."""
+
+
+@dataclass(slots=True, eq=False)
+class ScopeLedger:
+    """The ledger of one scope.
+
+    Args:
+        jobset_uid: of the JobSet.
+        name: of the scope.
+        due_since_s: since when the ledger asks for another status; None while it does not.
+        waits_since_s: since when a barrier waits; None while none does.
+        deadline_from_s: from when its deadline counts: since it waits, and again from each deadline on.
+        cause: why it restarts next, or restarts now; None while all is well.
+        barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
+    """
+
+    jobset_uid: str
+    name: str
+    ledger: Ledger
+    due_since_s: float | None = None
+    waits_since_s: float | None = None
+    deadline_from_s: float | None = None
+    cause: Cause | None = None
+    barrier_s_min: float | None = None
+
+    def note_barrier(self, waited_s: float) -> None:
+        """Take in how long a Pod waited at the last barrier."""
+        self.barrier_s_min = waited_s if self.barrier_s_min is None else min(self.barrier_s_min, waited_s)
+
+    def note_waiting(self, now_s: float, *, waits: bool) -> None:
+        """Note whether a barrier waits, and since when."""
+        if not waits:
+            self.waits_since_s = self.deadline_from_s = None
+        elif self.waits_since_s is None:
+            self.waits_since_s = self.deadline_from_s = now_s
+
+
+@dataclass(slots=True)
+class Group:
+    """One JobSet with its ledgers.
+
+    Args:
+        ledgers: by scope; none where groups do not restart in place.
+        expected: the replicatedJobs that the barriers wait for; None while no pass has said so: then all of them,
+            with which nothing can be complete too early.
+        left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
+        told_s: when conditions were last written.
+        matches: which rule of the failure policy each failed Job matches.
+    """
+
+    jobset: JobSet
+    ledgers: dict[str, ScopeLedger] = field(default_factory=dict)
+    expected: frozenset[str] | None = None
+    left: frozenset[tuple[str, int]] = frozenset()
+    told_s: float | None = None
+    matches: Matches = field(default_factory=Matches)
+
+    @property
+    def key(self) -> Key:
+        """Return (namespace, name)."""
+        return self.jobset.namespace, self.jobset.name
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether agents wait for this JobSet's status: a ledger asks for another one."""
+        return any(counted.due_since_s is not None for counted in self.ledgers.values())
+
+    def open_ledgers(self) -> None:
+        """Begin to count anew, from what the status says."""
+        self.ledgers = {}
+        if self.jobset.is_in_place and self.jobset.is_ours and not self.jobset.oversize:
+            for name, scope in self.jobset.scopes.items():
+                ledger = Ledger(self._shape(name), scope.synced, scope.deprecated)
+                cause = cause_of(self.jobset.status, scope)
+                self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger, cause=cause)
+
+    def learn(self) -> None:
+        """Tell every ledger what the status says now."""
+        for name, scope in self.jobset.scopes.items():
+            if (counted := self.ledgers.get(name)) is not None:
+                if scope.synced > counted.ledger.synced:
+                    counted.waits_since_s = counted.deadline_from_s = None
+                    if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
+                        counted.cause = None
+                counted.ledger.learn(scope.synced, scope.deprecated)
+
+    def reshape(self) -> None:
+        """Tell every ledger which slots are expected now."""
+        for name, counted in self.ledgers.items():
+            counted.ledger.reshape(self._shape(name))
+
+    def ledger_of(self, replicated_job: str | None) -> ScopeLedger | None:
+        """Return the ledger that counts a replicatedJob's Pods.
+
+        If its replicatedJob is unknown (a label was broken), some barrier must wait for its Pods to be
+        gone: the first one's.
+        """
+        job = self.jobset.find_replicated_job(replicated_job or "")
+        if job is not None and job.has_opted_out:
+            return None
+        name = self.jobset.scope_name(job) if job is not None else min(self.ledgers, default="")
+        return self.ledgers.get(name)
+
+    def decide(self, name: str) -> Decision:
+        """Ask one ledger what the status should say; there is one maxRestarts for all scopes and all recreations."""
+        policy, scope = self.jobset.failure_policy, self.jobset.scopes[name]
+        assert policy is not None, "only a failure policy can ask for restarts in place"
+        elsewhere = self.jobset.recreations_counted
+        for other in self.ledgers.values() if len(self.ledgers) > 1 else ():  # at most 100: the CRD's replicatedJobs
+            if other.name != name:
+                ledger = other.ledger
+                elsewhere += self.jobset.scopes[other.name].restarts_at(max(ledger.announced, ledger.synced))
+        return self.ledgers[name].ledger.decide(restarts_max=policy.restarts_max, uncounted=scope.exempt - elsewhere)
+
+    def causes(self) -> Mapping[str, Cause]:
+        """Return why each scope restarts, of those that do."""
+        return {name: counted.cause for name, counted in self.ledgers.items() if counted.cause is not None}
+
+    def note_causes(self, causes: Mapping[str, Cause], now_s: float) -> None:
+        """Take in what the planner knows of why scopes restart."""
+        for name, cause in causes.items():
+            if (counted := self.ledgers.get(name)) is not None and counted.cause is not cause:
+                seen_s = counted.cause.seen_s if counted.cause is not None else None
+                counted.cause = replace(cause, seen_s=now_s if seen_s is None else seen_s)
+
+    def decisions(self) -> Mapping[str, Decision]:
+        """Ask every ledger."""
+        return {name: self.decide(name) for name in self.ledgers}
+
+    def note_due(self, counted: ScopeLedger, now_s: float) -> bool:
+        """Say whether a ledger asks for something that the status does not show, and note since when."""
+        jobset, ledger = self.jobset, counted.ledger
+        due = waits = False
+        if not (jobset.is_finished or jobset.suspended or jobset.is_leaving):
+            decision = self.decide(counted.name)
+            changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
+            due = changes or decision.exceeded or bool(decision.recreate)
+            # A Pod that announced beyond S asks for a change; before the first sync all Pods wait.
+            waits = changes or ledger.deprecated >= ledger.synced > 0 or (ledger.synced == 0 and ledger.shape.size > 0)
+        counted.note_waiting(now_s, waits=waits)
+        if not due:
+            counted.due_since_s = None
+        elif counted.due_since_s is None:
+            counted.due_since_s = now_s
+        return due
+
+    def counts(self, now_s: float) -> Iterator[GroupCount]:
+        """Yield how each scope stands; for metrics."""
+        if self.jobset.failure_policy is None or self.jobset.is_finished:
+            return
+        for position, (name, counted) in enumerate(self.ledgers.items()):
+            ledger = counted.ledger
+            yield GroupCount(
+                *self.key,
+                scope=name,
+                expected=ledger.shape.size,
+                standing=ledger.standing(),
+                synced=ledger.synced,
+                deprecated=ledger.deprecated,
+                waited_s=0.0 if counted.waits_since_s is None else now_s - counted.waits_since_s,
+                whole=self._count_once(name) if position == 0 else None,
+            )
+
+    def _count_once(self, name: str) -> JobSetCount:
+        """Return what is said once of the JobSet; `name` is any of its scopes."""
+        policy = self.jobset.failure_policy
+        assert policy is not None
+        last = self.jobset.status.get(wire.LAST_GROUP_RESTART) or {}
+        left = max(0, policy.restarts_max - self.decide(name).restarts)
+        ended_s = unix_time(last.get("syncedAt"))
+        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, failure_of_entry(last))
+
+    def _shape(self, name: str) -> Shape:
+        """Return the slots that a scope's barrier waits for."""
+        members = self.jobset.scopes[name].members
+        if self.expected is not None:
+            members &= self.expected
+        sizes = {
+            job.name: (job.replicas, job.parallelism) for job in self.jobset.replicated_jobs if job.name in members
+        }
+        return Shape(sizes, frozenset(place for place in self.left if place[0] in sizes))

@@ -1,0 +1,355 @@
+"""
+Map Pods to Jobs, Jobs to JobSets, and each Pod to the ledger of its scope, by UID.
+
+Every event is O(1): a Pod event changes one ledger (controller/tracking/group.py) and asks it whether the status should
+change. Only then is the JobSet queued. A Pod counts if the Job that controls it is a current Job of the JobSet; labels
+do not matter. Jobs and Pods may become known in any order: Pods are indexed by the UID of their Job, and read again
+when the Job appears, changes to another JobSet or goes. A UID in an owner reference or a label counts only if both
+objects are in one namespace, as for Kubernetes' owners. So a user of another namespace can neither add a Pod to a group
+nor block it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.informer import Log
+from inplace.common.kube.resources import KubeObject
+from inplace.common.kube.timestamps import micro_time
+from inplace.controller.spec.buckets import is_current
+from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
+from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Service
+from inplace.controller.spec.last_restart import synced_at_of
+from inplace.controller.spec.note import Note
+from inplace.controller.tracking.counts import GroupCount
+from inplace.controller.tracking.group import Group, Key, ScopeLedger
+from inplace.controller.tracking.pods import NOWHERE, Reading, read_pod
+from inplace.controller.tracking.signs import seconds_since, sign_of
+from inplace.controller.tracking.users import Users
+
+_Owner = tuple[str, str]  # namespace and UID
+PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
+
+
+@dataclass(slots=True)
+class Groups:
+    """All JobSets of this controller.
+
+    Args:
+        wake: asks for a JobSet to be reconciled, after so many seconds.
+        warn: reports broken fields of a Pod or a JobSet.
+    """
+
+    wake: Callable[[Key, float], None]
+    warn: Callable[[KubeObject, Note], None]
+    clock: Clock
+    log: Log
+    _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
+    _uids: dict[Key, str] = field(default_factory=dict)
+    _users: Users = field(default_factory=Users)
+    _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
+    _jobs_of: dict[_Owner, dict[str, Job]] = field(default_factory=dict)  # by JobSet, then by name
+    _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
+    _home_of: dict[str, ScopeLedger] = field(default_factory=dict)  # by Pod UID: who counts it
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    def get(self, key: Key) -> Group | None:
+        """Return the group of a JobSet; None when there is no such JobSet, or it cannot be read."""
+        uid = self._uids.get(key)
+        return self._groups.get(uid) if uid is not None else None
+
+    def jobs_of(self, jobset: JobSet) -> Mapping[str, Job]:
+        """Return the Jobs that a JobSet owns, by name."""
+        return self._jobs_of.get((jobset.namespace, jobset.uid), {})
+
+    def counts(self) -> Iterator[GroupCount]:
+        """Yield how each group stands; for metrics."""
+        now_s = self.clock.monotonic_s()
+        for group in tuple(self):  # JobSets and their scopes come and go while the reader pauses
+            yield from tuple(group.counts(now_s))
+
+    def jobset_changed(self, old: KubeObject | None, new: KubeObject | None) -> None:
+        """Take in a JobSet event."""
+        if new is None:
+            assert old is not None
+            key = (old["metadata"]["namespace"], old["metadata"]["name"])
+            self._groups.pop(old["metadata"]["uid"], None)
+            self._users.forget(old["metadata"]["uid"])
+            self._uids.pop(key, None)
+            self.wake(key, 0.0)
+            return
+        try:
+            jobset = parse_jobset(new)
+            _ = jobset.scopes
+        except RemoteProtocolError as error:
+            self._groups.pop(new["metadata"]["uid"], None)
+            self._users.forget(new["metadata"]["uid"])
+            self.log.error("jobset unreadable, left alone until it changes", error=str(error), **_name(new))
+            self.warn(new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True))
+            return
+        self._users.note(jobset)
+        group = self._groups.get(jobset.uid)
+        if group is None:
+            group = self._groups[jobset.uid] = Group(jobset)
+            self._uids[group.key] = jobset.uid
+            self._open_ledgers(group)
+        else:
+            self._follow(group, jobset)
+        self.wake(group.key, 0.0)
+
+    def expect(self, group: Group, expected: frozenset[str], left: frozenset[tuple[str, int]]) -> None:
+        """Take in which replicatedJobs the barriers wait for, and which of their Jobs it does not."""
+        if (group.expected, group.left) == (expected, left):
+            return
+        group.expected, group.left = expected, left
+        group.reshape()
+        self._wake_if_due(group, *group.ledgers.values())
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """Take in a Job event."""
+        job = new if new is not None else old
+        assert job is not None
+        uid, owner, former = job.metadata.uid, _owner_of(job), _owner_of(old)
+        if former is not None and (new is None or former != owner):
+            self._jobs_of.get(former, {}).pop(job.metadata.name, None)
+        if new is None:
+            self._jobs.pop(uid, None)
+            if owner is not None and not self._jobs_of.get(owner):
+                self._jobs_of.pop(owner, None)
+        else:
+            self._jobs[uid] = new
+            if owner is not None:
+                self._jobs_of.setdefault(owner, {})[job.metadata.name] = new
+        if old is None or new is None or _side(old) != _side(new):
+            self._read_pods_of(uid)
+        if former != owner and (group := self._owned_by(former)) is not None:
+            self.wake(group.key, 0.0)  # its Job was taken away
+        if (group := self._owned_by(owner)) is not None:
+            only_counters = old is not None and new is not None and _side(old) == _side(new)
+            self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
+
+    def service_changed(self, old: Service | None, new: Service | None) -> None:
+        """Take in a Service event: one that is gone must be created (again)."""
+        if old is not None and new is None:
+            self._wake_users(old)
+
+    def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
+        if (old is None) != (new is None):
+            self._wake_users(old or new)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Take in a Pod event."""
+        job_uid = new.job_uid if new is not None else None
+        if old is not None and (left_uid := old.job_uid) is not None and left_uid != job_uid:
+            has_run = old.spec.node_name is not None
+            self._drop(old, left_uid, vanished=new is None and has_run)
+        if new is None or job_uid is None:
+            return
+        self._pods_of.setdefault(job_uid, {})[new.metadata.uid] = new
+        self._wake_to_place(old, new)
+        lived = self._lives(new)
+        group, counted, problem, moved = self._read(new, job_uid)
+        if group is None or counted is None:
+            return
+        self._note_sign(counted, old, new, lived=lived)
+        if problem and (old is None or _readable(old) != _readable(new)):
+            message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
+            self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
+        if moved:
+            self._wake_if_due(group, counted)
+
+    def pods_of(self, job: Job) -> Sequence[Pod]:
+        """Return the Pods that a Job controls."""
+        pods = self._pods_of.get(job.metadata.uid, {}).values()
+        return tuple(pod for pod in pods if pod.metadata.namespace == job.metadata.namespace)
+
+    def home_of(self, pod_uid: str) -> ScopeLedger | None:
+        """Return who counts a Pod."""
+        return self._home_of.get(pod_uid)
+
+    def pod_of(self, job: Job, uid: str) -> Pod | None:
+        """Return one Pod that a Job controls."""
+        return self._pods_of.get(job.metadata.uid, {}).get(uid)
+
+    def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
+        """Queue the JobSets that use an object by its name."""
+        for uid in self._users.of(used) if used is not None else ():
+            self.wake(self._groups[uid].key, 0.0)
+
+    def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
+        """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""
+        got_node = new.spec.node_name is not None and (old is None or old.spec.node_name is None)
+        if not (new.is_gated or (got_node and new.completion_index == "0")):
+            return
+        group = self._owned_by(_owner_of(self._job_of(new, new.job_uid or "")))
+        if group is not None and group.jobset.is_placed_exclusively:
+            self.wake(group.key, PLACEMENT_HOLD_S)
+
+    def _follow(self, group: Group, jobset: JobSet) -> None:
+        """Take in a new version of a known JobSet."""
+        old, group.jobset = group.jobset, jobset
+        if _division(old) != _division(jobset):
+            self._open_ledgers(group)
+            return
+        group.learn()
+        group.reshape()
+        if (old.restarts, old.job_restarts) != (jobset.restarts, jobset.job_restarts):
+            self._read_all_pods(group)
+        self._note_due(group, *group.ledgers.values())
+
+    def _open_ledgers(self, group: Group) -> None:
+        """Start counting from nothing, with every Pod that is known."""
+        group.open_ledgers()
+        self._read_all_pods(group)
+        self._note_due(group, *group.ledgers.values())
+
+    def _read_all_pods(self, group: Group) -> None:
+        for job in tuple(self.jobs_of(group.jobset).values()):
+            self._read_pods_of(job.metadata.uid)
+
+    def _read_pods_of(self, job_uid: str) -> None:
+        """Read the Pods of one Job again: which side it is on has changed."""
+        for pod in self._pods_of.get(job_uid, {}).values():
+            group, counted, *_ = self._read(pod, job_uid)
+            if group is not None and counted is not None:
+                self._wake_if_due(group, counted)
+
+    def _read(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, str, bool]:
+        """Show a Pod to the ledger it belongs to.
+
+        Return its group, that ledger, the Pod's broken fields, and whether the ledger may decide otherwise now.
+        """
+        group, counted, reading = self._assign(pod, job_uid)
+        uid = pod.metadata.uid
+        home = self._home_of.get(uid)
+        moved = home is not counted or reading.view is None
+        if home is not None and moved:
+            self._evict(uid)
+        if counted is None:
+            return None, None, "", False
+        if reading.view is not None:
+            self._home_of[uid] = counted
+            moved |= counted.ledger.observe(reading.view)
+        return group, counted, reading.problem, moved
+
+    def _evict(self, pod_uid: str, *, vanished: bool = False) -> ScopeLedger | None:
+        """Take a Pod out of the ledger it is in; return that."""
+        home = self._home_of.pop(pod_uid, None)
+        if home is not None and vanished:
+            home.ledger.vanish(pod_uid)
+        elif home is not None:
+            home.ledger.forget(pod_uid)
+        return home
+
+    def _assign(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, Reading]:
+        """Find the group and the ledger of a Pod: through its Job; when that is unknown, where it was, or by its label.
+
+        A Job may be gone before its Pods; their containers may still run, and that must hold the barrier up.
+        """
+        job = self._job_of(pod, job_uid)
+        if job is None:
+            return self._assign_by_label(pod)
+        group = self._owned_by(_owner_of(job))
+        if group is None:
+            return None, None, Reading(None)
+        place = group.jobset.places.get(job.metadata.name, NOWHERE)
+        if place[0] in group.jobset.opted_out:
+            return group, None, Reading(None)
+        return group, group.ledger_of(place[0]), read_pod(pod, place, current=is_current(group.jobset, job))
+
+    def _assign_by_label(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
+        """Find them for a Pod whose Job is unknown; it is in no slot."""
+        home, labels = self._home_of.get(pod.metadata.uid), pod.metadata.labels
+        uid = home.jobset_uid if home is not None else (labels.jobset_uid if labels is not None else None)
+        group = self._owned_by((pod.metadata.namespace, uid or ""))
+        if group is None:
+            return None, None, Reading(None)
+        replicated_job = labels.replicated_job if labels is not None else None
+        counted = group.ledgers.get(home.name) if home is not None else group.ledger_of(replicated_job)
+        return group, counted, read_pod(pod, NOWHERE, current=False)
+
+    def _job_of(self, pod: Pod, job_uid: str) -> Job | None:
+        """Return the Job that controls a Pod; None when it is unknown, or is in another namespace."""
+        job = self._jobs.get(job_uid)
+        return job if job is not None and job.metadata.namespace == pod.metadata.namespace else None
+
+    def _owned_by(self, owner: _Owner | None) -> Group | None:
+        """Return the group of a JobSet that something claims for its owner."""
+        group = self._groups.get(owner[1]) if owner is not None else None
+        return group if group is not None and owner is not None and group.jobset.namespace == owner[0] else None
+
+    def _drop(self, pod: Pod, job_uid: str, *, vanished: bool) -> None:
+        """Forget a Pod that is gone, or that its Job no longer controls."""
+        pods = self._pods_of.get(job_uid, {})
+        pods.pop(pod.metadata.uid, None)
+        if not pods:
+            self._pods_of.pop(job_uid, None)
+        lived = self._lives(pod)
+        home = self._evict(pod.metadata.uid, vanished=vanished)
+        if home is not None:
+            self._note_sign(home, pod, None, lived=lived)
+        group = self._groups.get(home.jobset_uid) if home is not None else None
+        if home is not None and group is not None and group.ledgers.get(home.name) is home:
+            self._wake_if_due(group, home)
+
+    def _lives(self, pod: Pod) -> bool:
+        """Say whether a Pod is counted as live."""
+        home = self._home_of.get(pod.metadata.uid)
+        return home is not None and home.ledger.lives(pod.metadata.uid)
+
+    def _note_sign(self, counted: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
+        """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
+        if counted.cause is not None:
+            return
+        group = self._groups.get(counted.jobset_uid)
+        synced_at = synced_at_of(group.jobset.status) if group is not None else ""
+        if (sign := sign_of(old, new, counted.ledger, lived=lived, synced_at=synced_at)) is None:
+            return
+        trigger, failure = sign
+        after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None
+        now_s, now = self.clock.monotonic_s(), micro_time(self.clock)
+        counted.cause = Cause(trigger, now, now_s, failure, after_s)
+
+    def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
+        if self._note_due(group, *ledgers):
+            self.wake(group.key, 0.0)
+
+    def _note_due(self, group: Group, *ledgers: ScopeLedger) -> bool:
+        """Say whether some ledger asks for another status; each notes since when."""
+        now_s, due = self.clock.monotonic_s(), False
+        for counted in ledgers:
+            due |= group.note_due(counted, now_s)
+        return due
+
+
+def _owner_of(job: Job | None) -> _Owner | None:
+    """Return the JobSet that a Job claims for its controller."""
+    uid = job.owner_uid if job is not None else None
+    return None if job is None or uid is None else (job.metadata.namespace, uid)
+
+
+def _division(jobset: JobSet) -> tuple[object, ...]:
+    """Return what decides how many ledgers there are."""
+    return jobset.is_in_place, jobset.is_ours, not jobset.oversize, jobset.scopes.keys()
+
+
+def _side(job: Job) -> tuple[object, ...]:
+    """Return what decides where a Job stands; the rest are counters."""
+    finished = job.condition("Failed") is not None, job.condition("Complete") is not None
+    meta = job.metadata
+    return job.owner_uid, job.is_leaving, finished, meta.labels, meta.annotations, job.spec.suspend
+
+
+def _readable(pod: Pod) -> tuple[object, object]:
+    return pod.metadata.labels, pod.metadata.annotations
+
+
+def _name(obj: KubeObject) -> dict[str, str]:
+    return {"namespace": obj["metadata"]["namespace"], "jobset": obj["metadata"]["name"]}

@@ -1,0 +1,74 @@
+"""
+Add up the phases that the Pods announce: one histogram instead of 5,000 scrape targets.
+
+Each announcement is counted once, at the event that shows a higher epoch than the Pod had before. A Pod that is seen
+for the first time (a new leader fills its caches) is not counted, so that no restart is counted by two leaders. While a
+herd announces, its phases are only stored: counting them would take a fifth of an event's cost, and every worker waits
+for the last event. They are counted when S is written, or at a scrape (`Metrics.catch_up`). For each scope one number
+is kept: the shortest wait at the last barrier, which is that of the last Pod. Phases decide nothing; garbage is counted
+and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.phases import Phase, parse_phases
+from inplace.controller.metrics import Metrics
+from inplace.controller.spec.kinds import Pod
+from inplace.controller.tracking.group import ScopeLedger
+from inplace.controller.tracking.pods import epoch_of
+
+UNCOUNTED_MAX: Final = 20_000  # an attacker who tampers with Pods can announce without end
+
+
+class PhaseReader:
+    """Observe the phases of each new announcement, a while after it came.
+
+    Args:
+        metrics: what it counts into, and what lets it catch up.
+        home_of: who counts a Pod, by its UID.
+    """
+
+    def __init__(self, metrics: Metrics, home_of: Callable[[str], ScopeLedger | None] = lambda _: None) -> None:
+        self._metrics = metrics
+        self._home_of = home_of
+        self._observe = {phase: metrics.pod_phase_seconds.labels(phase.value).observe for phase in Phase}
+        self._uncounted: list[tuple[str, ScopeLedger | None]] = []
+        metrics.catch_up = self.count
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Take in a Pod event."""
+        annotations = None if new is None else new.metadata.annotations
+        if old is None or new is None or annotations is None or annotations == old.metadata.annotations:
+            return
+        text = annotations.phases
+        if text is None or _epoch(new) <= _epoch(old):
+            return
+        self._uncounted.append((text, self._home_of(new.metadata.uid)))
+        if len(self._uncounted) >= UNCOUNTED_MAX:
+            self.count()
+
+    def count(self) -> None:
+        """Count what was told since the last time."""
+        uncounted, self._uncounted = self._uncounted, []
+        for text, home in uncounted:
+            try:
+                phases = parse_phases(text)
+            except RemoteProtocolError:
+                self._metrics.unreadable_phases.inc()
+                continue
+            for phase, seconds in phases.items():
+                self._observe[phase](seconds)
+            if home is not None and (waited_s := phases.get(Phase.BARRIER)) is not None:
+                home.note_barrier(waited_s)
+
+
+def _epoch(pod: Pod) -> int:
+    """Return what a Pod announced, 0 when nothing can be read."""
+    try:
+        return epoch_of(pod) or 0
+    except RemoteProtocolError:
+        return 0

@@ -1,0 +1,103 @@
+"""Read a Pod for the ledger: its slot, its epoch, whether it is live, and the state of its worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.slot import Slot
+from inplace.controller.spec.kinds import Pod
+
+NOWHERE = ("", -1)  # the place of a Pod whose Job is unknown; no shape expects it
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of a Pod.
+
+    Args:
+        view: for the ledger; None when the Pod no longer matters.
+        problem: the broken fields, in words; "" for none. The other fields were read.
+    """
+
+    view: PodView | None
+    problem: str = ""
+
+
+def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
+    """Read one Pod, whose Job is in `place` (replicatedJob, job index).
+
+    `current` says whether that Job belongs to the group as it should be now; a Pod of another Job only
+    matters while its containers may still run.
+    """
+    life = life_of(pod, current=current)
+    if not current and life is not Life.LEAVING:
+        return Reading(None)
+    problems = []
+    try:
+        index = _completion_index(pod)
+    except RemoteProtocolError as error:
+        problems.append(str(error))
+        index = -1
+    try:
+        epoch = epoch_of(pod)
+    except RemoteProtocolError as error:
+        problems.append(str(error))
+        epoch = None
+    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod), pod.metadata.name)
+    return Reading(view, "; ".join(problems))
+
+
+def life_of(pod: Pod, *, current: bool) -> Life:
+    """Say how alive a Pod is, as far as the barrier cares.
+
+    A completed Pod that is being deleted counts as gone: whether its Job must be recreated is read from the
+    Job.
+    """
+    match pod.status.phase, pod.metadata.deletion_timestamp is not None:
+        case ("Failed", _) | ("Succeeded", True):
+            return Life.FAILED
+        case ("Succeeded", False):
+            return Life.SUCCEEDED
+        case (_, True):
+            return Life.LEAVING
+        case _:
+            return Life.LIVE if current else Life.LEAVING
+
+
+def worker_of(pod: Pod) -> Worker:
+    """Fold the regular containers into one worker: does any run, did any fail, which run of them is it.
+
+    The agent is an init container and so is not among them.
+    """
+    instances, running, failed = [], False, False
+    for status in pod.status.container_statuses or ():
+        instances.append(status.container_id or "")
+        state = status.state
+        running = running or state.running is not None
+        failed = failed or (state.terminated is not None and state.terminated.exit_code != 0)
+    instances.sort()
+    return Worker(",".join(instances).strip(","), running, failed)
+
+
+def epoch_of(pod: Pod) -> int | None:
+    """Read the epoch that a Pod announced; None when it announced nothing.
+
+    Raises:
+        RemoteProtocolError: the annotation is no epoch.
+    """
+    keys = pod.metadata.annotations
+    return None if keys is None else wire.announced_epoch(keys.epoch, keys.attempt)
+
+
+def _completion_index(pod: Pod) -> int:
+    """Read the completion index: the label, or the annotation if the label is broken."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    texts = [keys.completion_index for keys in (labels, annotations) if keys is not None]
+    for text in texts:
+        if text is not None and text.isascii() and text.isdigit():
+            return wire.parse_int32(text, wire.JOB_COMPLETION_INDEX, least=0)
+    seen = next((text for text in texts if text is not None), None)
+    return wire.parse_int32(seen, wire.JOB_COMPLETION_INDEX, least=0)

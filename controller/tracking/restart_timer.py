@@ -1,0 +1,134 @@
+"""Time each group restart and report it: one Event at its start, one at its end, and the histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
+from inplace.controller.spec.causes import Cause, Trigger
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.note import Note
+from inplace.controller.spec.scopes import Scope
+from inplace.controller.tracking.group import Group, ScopeLedger
+
+
+@dataclass(slots=True)
+class _Timing:
+    """When a group restart began, and when the status that began it was accepted."""
+
+    began_s: float
+    deprecated_s: float
+
+
+@dataclass(slots=True)
+class RestartTimer:
+    """Remembers the restarts that are under way; a restarted controller has forgotten those and says so.
+
+    Args:
+        emit: writes an Event about an object.
+    """
+
+    emit: Callable[[KubeObject, Note], None]
+    metrics: Metrics
+    _timings: dict[str, dict[str, _Timing]] = field(default_factory=dict)  # by JobSet UID and scope
+
+    def status_written(
+        self, group: Group, written: JobSet, before: Scope, after: Scope, due_since_s: float, cause: Cause, now_s: float
+    ) -> None:
+        """Take note of accepted epochs.
+
+        Args:
+            group: the JobSet's; a watch may have shown it more than was written.
+            written: the JobSet with the status that was accepted.
+            before: the scope as it was.
+            after: as it is.
+            due_since_s: when the ledger first asked for this write.
+            cause: why it restarts.
+            now_s: when the server accepted it.
+        """
+        if after.synced > before.synced + 1:
+            return  # a status that was lost is written again: nothing began, and nothing is over
+        timings = self._timings.setdefault(group.jobset.uid, {})
+        is_skipped = after.deprecated == after.synced > before.synced
+        if is_skipped and after.name in timings:  # the restart that is under way goes on
+            self._tell_start(written, after, cause)
+        elif after.deprecated > before.deprecated:
+            timing = timings[after.name] = _Timing(_beginning(cause, due_since_s), now_s)
+            self._observe("deprecate", now_s - timing.began_s)
+            if cause.detected_after_s is not None:
+                self._observe("detect", cause.detected_after_s)
+            self._tell_start(written, after, cause)
+        if after.synced > before.synced > 0 and not is_skipped:
+            known = timings.pop(after.name, None)
+            if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
+                known = _Timing(_beginning(cause, due_since_s), due_since_s)
+            self._tell_end(group, after, known, cause, due_since_s, now_s)
+            self._observe_lift(group.ledgers[after.name])
+
+    def exceeded(self, group: Group) -> None:
+        """Take note of a group that may not restart again."""
+        self._timings.pop(group.jobset.uid, None)
+        trigger = next((cause.trigger for cause in group.causes().values()), Trigger.UNKNOWN)
+        self._count(group, EXCEEDED, trigger)
+
+    def forget(self, uid: str) -> None:
+        """Drop a JobSet."""
+        self._timings.pop(uid, None)
+
+    def _observe_lift(self, counted: ScopeLedger) -> None:
+        """Observe how fast the barrier before this one lifted: all Pods have told of it by now."""
+        self.metrics.catch_up()
+        if counted.barrier_s_min is not None:
+            self._observe("lift", counted.barrier_s_min)
+            counted.barrier_s_min = None
+
+    def _observe(self, phase: str, seconds: float) -> None:
+        self.metrics.restart_phase_seconds.labels(phase).observe(seconds)
+
+    def _count(self, group: Group, outcome: str, trigger: Trigger) -> None:
+        jobset = group.jobset
+        self.metrics.restarts.labels(jobset.namespace, jobset.name, outcome, trigger.value).inc()
+
+    def _tell_start(self, jobset: JobSet, scope: Scope, cause: Cause) -> None:
+        restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
+        count = jobset.restarts_begun
+        number = f"restart {count} of {restarts_max}"
+        if count > restarts_max:
+            number = (
+                f"with {restarts_max} of {restarts_max} restarts used: the jobset fails, unless a failed job decides"
+            )
+        if scope.last_exempt == scope.deprecated + 1:
+            number = f"not counted as a restart, {count} of {restarts_max} used"
+        message = f"epoch {scope.deprecated}{_of(scope)} is deprecated: the group restarts in place, {number}; {cause}"
+        self.emit(jobset.raw, Note("GroupRestartStarted", message))
+
+    def _tell_end(
+        self, group: Group, scope: Scope, timing: _Timing | None, cause: Cause, complete_s: float, now_s: float
+    ) -> None:
+        jobset = group.jobset
+        size = group.ledgers[scope.name].ledger.shape.size
+        self._count(group, FINISHED, cause.trigger)
+        took = "in an unknown time: the controller changed meanwhile"
+        if timing is not None:
+            seconds = now_s - timing.began_s
+            took = f"in {seconds:.1f} s"
+            self.metrics.restart_seconds.labels(cause.trigger.value).observe(seconds)
+            self.metrics.lost_pod_seconds.labels(jobset.namespace, jobset.name).inc(size * seconds)
+            self.metrics.last_restart_seconds.labels(jobset.namespace, jobset.name).set(seconds)
+            self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
+            self._observe("sync", now_s - complete_s)
+        message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
+        self.emit(jobset.raw, Note("GroupRestartFinished", message))
+
+
+def _beginning(cause: Cause, due_since_s: float) -> float:
+    """Return when a group restart began: a failure with its first sign, anything else when it was decided."""
+    if cause.seen_s is None or not cause.trigger.is_failure:
+        return due_since_s
+    return min(cause.seen_s, due_since_s)
+
+
+def _of(scope: Scope) -> str:
+    return f" of scope {scope.name}" if scope.name else ""

@@ -1,0 +1,117 @@
+"""Read from one Pod event whether it is the first sign that a running group must restart, and its details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.ledger import Ledger
+from inplace.controller.spec.causes import Failure, Trigger, unix_time
+from inplace.controller.spec.kinds import ContainerStatus, InitStatus, Pod
+from inplace.controller.tracking.pods import epoch_of
+
+SKEW_S_MAX = 60.0  # between a container's end and its sign here: beyond this a clock is wrong, or kubelet was away
+WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubelet keeps
+
+UNSEEN_EXIT = "it announced the next epoch, and no exit code of it was seen"
+
+
+def sign_of(
+    old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool, synced_at: str = ""
+) -> tuple[Trigger, Failure | None] | None:
+    """Return what a Pod event says of the running epoch; None when it says nothing new.
+
+    Args:
+        old: the Pod before the event.
+        new: after it; None when it is gone.
+        ledger: that took the event in.
+        lived: the Pod counted as live before the event.
+        synced_at: when the running epoch was synced; "" for the first one, or if it is unknown.
+    """
+    pod = new if new is not None else old
+    if pod is None or not ledger.synced > ledger.deprecated:
+        return None
+    if ledger.has_died(pod.metadata.uid) and not pod.is_disrupted:
+        return Trigger.WORKER_EXIT, exit_of(pod, pod.status.container_statuses or ())
+    if lived and (new is None or not ledger.lives(pod.metadata.uid)):
+        return _end_of_pod(pod)
+    if _epoch(new) <= ledger.synced:
+        return None
+    if old is None:  # it announced before this controller looked: a new controller's first list
+        return Trigger.UNKNOWN, None
+    if _epoch(old) == 0:  # a replacement of a Pod whose end was not seen here
+        return Trigger.POD_LOST, None
+    ended = [status for status in _statuses(pod) if _end_of(status) >= synced_at[:WHOLE_SECONDS]]
+    failure = exit_of(pod, ended)
+    return Trigger.WORKER_EXIT, failure if failure.container else replace(failure, message=UNSEEN_EXIT)
+
+
+def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:
+    """Return what ended a Pod: its own failed container, or a deletion or eviction; completing is no failure."""
+    if pod.status.phase == "Succeeded":
+        return None
+    if pod.status.phase == "Failed" and not pod.is_disrupted and (failure := exit_of(pod, _statuses(pod))).container:
+        return Trigger.WORKER_EXIT, failure
+    return Trigger.POD_LOST, loss_of(pod)
+
+
+def exit_of(pod: Pod, statuses: Iterable[ContainerStatus | InitStatus]) -> Failure:
+    """Say which of these containers of a Pod failed first; a Failure without a container when none did."""
+    ended = [status for status in statuses if _has_failed(status)]
+    if not ended:
+        return Failure(pod.metadata.name, pod.spec.node_name or "")
+    first = min(ended, key=_end_of)
+    state = first.state.terminated
+    assert state is not None
+    return Failure(
+        pod.metadata.name,
+        pod.spec.node_name or "",
+        first.name,
+        state.exit_code,
+        state.reason or "",
+        state.message or "",
+        state.finished_at or "",
+    )
+
+
+def loss_of(pod: Pod) -> Failure:
+    """Say why a Pod is lost: the disruption's words, the Pod's own, or that it is deleted."""
+    name, node, status = pod.metadata.name, pod.spec.node_name or "", pod.status
+    disruption = status.condition("DisruptionTarget")
+    if disruption is not None:
+        return Failure(name, node, reason=disruption.reason or "", message=disruption.message or "")
+    if status.phase == "Failed":
+        return Failure(name, node, reason=status.reason or "Failed", message=status.message or "")
+    return Failure(name, node, reason="Deleted")
+
+
+def seconds_since(finished_at: str, now_s: float) -> float | None:
+    """Return how long ago a container ended; None when the clocks of its node and ours are too far apart to say.
+
+    kubelet cuts the moment to whole seconds, so this is up to one second too long.
+    """
+    ended_s = unix_time(finished_at)
+    return now_s - ended_s if ended_s is not None and 0.0 <= now_s - ended_s <= SKEW_S_MAX else None
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus | InitStatus, ...]:
+    """Return all that is kept of a Pod's containers: of those that end in the same second, a worker's comes first."""
+    return (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+
+
+def _has_failed(status: ContainerStatus | InitStatus) -> bool:
+    return status.state.terminated is not None and status.state.terminated.exit_code != 0
+
+
+def _end_of(status: ContainerStatus | InitStatus) -> str:
+    """Return when a container ended, as text that sorts; kubelet writes all in UTC and one form."""
+    ended = status.state.terminated
+    return (ended.finished_at if ended is not None else None) or ""
+
+
+def _epoch(pod: Pod | None) -> int:
+    try:
+        return (epoch_of(pod) if pod is not None else None) or 0
+    except RemoteProtocolError:
+        return 0

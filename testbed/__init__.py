@@ -1,0 +1,1 @@
+"""A real control plane and real nodes, for tests, benchmarks and pictures."""

@@ -1,0 +1,30 @@
+"""Install the CRD of deploy/crd on an API server, and wait until it is served."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import yaml
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.errors import AlreadyExists, NotFound, Throttled
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS
+
+CRD = Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml"
+SERVED_S_MAX = 30.0  # a real server takes about a second, more when the machine is busy
+POLL_S = 0.1
+
+
+async def install_crd(client: KubeClient) -> None:
+    """Create the CRD, if it is not there, and return when JobSets can be listed."""
+    with suppress(AlreadyExists):
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, yaml.safe_load(CRD.read_text()))
+    served = AsyncRetrying(
+        retry=retry_if_exception_type((NotFound, Throttled)),  # 404 until established, 429 while its storage starts
+        stop=stop_after_delay(SERVED_S_MAX),
+        wait=wait_fixed(POLL_S),
+        reraise=True,
+    )
+    await served(client.list, JOBSETS)

@@ -1,0 +1,1 @@
+"""A demo on a real Prometheus, for the tests and pictures of grafana/."""

@@ -1,0 +1,105 @@
+"""A real kube-apiserver with deploy/apf and a small herd, for the panels about the API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from testbed.api_client import ApiClient
+from testbed.binaries import find_binaries
+from testbed.control_plane import ControlPlane
+from testbed.crd import CRD
+
+APF: Final = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
+AGENTS: Final = 8
+FLOWS: Final = "/apis/flowcontrol.apiserver.k8s.io/v1"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+JOBSETS: Final = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+PODS: Final = "/api/v1/namespaces/default/pods"
+USER: Final = "agent"
+GROUP: Final = "system:serviceaccounts"  # what the FlowSchema of the agents matches
+ROUND_S: Final = 0.5
+SERVED_S_MAX: Final = 60.0
+
+
+@asynccontextmanager
+async def herd() -> AsyncIterator[dict[str, Any]]:
+    """Run it; yield how Prometheus scrapes the server."""
+    async with ControlPlane(find_binaries()) as plane, plane.client() as admin:
+        await _prepare(admin)
+        kubeconfig = plane.client_kubeconfig(USER, GROUP)
+        async with plane.client(kubeconfig) as api, asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_agent(api, index)) for index in range(AGENTS)]
+            tasks.append(group.create_task(_controller(admin)))
+            try:
+                yield _scrape(plane)
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+
+def _scrape(plane: ControlPlane) -> dict[str, Any]:
+    """Return the job, with the administrator's certificate."""
+    user = yaml.safe_load(plane.kubeconfig.read_text())["users"][0]["user"]
+    return {
+        "job_name": "apiserver",
+        "scheme": "https",
+        "static_configs": [{"targets": [plane.url.removeprefix("https://")]}],
+        "tls_config": {
+            "ca_file": str(plane.ca),
+            "cert_file": user["client-certificate"],
+            "key_file": user["client-key"],
+        },
+    }
+
+
+async def _prepare(admin: ApiClient) -> None:
+    """Create what the herd needs: the CRD, the priority levels, its rights, a JobSet and Pods."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await admin.post(crds, yaml.safe_load(CRD.read_text()))
+    for document in yaml.safe_load_all(APF.read_text()):
+        plural = "flowschemas" if document["kind"] == "FlowSchema" else "prioritylevelconfigurations"
+        await admin.post(f"{FLOWS}/{plural}", document)
+    binding = {
+        "metadata": {"name": "herd"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+    }
+    await admin.post(f"{RBAC}/clusterrolebindings", binding)
+    async with asyncio.timeout(SERVED_S_MAX):
+        while True:
+            with suppress(Exception):  # 404 until the CRD is established
+                await admin.get(JOBSETS)
+                break
+            await asyncio.sleep(ROUND_S)
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    job = {"spec": {"parallelism": 1, "completions": 1, "template": template}}
+    jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"}}
+    await admin.post(JOBSETS, jobset | {"spec": {"replicatedJobs": [{"name": "w", "template": job}]}})
+    for index in range(AGENTS):
+        await admin.post(PODS, {"metadata": {"name": f"p{index}"}} | template)
+
+
+async def _agent(api: ApiClient, index: int) -> None:
+    """Do what an agent does, again and again: list, patch, watch."""
+    epoch = 0
+    watch = {"watch": "true", "fieldSelector": "metadata.name=train", "timeoutSeconds": "2"}
+    while True:
+        epoch += 1
+        await api.get(JOBSETS, fieldSelector="metadata.name=train")
+        await api.patch(f"{PODS}/p{index}", {"metadata": {"annotations": {"epoch": str(epoch)}}})
+        await api.text("GET", JOBSETS, query=watch)
+
+
+async def _controller(admin: ApiClient) -> None:
+    """Write a status now and then, which every watcher is sent."""
+    synced = 0
+    while True:
+        synced += 1
+        await admin.patch(f"{JOBSETS}/train/status", {"status": {"syncedEpoch": synced}})
+        await asyncio.sleep(1.0)

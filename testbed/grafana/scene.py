@@ -1,0 +1,188 @@
+"""
+What the dashboards are tried on: a demo with failures that a real Prometheus scrapes.
+
+The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod and is restarted by
+hand, JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a
+small herd that lists, patches and watches, for the panels about the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from grafana.build import RULES
+from grafana.herd import AGENTS, PRIORITY, SERVER
+from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.controller.serving.pages import PageServer
+from inplace.simulator.cluster.cluster import Cluster
+from testbed.grafana.api_server import herd
+from testbed.grafana.prometheus import Prometheus, prometheus
+from testbed.ports import LOOPBACK, free_ports
+
+PODS_OF_TRAIN: Final = 4
+SCRAPE_S: Final = 1  # Prometheus reads durations with a unit
+STEP_S_MAX: Final = 120.0  # a start or a restart of four Pods takes some seconds; the machine may be busy
+TRAINS_S: Final = 6.0  # between failures, so that a rate has samples on both sides
+AGENT_PORT: Final = 8080
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A scene that was played.
+
+    Args:
+        start_s, end_s: Unix time of its begin and end.
+        no_excuse: reasons for an empty panel that do not hold here.
+        jobset: what is chosen at the top of a board.
+    """
+
+    prometheus: Prometheus
+    start_s: float
+    end_s: float
+    no_excuse: frozenset[str]
+    jobset: str = ".*"
+
+    @property
+    def range_s(self) -> int:
+        """Return how long it took."""
+        return int(self.end_s - self.start_s) + 1
+
+
+@asynccontextmanager
+async def scene(program: str, say: Callable[[str], None], *, with_api_server: bool) -> AsyncIterator[Played]:
+    """Play the scene; everything lives on until the block ends.
+
+    Args:
+        program: Prometheus.
+        say: told what happens.
+        with_api_server: beside a real kube-apiserver, which is built when it is not cached.
+    """
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="inplace-prometheus-")))
+        cluster = await stack.enter_async_context(
+            Cluster(nodes=3, pods_per_node=PODS_OF_TRAIN, runtime="process", controller="coroutine")
+        )
+        jobs = [
+            {"job_name": "inplace-controller", "static_configs": [{"targets": [await _expose(cluster, stack)]}]},
+            {"job_name": "inplace-agents", "file_sd_configs": [{"files": [str(folder / "agents.json")]}]},
+        ]
+        if with_api_server:
+            say("a real kube-apiserver with deploy/apf")
+            jobs.append(await stack.enter_async_context(herd()))
+        shutil.copy(RULES, folder)
+        config = {
+            "global": {"scrape_interval": f"{SCRAPE_S}s", "evaluation_interval": f"{SCRAPE_S}s"},
+            "rule_files": [str(folder / RULES.name)],
+            "scrape_configs": jobs,
+        }
+        running = await stack.enter_async_context(prometheus(program, folder, config))
+        start_s = time.time()
+        await _play(cluster, folder / "agents.json", say)
+        no_excuse = {AGENTS, SERVER, PRIORITY} if with_api_server else {AGENTS}
+        yield Played(running, start_s, time.time(), frozenset(no_excuse))
+
+
+async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
+    """Serve the metrics of the cluster's controller; return where."""
+    controller = cluster.controller
+    assert controller is not None
+    (port,) = free_ports(1)
+    scrapes = controller.scrapes
+    server = PageServer(LOOPBACK, port, scrapes.pages(), cluster.clock)
+    for work in (server, scrapes, controller.pauses):
+        stack.callback(asyncio.create_task(work.run()).cancel)
+    return f"{LOOPBACK}:{port}"
+
+
+async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
+    manifest = read_demo_manifest(None, PODS_OF_TRAIN, failures=len(_FAILURES), mode="sidecar")
+    await cluster.apply(manifest.documents)
+    say(f"JobSet train starts with {PODS_OF_TRAIN} Pods")
+    await _trains(cluster, 1)
+    await cluster.apply([_wide(next(each for each in manifest.documents if each["kind"] == "JobSet"))])
+    say("JobSet wide waits for a Pod that fits nowhere")
+    _write_targets(cluster, agents)
+    for epoch, (what, fail) in enumerate(_FAILURES, 2):
+        await asyncio.sleep(TRAINS_S)
+        say(what)
+        await fail(cluster)
+        await _trains(cluster, epoch)
+        _write_targets(cluster, agents)
+    await asyncio.sleep(TRAINS_S)
+
+
+async def _trains(cluster: Cluster, epoch: int) -> None:
+    def holds() -> bool:
+        return bool((cluster.jobset("train").get("status") or {}).get("syncedEpoch", 0) >= epoch)
+
+    try:
+        await cluster.until(holds, timeout_s=STEP_S_MAX)
+    except TimeoutError:
+        status = cluster.jobset("train").get("status")
+        raise RuntimeError(f"expected train at epoch {epoch} within {STEP_S_MAX:g} s, saw {status}") from None
+
+
+def _train_pods(cluster: Cluster) -> list[str]:
+    names = sorted(pod["metadata"]["name"] for pod in cluster.pods())
+    return [name for name in names if name.startswith("train-")]
+
+
+async def _kill_first(cluster: Cluster) -> None:
+    cluster.kill_worker("default", _train_pods(cluster)[0])
+
+
+async def _kill_last(cluster: Cluster) -> None:
+    cluster.kill_worker("default", _train_pods(cluster)[-1])
+
+
+async def _delete_pod(cluster: Cluster) -> None:
+    await cluster.client().delete(PODS, "default", _train_pods(cluster)[1])
+
+
+async def _ask(cluster: Cluster) -> None:
+    patch = {"metadata": {"annotations": {wire.RESTART_REQUESTED: "by-hand"}}}
+    await cluster.client().patch(JOBSETS, "default", "train", patch)
+
+
+_FAILURES: Final = (
+    ("the worker of the first Pod is killed", _kill_first),
+    ("the worker of the last Pod is killed", _kill_last),
+    ("a Pod is deleted", _delete_pod),
+    ("somebody asks for a restart", _ask),
+    ("the worker of the first Pod is killed once more", _kill_first),
+)
+
+
+def _wide(train: KubeObject) -> KubeObject:
+    """Return the JobSet again, with a replicatedJob that no node can take."""
+    wide = deepcopy(train)
+    wide["metadata"]["name"] = "wide"
+    spec = wide["spec"]
+    spec.pop("coordinator", None)
+    fits = spec["replicatedJobs"][0]
+    fits["template"]["spec"] |= {"parallelism": 1, "completions": 1}
+    nowhere = deepcopy(fits) | {"name": "special"}
+    nowhere["template"]["spec"]["template"]["spec"]["nodeSelector"] = {"accelerator": "none-here"}
+    spec["replicatedJobs"].append(nowhere)
+    return wide
+
+
+def _write_targets(cluster: Cluster, path: Path) -> None:
+    """Tell Prometheus where the agents are, as a PodMonitor does."""
+    addresses = [pod.get("status", {}).get("podIP") for pod in cluster.pods()]
+    targets = [f"{address}:{AGENT_PORT}" for address in addresses if address]
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps([{"targets": targets}]))
+    fresh.replace(path)  # Prometheus never reads half a file

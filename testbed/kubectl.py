@@ -1,0 +1,52 @@
+"""Run kubectl as a person would, against a control plane of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+REPOSITORY: Final = Path(__file__).parents[1]
+TIMEOUT_S: Final = 120.0  # an apply of thirty objects takes two seconds
+MISSING: Final = "kubectl is not on PATH; https://kubernetes.io/docs/tasks/tools/ says how to get it"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> Ended:
+    """Run a command in the repository; skip where kubectl is missing, and fail in CI."""
+    if shutil.which("kubectl") is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
+    process = await asyncio.create_subprocess_exec(
+        *("kubectl", "--kubeconfig", str(kubeconfig), *arguments),
+        cwd=REPOSITORY,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), TIMEOUT_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def done(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
+    """Run a command that must succeed, and return what it printed."""
+    ended = await kubectl(kubeconfig, *arguments, stdin=stdin)
+    assert ended.code == 0, f"kubectl {' '.join(arguments)}: {ended.code}\n{ended.out}\n{ended.err}"
+    return ended.out

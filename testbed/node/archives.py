@@ -1,0 +1,88 @@
+"""Build what the node runs, once per change of its sources: our two images, a worker's, and the pause image.
+
+Each is a file that containerd imports. The storage of buildah is in the cache, so nothing of the machine's own is
+touched. The sources are the files that git knows or could know: what is ignored is not part of an image.
+"""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from images import debian
+from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
+from images.build_once import build_once, cache_dir, run_nicely
+from testbed.node import host, settings
+
+WORKER_IMAGE = "inplace-lab-worker"
+_WORKER_TAG = f"localhost/{WORKER_IMAGE}"
+_HERE = Path(__file__).parent
+_SOURCES = (
+    "Containerfile",
+    ".containerignore",
+    "LICENSE",
+    "requirements.lock",
+    "agent",
+    "cli/__init__.py",
+    "cli/agent_pyz.py",
+    "common",
+    "controller",
+    "examples",
+    "images/lock.py",
+)
+_LOCAL_SOURCES = ("pause", "worker")
+
+
+def build() -> list[Path]:
+    """
+    Return the archives, after building them when the sources changed.
+
+    Raises:
+        MissingComponent: a tool is not here.
+        BuildFailed: what the tool said went to stderr.
+    """
+    folder = build_once(cache_dir() / "images" / _digest() / "archives", _make)
+    return sorted(folder.glob("*.tar"))
+
+
+def _digest() -> str:
+    local = tuple(str(_HERE.relative_to(REPOSITORY) / name) for name in _LOCAL_SOURCES)
+    words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_SOURCES, *local)
+    names = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split("\0")
+    digest = hashlib.sha256(f"{debian.SUITE} {debian.PACKAGES} {debian.REVISION}".encode())
+    for name in sorted(set(filter(None, names))):
+        path = REPOSITORY / name
+        if path.exists():
+            digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _make(folder: Path) -> None:
+    host.check()
+    print("images: building the agent's, the controller's, a worker's and pause", file=sys.stderr, flush=True)
+    storage = cache_dir() / "buildah"
+    flags = ("--storage-driver=overlay", f"--root={storage}/root", f"--runroot={storage}/run")
+    buildah = Buildah(flags, private_mounts=True)
+    bases = build_debian_bases(buildah)
+    for target in TARGETS:
+        tag = build_image(buildah, target, bases)
+        buildah.archive(tag, _whole(f"inplace-{target}"), folder / f"{target}.tar")
+    buildah.build(_WORKER_TAG, context=REPOSITORY, containerfile=_HERE / "worker/Containerfile")
+    buildah.archive(_WORKER_TAG, _whole(WORKER_IMAGE), folder / "worker.tar")
+    _make_pause(buildah, folder)
+
+
+def _make_pause(buildah: Buildah, folder: Path) -> None:
+    """Compile pause and make it an image; nothing else is in it."""
+    context = folder / "pause"
+    context.mkdir()
+    source = _HERE / "pause" / "pause.c"
+    run_nicely(("gcc", "-Os", "-static", "-o", str(context / "pause"), str(source)), directory=context)
+    (context / "Containerfile").write_text('FROM scratch\nCOPY pause /\nENTRYPOINT ["/pause"]\n')
+    buildah.build(settings.PAUSE, context=context, containerfile=context / "Containerfile")
+    buildah.archive(settings.PAUSE, settings.PAUSE, folder / "pause.tar")
+
+
+def _whole(name: str) -> str:
+    """Return what a short name in a manifest stands for."""
+    return f"docker.io/library/{name}:latest"

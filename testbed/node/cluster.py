@@ -1,0 +1,110 @@
+"""A whole cluster on this machine: control plane, our controller, nodes. What a test gets, and disturbs.
+
+One cluster serves a session: it costs some 15 s. Groups live in namespaces of their own.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import NODES
+from testbed.binaries import Binaries
+from testbed.component import Component
+from testbed.control_plane import ControlPlane
+from testbed.crd import install_crd
+from testbed.node import names, network
+from testbed.node.machine import Node
+from testbed.node.patience import until
+from testbed.ports import free_ports
+
+REPOSITORY = Path(__file__).parents[2]
+READY_S_MAX = 60.0
+
+
+class Cluster:
+    """
+    The parts, each of which may be disturbed by itself.
+
+    Args:
+        plane: etcd, kube-apiserver and Kubernetes' own controllers.
+        client: an administrator's.
+        controller: ours; a Component, so it may be stopped, killed and started.
+        folder: for everybody's files.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        client: KubeClient,
+        folder: Path,
+        *,
+        programs: Path,
+        kubelet: Sequence[str],
+        images: Sequence[Path],
+    ) -> None:
+        self.plane = plane
+        self.client = client
+        self.folder = folder
+        self.nodes: list[Node] = []
+        self.controller = Component("inplace-controller", self._controller_command(), folder)
+        self._programs = programs
+        self._kubelet = kubelet
+        self._images = images
+
+    async def add_node(self) -> Node:
+        """Bring up another node and return it once Pods may be scheduled there."""
+        number = len(self.nodes)
+        folder = self.folder / f"node-{number}"
+        folder.mkdir()
+        node = Node(number, programs=self._programs, kubelet=self._kubelet, folder=folder)
+        self.nodes.append(node)
+        await node.start(self.plane, self._images)
+        await until(lambda: self._is_ready(node), f"{node.name} is Ready", timeout_s=READY_S_MAX, also=node.logs)
+        return node
+
+    async def _is_ready(self, node: Node) -> bool:
+        try:
+            stored = await self.client.get(NODES, None, node.name)
+        except NotFound:
+            return False
+        conditions = {each["type"]: each["status"] for each in stored["status"].get("conditions", ())}
+        return conditions.get("Ready") == "True" and not stored["spec"].get("taints")
+
+    def _controller_command(self) -> tuple[str, ...]:
+        probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
+        ports = (f"--probe-bind-address={probes}", f"--metrics-bind-address={metrics}")
+        flags = (f"--kubeconfig={self.plane.kubeconfig}", "--no-leader-elect", *ports)
+        return (sys.executable, "-P", "-m", "inplace.controller", *flags)
+
+
+@asynccontextmanager
+async def running_cluster(
+    binaries: Binaries, *, programs: Path, images: Sequence[Path], folder: Path
+) -> AsyncIterator[Cluster]:
+    """Run a cluster with one node; end it in order, so that every program's last words are in its log."""
+    network.set_up()
+    async with AsyncExitStack() as ending:
+        plane = await ending.enter_async_context(ControlPlane(binaries, with_controllers=True, for_pods=True))
+        transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
+        ending.push_async_callback(transport.close)
+        client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
+        await install_crd(client)
+        await ending.enter_async_context(names.answering(client, network.GATEWAY))
+        kubelet = binaries.command("kubelet")
+        cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)
+        cluster.controller.start()
+        ending.push_async_callback(cluster.controller.stop)
+        ending.push_async_callback(_power_off, cluster)
+        await cluster.add_node()
+        yield cluster
+
+
+async def _power_off(cluster: Cluster) -> None:
+    await asyncio.gather(*(node.power_off() for node in cluster.nodes))

@@ -1,0 +1,83 @@
+"""The JobSets of the node tests: examples/train.yaml and train-supervisor.yaml with a worker that keeps records.
+
+What is proved here is what users copy, so only what the test needs is changed: size, images, the worker's command, a
+folder for the evidence. Pods keep to Pod Security `restricted`, but for that folder, which is on the host.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from inplace.common.kube.resources import KubeObject
+from testbed.node.archives import WORKER_IMAGE
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
+JOBSET = "train"
+WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
+MEMORY_LIMIT = "64Mi"
+
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, evidence: Path | None) -> list[KubeObject]:
+    """Return the example's documents for one namespace, the JobSet last; evidence of None stays in the Pod."""
+    read = documents_of((EXAMPLES / MODES[mode]).read_text(), namespace)
+    (jobset,) = (each for each in read if each["kind"] == "JobSet")
+    jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
+    job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["parallelism"] = job["completions"] = pods
+    _adapt(job["template"]["spec"], evidence)
+    return read
+
+
+def documents_of(text: str, namespace: str) -> list[KubeObject]:
+    """Return the documents of a manifest, moved to a namespace, the JobSet last."""
+    read: list[KubeObject] = list(yaml.safe_load_all(text))
+    for document in read:
+        document["metadata"]["namespace"] = namespace
+        for subject in document.get("subjects", ()):
+            subject["namespace"] = namespace
+    return sorted(read, key=lambda each: bool(each["kind"] == "JobSet"))
+
+
+def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
+    """Let the Pod run our images and write its records; take away what the worker of the example needed."""
+    (worker,) = pod["containers"]
+    command = worker["command"]
+    worker["command"] = [*command[: command.index("--") + 1], *WORKER]
+    worker["image"] = WORKER_IMAGE
+    worker["resources"]["limits"] = {"memory": MEMORY_LIMIT}
+    worker["env"] = [*worker["env"], *_identity(worker["env"])]
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "checkpoints"]
+    worker["volumeMounts"] = [mount for mount in worker.get("volumeMounts", ()) if mount["name"] != "checkpoints"]
+    on_host: dict[str, Any] = {"hostPath": {"path": str(evidence), "type": "Directory"}}
+    pod["volumes"].append({"name": "evidence"} | ({"emptyDir": {}} if evidence is None else on_host))
+    worker["volumeMounts"].append({"name": "evidence", "mountPath": "/evidence"})
+    worker["env"].append({"name": "EVIDENCE", "value": "/evidence"})
+    for container in (worker, *pod.get("initContainers", ())):
+        container["securityContext"] = RESTRICTED
+
+
+def _identity(present: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the variables with which a worker says who it is, less those that the example has."""
+    names = {each["name"] for each in present}
+    fields = {
+        "POD_NAME": "metadata.name",
+        "POD_UID": "metadata.uid",
+        "JOB_INDEX": "metadata.labels['jobset.sigs.k8s.io/job-index']",
+        "BARRIER_ADDRESS": "status.podIP",
+    }
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in fields.items()
+        if name not in names
+    ]

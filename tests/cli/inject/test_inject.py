@@ -1,0 +1,465 @@
+"""`inplace inject` writes what a user would write by hand, changes nothing else, and refuses what it cannot decide."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.cli.inject.inject import DIFF_LINES_MAX
+from inplace.cli.inject.jobset import Refusal
+from inplace.cli.manifests.agent_pieces import RESTRICTED, is_restricted, permissions
+from inplace.cli.manifests.documents import Stream
+from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
+from inplace.cli.manifests.yaml_loader import VALUES_MAX, parse
+from inplace.common.kube.resources import KubeObject
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
+
+PLAIN = example("plain.yaml")
+OPTIONS: list[Mapping[str, Any]] = [
+    {},
+    {"wait": False},
+    {"agent_in_image": True},
+    {"mode": "supervisor"},
+    {"mode": "supervisor", "agent_in_image": True},
+    {"port": 9000, "exit_code": 7, "account": "inplace-agent-b", "agent_image": "registry.example/agent@sha256:0"},
+]
+
+
+def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
+    """Return named objects by name."""
+    return {item["name"]: item for item in items}
+
+
+def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
+    """Container by container and field by field, but for the names and a stricter securityContext."""
+    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True), example("train.yaml")
+    ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
+    (agent,), (model,) = ours["initContainers"], theirs["initContainers"]
+    assert agent.pop("securityContext")["runAsNonRoot"] is True
+    assert (agent.pop("name"), agent.pop("volumeMounts")[0]["mountPath"]) == ("inplace-agent", "/var/run/inplace")
+    del model["name"], model["volumeMounts"]
+    assert by_name(agent.pop("env")) == by_name(model.pop("env"))
+    assert agent == model
+    for key in ("command", "restartPolicy", "restartPolicyRules"):
+        assert ours["containers"][0][key] == theirs["containers"][0][key]
+    assert jobset_of(made)["spec"]["failurePolicy"] == jobset_of(by_hand)["spec"]["failurePolicy"]
+    specs = [jobset_of(text)["spec"]["replicatedJobs"][0]["template"]["spec"] for text in (made, by_hand)]
+    for key in ("backoffLimit", "podReplacementPolicy", "parallelism", "completions"):
+        assert specs[0][key] == specs[1][key]
+
+
+def test_the_supervisor_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
+    """The same variables; the command is wrapped, by the file that an init container brings."""
+    made, by_hand = injected(PLAIN, tmp_path, mode="supervisor"), example("train-supervisor.yaml")
+    worker, model = pod_spec_of(made)["containers"][0], pod_spec_of(by_hand)["containers"][0]
+    original = by_name(pod_spec_of(PLAIN)["containers"][0]["env"])
+    agents = {name: entry for name, entry in by_name(worker["env"]).items() if name not in original}
+    assert agents.items() <= by_name(model["env"]).items()
+    assert worker["command"][3:] == [
+        "/var/run/inplace/inplace-agent",
+        "run",
+        "--",
+        "python3",
+        "-m",
+        "inplace.examples.train",
+    ]
+    assert "restartPolicyRules" not in worker
+    (copier,) = pod_spec_of(made)["initContainers"]
+    assert "'/var/run/inplace/inplace-agent'" in copier["command"][-1]
+    assert copier["volumeMounts"] == [mount for mount in worker["volumeMounts"] if mount["name"] == "inplace-agent"]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: Mapping[str, Any]) -> None:
+    """Each line of the manifest is still there, in its order, but for the command that a wrapper changes."""
+    made = iter(injected(PLAIN, tmp_path, **options).splitlines())
+    lost = [line for line in PLAIN.splitlines() if line not in made]
+    assert lost[:1] in ([], ["              command: [python3, -m, inplace.examples.train]"])
+    if not options.get("wait", True):
+        assert lost == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+@pytest.mark.parametrize("name", ["plain.yaml", "depends-on.yaml", "train.yaml", "elastic.yaml"])
+def test_doing_it_twice_changes_nothing(tmp_path: Path, name: str, options: Mapping[str, Any]) -> None:
+    """Byte for byte, whatever the options."""
+    once = injected(example(name), tmp_path, **options)
+    assert injected(once, tmp_path, **options) == once
+
+
+@pytest.mark.parametrize("name", ["train.yaml", "train-supervisor.yaml"])
+def test_a_manifest_with_an_agent_is_left_alone(tmp_path: Path, name: str) -> None:
+    """What was written by hand needs nothing more."""
+    assert injected(example(name), tmp_path) == example(name)
+
+
+def test_permissions_are_those_of_the_installation() -> None:
+    """deploy/agent has the same account, role and binding."""
+    file = REPOSITORY / "deploy" / "agent" / "agent.yaml"
+    if not file.exists():
+        pytest.skip("deploy/agent is not there")
+    assert list(parse(file.read_text())) == permissions("default", "inplace-agent")
+
+
+def test_other_kinds_and_documents_pass_through(tmp_path: Path) -> None:
+    """Before and behind the JobSet, in a List, empty: they are what they were."""
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"day": "2026-11-21"}}
+    text = f"---\n# first\n{yaml.safe_dump(other)}---\n---\n{PLAIN}"
+    made = injected(text, tmp_path)
+    assert [document["kind"] for document in parse(made) if document] == [
+        *("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "JobSet")
+    ]
+    assert "# first\n" in made
+    listed = {"apiVersion": "v1", "kind": "List", "items": [other, jobset_of(PLAIN)]}
+    *_, document = parse(injected(json.dumps(listed), tmp_path))
+    assert document["items"][0] == other
+    assert document["items"][1] == jobset_of(injected(PLAIN, tmp_path))
+
+
+def under(account: str, field: str = "serviceAccountName") -> str:
+    """Return the plain JobSet with an account of its Pods."""
+    return PLAIN.replace("            containers:", f"            {field}: {account}\n            containers:")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "path"),
+    [
+        (under("trainer"), {}, "template.spec.serviceAccountName: found 'trainer'"),
+        (under("default"), {}, "template.spec.serviceAccountName: found 'default'"),
+        (under("inplace-agentx"), {}, "template.spec.serviceAccountName: found 'inplace-agentx'"),
+        (under("7"), {}, "template.spec.serviceAccountName: found 7"),
+        (under("trainer", "serviceAccount"), {}, "template.spec.serviceAccount: found 'trainer'"),
+        (PLAIN, {"account": "trainer"}, "--service-account: found 'trainer'"),
+    ],
+)
+def test_an_account_of_another_name_gets_no_rights_unasked(
+    tmp_path: Path, text: str, options: Mapping[str, Any], path: str
+) -> None:
+    """Admission does not restrict it: the refusal says so, and names the two ways out."""
+    with pytest.raises(Refusal) as refused:
+        injected(text, tmp_path, **options)
+    (finding,) = map(str, refused.value.findings)
+    assert path in finding
+    assert "needed inplace-agent or inplace-agent-SUFFIX" in finding
+    assert "--unrestricted-account" in finding
+    assert "every Pod of the namespace" in finding
+
+
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_an_unrestricted_account_is_asked_for_by_a_flag(tmp_path: Path, field: str) -> None:
+    """The account stays the user's; the Role and the binding bear our name and never the account's."""
+    made = injected(under("trainer", field), tmp_path, unrestricted_account=True)
+    assert pod_spec_of(made)["serviceAccountName"] == "trainer"
+    role, binding, _ = parse(made)
+    assert (role["kind"], role["metadata"]["name"]) == ("Role", "inplace-agent")
+    assert (binding["kind"], binding["metadata"]["name"]) == ("RoleBinding", "inplace-agent:trainer")
+    assert binding["roleRef"]["name"] == "inplace-agent"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "trainer", "namespace": "default"}]
+    assert injected(made, tmp_path) == made
+
+
+def test_an_account_that_the_file_binds_is_left_to_the_user(tmp_path: Path) -> None:
+    """Its rights stand there for everybody to read: nothing is refused, and nothing is added."""
+    binding = permissions("default", "trainer")[-1]
+    bound = f"{yaml.safe_dump(binding)}---\n{under('trainer')}"
+    assert [document["kind"] for document in parse(injected(bound, tmp_path))] == ["RoleBinding", "JobSet"]
+
+
+def test_accounts_of_one_namespace_share_one_role(tmp_path: Path) -> None:
+    """Each has a binding of its own, and no Role of the user's can have the Role's name by accident."""
+    made = injected(f"{PLAIN}---\n{under('inplace-agent-b').replace('name: train', 'name: other', 1)}", tmp_path)
+    assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:5] == [
+        ("ServiceAccount", "inplace-agent"),
+        ("Role", "inplace-agent"),
+        ("RoleBinding", "inplace-agent"),
+        ("ServiceAccount", "inplace-agent-b"),
+        ("RoleBinding", "inplace-agent-b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("account", "expected"),
+    [("inplace-agent", True), ("inplace-agent-b.c", True), ("inplace-agent-", False), ("inplace-agentx", False)],
+)
+def test_a_restricted_account_is_one_that_admission_knows(account: str, expected: bool) -> None:
+    """The pattern is that of deploy/admission/agents.yaml."""
+    policy = (REPOSITORY / "deploy" / "admission" / "agents.yaml").read_text()
+    assert f"system:serviceaccount:[^:]+:{RESTRICTED}$" in policy
+    assert is_restricted(account) is expected
+
+
+def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -> None:
+    """Otherwise the Job would never get to decide on them."""
+    policy = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}"
+    text = PLAIN.replace("        completions: 8", f"        completions: 8\n        {policy}")
+    (rule,) = pod_spec_of(injected(text, tmp_path))["containers"][0]["restartPolicyRules"]
+    assert rule["exitCodes"] == {"operator": "NotIn", "values": [0, 42]}
+    assert pod_spec_of(injected(text, tmp_path, mode="supervisor"))["containers"][0]["command"][3:8] == [
+        *("/var/run/inplace/inplace-agent", "run", "--fail-on", "42", "--")
+    ]
+
+
+def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
+    """In both modes, divided or not: the annotation may be added later, and without it the variable is empty."""
+    sidecar = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
+    supervisor = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor"))["containers"][0]
+    assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor)] == [True, True]
+
+
+def test_the_worker_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
+    """On a volume that both mount; the worker asks where the agent answers. An agent in the image needs no file."""
+    pod = pod_spec_of(injected(PLAIN, tmp_path, port=9000))
+    (agent,), (worker,) = pod["initContainers"], pod["containers"]
+    assert by_name(agent["env"])["AGENT_FILE"]["value"] == worker["command"][3] == "/var/run/inplace/inplace-agent"
+    assert by_name(worker["env"])["BARRIER_PORT"]["value"] == "9000"
+    assert agent["volumeMounts"][0] in worker["volumeMounts"]
+    (agent,) = pod_spec_of(injected(PLAIN, tmp_path, agent_in_image=True))["initContainers"]
+    assert "AGENT_FILE" not in by_name(agent["env"])
+
+
+def test_a_worker_beside_upstream_s_agent_does_not_wait(tmp_path: Path) -> None:
+    """Upstream's agent answers in no words that `wait` understands: its worker would wait for ever."""
+    injected_once = injected(PLAIN, tmp_path, wait=False)
+    upstream = injected_once.replace("name: NAMESPACE", "name: OTHER").replace(
+        "name: RESTART_POD_IN_PLACE_EXIT_CODE", "name: IN_PLACE_RESTART_EXIT_CODE"
+    )
+    assert "wait" not in pod_spec_of(injected(upstream, tmp_path))["containers"][0]["command"]
+
+
+def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:
+    """RunAsNonRoot beside the Pod's runAsUser 0 would keep kubelet from starting the agent."""
+    text = PLAIN.replace(
+        "            containers:", "            securityContext: {runAsUser: 0}\n            containers:"
+    )
+    assert pod_spec_of(injected(text, tmp_path))["initContainers"][0]["securityContext"]["runAsUser"] == 65532
+
+
+TWO = PLAIN.replace(
+    "            volumes:", "            - {name: logger, image: 'logger:1', command: [log]}\n            volumes:"
+)
+
+
+def test_the_worker_is_chosen_by_name(tmp_path: Path) -> None:
+    """Only it gets the rules, and a second run without the name finds it again."""
+    made = injected(TWO, tmp_path, workers=("worker",))
+    assert ["restartPolicyRules" in container for container in pod_spec_of(made)["containers"]] == [True, False]
+    assert injected(made, tmp_path) == made
+    both = injected(TWO, tmp_path, workers=("worker", "logger"))
+    assert all("restartPolicyRules" in container for container in pod_spec_of(both)["containers"])
+
+
+def test_replicated_jobs_out_of_the_group_are_left_alone(tmp_path: Path) -> None:
+    """examples/monitor.yaml: the monitor gets no agent and keeps its own policies."""
+    before = jobset_of(example("monitor.yaml"))["spec"]["replicatedJobs"][1]
+    after = jobset_of(injected(example("monitor.yaml"), tmp_path))["spec"]["replicatedJobs"]
+    assert after[1] == before
+    assert [c["name"] for c in after[0]["template"]["spec"]["template"]["spec"]["initContainers"]] == ["inplace-agent"]
+
+
+THREE = "exitCodes: {operator: In, values: [3]}"
+WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers[name="worker"]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "options", "expected"),
+    [
+        ("completions: 8", "completions: 7", {}, "completions: found 7, needed parallelism (8)"),
+        ("completions: 8", "completions: 8\n        completionMode: NonIndexed", {}, "needed Indexed"),
+        ("completions: 8", "completions: 8\n        backoffLimitPerIndex: 1", {}, "backoffLimitPerIndex: found 1"),
+        (
+            "              command: [python3, -m, inplace.examples.train]\n",
+            "",
+            {"mode": "supervisor"},
+            f"{WORKER}.command: found nothing",
+        ),
+        (
+            "              command: [python3, -m, inplace.examples.train]\n",
+            "",
+            {},
+            f"{WORKER}.command: found nothing",
+        ),
+        ("name: POD_IP", "name: POD_NAME", {}, ""),
+        ("name: WORLD_SIZE", "name: POD_NAME", {"mode": "supervisor"}, "env[name=\"POD_NAME\"]: found '8'"),
+        ("              env:", "              restartPolicy: Always\n              env:", {}, "found 'Always'"),
+        (
+            "              env:",
+            f"              restartPolicyRules: [{{action: Restart, {THREE}}}]\n              env:",
+            {},
+            "found exit codes 3 that restart it alone",
+        ),
+        ("              env:", "              ports: [{containerPort: 8080}]\n              env:", {}, "--port"),
+        (
+            "            containers:",
+            "            automountServiceAccountToken: false\n            containers:",
+            {},
+            "token",
+        ),
+        ("completions: 8", "completions: 8", {"workers": ("main",)}, "--worker: found 'main'"),
+    ],
+)
+def test_what_it_cannot_decide_it_refuses(
+    tmp_path: Path, old: str, new: str, options: Mapping[str, Any], expected: str
+) -> None:
+    """With the path, what was found, what is needed and what to do; "" is for what is no conflict."""
+    assert old in PLAIN
+    text = PLAIN.replace(old, new)
+    if not expected:
+        assert injected(text, tmp_path, **options)
+        return
+    with pytest.raises(Refusal) as refused:
+        injected(text, tmp_path, **options)
+    assert [expected in str(finding) for finding in refused.value.findings] == [True]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"mode": "supervisor"}, {"mode": "supervisor", "workers": ("worker", "logger")}]
+)
+def test_several_containers_are_named_when_the_worker_is_not(tmp_path: Path, options: Mapping[str, Any]) -> None:
+    """The refusal lists them and says how to choose."""
+    with pytest.raises(Refusal, match=r"found containers worker, logger, needed .* --worker NAME"):
+        injected(TWO, tmp_path, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "saw nothing but blanks and comments"),
+        ("# nothing\n---\n", "saw nothing but blanks and comments"),
+        ("{", "expected YAML or JSON"),
+        ("a: 1\na: 2\n", "the key 'a' a second time"),
+        ("just a text\n", "expected objects with apiVersion and kind"),
+        ("apiVersion: v1\nkind: Pod\n", "expected a JobSet (jobset.x-k8s.io/v1alpha2), saw Pod (v1)"),
+        ("apiVersion: jobset.x-k8s.io/v1\nkind: JobSet\n", "saw JobSet (jobset.x-k8s.io/v1)"),
+        (PLAIN.replace("replicatedJobs:", "replicatedJobs: 3 #"), "expected"),
+        (
+            PLAIN.replace("            containers:\n", "            containers: {}\n            x:\n"),
+            "a list of mappings",
+        ),
+        (PLAIN.replace("[python3, -m, inplace.examples.train]", "python3"), "command: expected a list of texts"),
+        ("\x00", "expected YAML or JSON"),
+        ("a: &a [x]\n" + "".join(f"b{i}: &b{i} [{f'*b{i - 1}, ' * 10 if i else '*a, ' * 10}]\n" for i in range(9)), ""),
+    ],
+)
+def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expected: str) -> None:
+    """Exit code 2, one line, no traceback, no output; "" expects the bound on what anchors may make."""
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    result = run("inject", "-f", str(file))
+    assert result.returncode == 2, result.stderr
+    assert (expected or f"more than {VALUES_MAX:,} values") in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [("/nowhere.yaml", "No such file"), ("examples", "is a directory"), ("README.md", "expected")],
+)
+def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
+    """Missing, a folder, some other text: exit code 2."""
+    result = run("inject", "-f", file)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert expected in result.stderr
+
+
+@pytest.mark.slow
+def test_as_a_program() -> None:
+    """Standard input to standard output, the difference on standard error, in colour for nobody but a terminal."""
+
+    def inject_text(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command("inject", "-f", "-", *arguments),
+            cwd=REPOSITORY,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=RUN_S_MAX,
+            check=False,
+        )
+
+    whole, diff, again = inject_text(PLAIN), inject_text(PLAIN, "--diff"), inject_text(PLAIN, "-o", "json", "-q")
+    assert (whole.returncode, diff.returncode, again.returncode) == (0, 0, 0), whole.stderr
+    assert whole.stderr == diff.stdout
+    assert "+            - name: inplace-agent\n" in diff.stdout
+    assert "\033" not in diff.stdout
+    assert json.loads(again.stdout)["items"] == list(parse(whole.stdout))
+    assert again.stderr == ""
+    refused = inject_text(TWO)
+    assert (refused.returncode, refused.stdout) == (1, "")
+
+
+@pytest.mark.slow
+def test_a_long_difference_is_not_shown(tmp_path: Path) -> None:
+    """Comparing takes the square of the lines: the manifest is printed all the same, and the note says why."""
+    file = tmp_path / "many.yaml"
+    file.write_text("---\n".join(PLAIN.replace("name: plain", f"name: plain{number}") for number in range(70)))
+    whole, diff = run("inject", "-f", str(file)), run("inject", "-f", str(file), "--diff")
+    assert (whole.returncode, diff.returncode, diff.stdout) == (0, 1, "")
+    assert len(list(parse(whole.stdout))) == 73
+    assert f"more than {DIFF_LINES_MAX:,} lines" in whole.stderr == diff.stderr
+
+
+words = st.text("ab: #'\"\\\n-0", max_size=6)  # and some that outgrow a line
+trees = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 9), words, words.map(lambda word: word * FLOW_CHARS_MAX)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text("abc", min_size=1), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@pytest.mark.slow
+@given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("abcd"), trees))
+def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObject) -> None:
+    """Whatever changes into whatever, in block and in flow style: the text that comes out reads as the new value."""
+    for flow in (False, True, None):
+        text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
+        edited = with_documents(Stream("x", text, tuple(parse(text))), [old | changes])
+        assert list(parse(edited.text)) == [old | changes]
+
+
+@pytest.mark.slow
+@given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("wxyz"), trees))
+def test_what_is_only_added_keeps_the_comments(old: KubeObject, added: KubeObject) -> None:
+    """At the root and in what stands below it: the text is edited, and not written anew."""
+    new = {key: value | added if isinstance(value, dict) else value for key, value in old.items()} | added
+    for flow in (False, True, None):
+        text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
+        edited = with_documents(Stream("x", text, tuple(parse(text))), [new])
+        assert (list(parse(edited.text)), edited.keeps_comments) == ([new], True)
+
+
+def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
+    """And the comments around it stay."""
+    text = injected("# mine\n" + example("minimal.yaml"), tmp_path)
+    assert "# mine" in text
+    assert "          spec:\n            containers:\n            - name: worker\n" in text
+    assert injected(text, tmp_path) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [({}, ["--runtime", "model"]), ({"mode": "supervisor", "agent_in_image": True}, ["--pods", "2"])],
+    ids=["sidecar", "supervisor"],
+)
+def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[str, Any], arguments: list[str]) -> None:
+    """The embedded Kubernetes runs it, a worker is killed, and no Pod is recreated."""
+    file = tmp_path / "injected.yaml"
+    file.write_text(injected(PLAIN, tmp_path, **options))
+    result = run("demo", "--json", "--file", str(file), *arguments)
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)

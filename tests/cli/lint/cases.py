@@ -1,0 +1,324 @@
+"""Manifests with one mistake each, the rule that reports it, and its path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from inplace.common.kube.resources import KubeObject
+
+JOB = 'spec.replicatedJobs[name="workers"].template.spec'
+POD = f"{JOB}.template.spec"
+WORKER = f'{POD}.containers[name="worker"]'
+AGENT = f'{POD}.initContainers[name="agent"]'
+
+Break = Callable[[KubeObject], Any]
+
+
+def jobset(document: KubeObject) -> KubeObject:
+    """Return the spec of the JobSet."""
+    spec: KubeObject = document["spec"]
+    return spec
+
+
+def replicated(document: KubeObject) -> KubeObject:
+    """Return its replicatedJob."""
+    found: KubeObject = document["spec"]["replicatedJobs"][0]
+    return found
+
+
+def job(document: KubeObject) -> KubeObject:
+    """Return the spec of its Jobs."""
+    found: KubeObject = replicated(document)["template"]["spec"]
+    return found
+
+
+def pod(document: KubeObject) -> KubeObject:
+    """Return the spec of its Pods."""
+    found: KubeObject = job(document)["template"]["spec"]
+    return found
+
+
+def agent(document: KubeObject) -> KubeObject:
+    """Return the agent's container."""
+    found: KubeObject = pod(document)["initContainers"][0]
+    return found
+
+
+def worker(document: KubeObject) -> KubeObject:
+    """Return the worker's container."""
+    found: KubeObject = pod(document)["containers"][0]
+    return found
+
+
+def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
+    """Return what sets fields of a part; None removes one."""
+
+    def change(document: KubeObject) -> None:
+        target = part(document)
+        for name, value in fields.items():
+            target.pop(name, None)
+            if value is not None:
+                target[name] = value
+
+    return change
+
+
+def env(name: str, *, of: Callable[[KubeObject], KubeObject] = agent, **entry: Any) -> Break:
+    """Return what replaces a variable; without an entry it is removed."""
+
+    def change(document: KubeObject) -> None:
+        container = of(document)
+        container["env"] = [one for one in container["env"] if one["name"] != name]
+        container["env"] += [{"name": name, **entry}] if entry else []
+
+    return change
+
+
+def probe(**fields: Any) -> Break:
+    """Return what changes the agent's startup probe."""
+    return put(lambda document: agent(document)["startupProbe"], **fields)
+
+
+def rules(*rules: tuple[str, str, list[int]]) -> list[KubeObject]:
+    """Return restartPolicyRules."""
+    return [
+        {"action": action, "exitCodes": {"operator": operator, "values": codes}} for action, operator, codes in rules
+    ]
+
+
+def volume(**source: Any) -> Break:
+    """Return what replaces the volume of EPOCH_FILE."""
+
+    def change(document: KubeObject) -> None:
+        pod(document)["volumes"][0] = {"name": "agent", **source}
+
+    return change
+
+
+def policy(*rules: KubeObject) -> Break:
+    """Return what adds rules to the failure policy."""
+    return put(lambda document: jobset(document)["failurePolicy"], rules=list(rules))
+
+
+def both(*changes: Break) -> Break:
+    """Return what does several things."""
+    return lambda document: [change(document) for change in changes]
+
+
+ALL = "RestartAllContainers"
+OTHER = {"name": "other", "image": "other:1", "command": ["other"]}
+HELD = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
+OPT_OUT = "jobset.sigs.k8s.io/disable-in-place-restart"
+TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
+
+# What is broken in examples/train.yaml; the rule and the path that say so.
+BROKEN: list[tuple[Break, str, str]] = [
+    (put(job, backoffLimit=6), "backoff-limit", f"{JOB}.backoffLimit"),
+    (put(job, backoffLimit=None), "backoff-limit", f"{JOB}.backoffLimit"),
+    (put(job, podReplacementPolicy=None), "pod-replacement-policy", f"{JOB}.podReplacementPolicy"),
+    (put(job, podReplacementPolicy="TerminatingOrFailed"), "pod-replacement-policy", f"{JOB}.podReplacementPolicy"),
+    (put(job, completions=7), "completions", f"{JOB}.completions"),
+    (put(job, parallelism=None), "completions", f"{JOB}.completions"),
+    (
+        both(put(job, completionMode="NonIndexed"), put(jobset, coordinator=None)),
+        "completion-mode",
+        f"{JOB}.completionMode",
+    ),
+    (put(job, backoffLimitPerIndex=1), "backoff-limit-per-index", f"{JOB}.backoffLimitPerIndex"),
+    (
+        put(job, podFailurePolicy={"rules": [HELD]}),
+        "pod-failure-policy",
+        f"{JOB}.podFailurePolicy.rules[0].onExitCodes.values",
+    ),
+    (put(jobset, startupPolicy={"startupPolicyOrder": "InOrder"}), "", ""),  # of one replicatedJob
+    (put(lambda d: jobset(d)["failurePolicy"], maxRestarts=0), "max-restarts", "spec.failurePolicy.maxRestarts"),
+    (put(lambda d: jobset(d)["failurePolicy"], maxRestarts=None), "max-restarts", "spec.failurePolicy.maxRestarts"),
+    (
+        put(lambda d: jobset(d)["failurePolicy"], restartStrategy="Recreate"),
+        "restart-strategy",
+        "spec.failurePolicy.restartStrategy",
+    ),
+    (
+        both(
+            policy({"action": "FailJobSet", "name": "a"}, {"action": "RestartJobSet", "name": "b"}),
+            put(job, activeDeadlineSeconds=9),
+        ),
+        "unreachable-rule",
+        "spec.failurePolicy.rules[1]",
+    ),
+    (policy({"action": "FailJobSet", "name": "a"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
+    (put(lambda d: jobset(d)["coordinator"], podIndex=8), "spec-problem", "spec.coordinator"),
+    (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
+    (put(jobset, suspend="yes"), "spec-problem", "spec"),
+    (
+        both(put(lambda d: d["metadata"], annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
+        "restart-scope",
+        f'{AGENT}.env[name="RESTART_SCOPE"]',
+    ),
+    (env("RESTART_SCOPE", value="a"), "agent-env-source", f'{AGENT}.env[name="RESTART_SCOPE"]'),
+    (put(lambda d: d["metadata"], annotations={OPT_OUT: "true"}), "disabled", f'metadata.annotations["{OPT_OUT}"]'),
+    (
+        put(lambda d: d["metadata"], annotations={STRATEGY: "true"}),
+        "exclusive-topology",
+        f'metadata.annotations["{STRATEGY}"]',
+    ),
+    (
+        put(lambda d: replicated(d)["template"], metadata={"annotations": {TOPOLOGY: ""}}),
+        "exclusive-topology",
+        f'spec.replicatedJobs[name="workers"].template.metadata.annotations["{TOPOLOGY}"]',
+    ),
+    (put(lambda d: replicated(d)["template"], metadata={"annotations": {OPT_OUT: ""}}), "", ""),
+    (put(pod, restartPolicy="OnFailure"), "pod-restart-policy", f"{POD}.restartPolicy"),
+    (put(pod, initContainers=None), "agent-missing", f"{POD}.initContainers"),
+    (put(pod, serviceAccountName="trainer"), "service-account-name", f"{POD}.serviceAccountName"),
+    (put(pod, serviceAccountName=None), "service-account", f"{POD}.serviceAccountName"),
+    (put(pod, automountServiceAccountToken=False), "service-account-token", f"{POD}.automountServiceAccountToken"),
+    (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
+    (put(pod, shareProcessNamespace=True), "shared-processes", f"{POD}.shareProcessNamespace"),
+    (put(pod, hostPID=True), "shared-processes", f"{POD}.hostPID"),
+    (put(pod, hostNetwork=True), "host-network", f"{POD}.hostNetwork"),
+    (lambda d: pod(d)["initContainers"].append(OTHER), "agent-order", f"{POD}.initContainers"),
+    (lambda d: pod(d)["initContainers"].insert(0, OTHER), "", ""),
+    (lambda d: pod(d)["initContainers"].append({**OTHER, "restartPolicy": "Always"}), "", ""),
+    (put(agent, restartPolicy="OnFailure"), "agent-placement", AGENT),
+    (
+        lambda d: pod(d)["containers"].append(pod(d).pop("initContainers")[0]),
+        "agent-placement",
+        f'{POD}.containers[name="agent"]',
+    ),
+    (lambda d: worker(d)["command"].insert(0, "inplace-agent run --"), "agent-twice", AGENT),
+    (put(agent, restartPolicyRules=None), "agent-restart-rules", f"{AGENT}.restartPolicyRules"),
+    (put(agent, restartPolicyRules=rules((ALL, "In", [88]))), "agent-restart-rules", f"{AGENT}.restartPolicyRules"),
+    (
+        put(agent, restartPolicyRules=rules(("Restart", "In", [137]), (ALL, "NotIn", [0]))),
+        "agent-restart-rules",
+        f"{AGENT}.restartPolicyRules",
+    ),
+    (put(agent, restartPolicyRules=rules((ALL, "NotIn", [0]))), "", ""),
+    (put(agent, restartPolicyRules=rules((ALL, "In", [88]), ("Terminate", "NotIn", [88]))), "", ""),
+    (put(agent, livenessProbe={"tcpSocket": {"port": 8080}}), "liveness-probe", f"{AGENT}.livenessProbe"),
+    (put(agent, lifecycle={"preStop": {"sleep": {"seconds": 9}}}), "pre-stop", f"{AGENT}.lifecycle.preStop"),
+    (put(agent, imagePullPolicy="Always"), "image-pull", f"{AGENT}.imagePullPolicy"),
+    (put(agent, imagePullPolicy=None), "image-pull", f"{AGENT}.imagePullPolicy"),
+    (put(agent, imagePullPolicy=None, image="host:5000/inplace-agent:1.2"), "", ""),
+    (put(agent, imagePullPolicy=None, image="inplace-agent@sha256:0"), "", ""),
+    (put(agent, startupProbe=None), "startup-probe", f"{AGENT}.startupProbe"),
+    (probe(httpGet=None, tcpSocket={"port": 8080}), "startup-probe", f"{AGENT}.startupProbe"),
+    (probe(httpGet={"path": "/healthz", "port": 8080}), "startup-probe-target", f"{AGENT}.startupProbe.httpGet.path"),
+    (probe(httpGet={"path": "/barrier-is-down", "port": 8080}), "", ""),
+    (
+        probe(httpGet={"path": "/barrier-is-lifted", "port": 8081}),
+        "startup-probe-target",
+        f"{AGENT}.startupProbe.httpGet.port",
+    ),
+    (
+        both(
+            probe(httpGet={"path": "/barrier-is-lifted", "port": "barrier"}),
+            put(agent, ports=[{"name": "barrier", "containerPort": 8080}]),
+        ),
+        "",
+        "",
+    ),
+    (
+        probe(httpGet={"path": "/barrier-is-lifted", "port": 8080, "scheme": "HTTPS"}),
+        "startup-probe-target",
+        f"{AGENT}.startupProbe.httpGet.scheme",
+    ),
+    (probe(failureThreshold=600), "startup-probe-patience", f"{AGENT}.startupProbe.failureThreshold"),
+    (probe(periodSeconds=None), "startup-probe-period", f"{AGENT}.startupProbe.periodSeconds"),
+    (probe(initialDelaySeconds=5), "startup-probe-period", f"{AGENT}.startupProbe.initialDelaySeconds"),
+    (env("POD_NAME"), "agent-env", f'{AGENT}.env[name="POD_NAME"]'),
+    (env("JOBSET_NAME"), "agent-env", f'{AGENT}.env[name="JOBSET_NAME"]'),
+    (env("NAMESPACE"), "", ""),  # the mounted token's is taken
+    (env("BARRIER_PORT", value="99999"), "agent-env", f'{AGENT}.env[name="BARRIER_PORT"]'),
+    (
+        both(env("BARRIER_PORT", value="9000"), env("BARRIER_PORT", of=worker, value="9000")),
+        "startup-probe-target",
+        f"{AGENT}.startupProbe.httpGet.port",
+    ),
+    (
+        env("RESTART_POD_IN_PLACE_EXIT_CODE", value="0"),
+        "agent-env",
+        f'{AGENT}.env[name="RESTART_POD_IN_PLACE_EXIT_CODE"]',
+    ),
+    (env("IN_PLACE_RESTART_EXIT_CODE", value="1"), "agent-env", f'{AGENT}.env[name="IN_PLACE_RESTART_EXIT_CODE"]'),
+    (env("BARRIER_PORT", valueFrom={"configMapKeyRef": {"name": "x", "key": "y"}}), "", ""),
+    (env("LOG_LEVEL", value="loud"), "agent-env", f'{AGENT}.env[name="LOG_LEVEL"]'),
+    (env("LOG_LEVEL", value=3), "env-text", f'{AGENT}.env[name="LOG_LEVEL"].value'),
+    (env("WORLD_SIZE", of=worker, value=8), "env-text", f'{WORKER}.env[name="WORLD_SIZE"].value'),
+    (env("POD_NAME", value="me"), "agent-env-source", f'{AGENT}.env[name="POD_NAME"]'),
+    (env("JOBSET_NAME", value="train"), "", ""),
+    (env("JOBSET_NAME", value="trian"), "agent-env-source", f'{AGENT}.env[name="JOBSET_NAME"]'),
+    (env("PREVIOUS_EPOCH", value="1"), "agent-env-source", f'{AGENT}.env[name="PREVIOUS_EPOCH"]'),
+    (
+        env("PREVIOUS_EPOCH", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/epoch']"}}),
+        "agent-env-source",
+        f'{AGENT}.env[name="PREVIOUS_EPOCH"]',
+    ),
+    (
+        both(env("BARRIER_ADDRESS", value="127.0.0.1"), env("BARRIER_ADDRESS", of=worker, value="127.0.0.1")),
+        "agent-env-source",
+        f'{AGENT}.env[name="BARRIER_ADDRESS"]',
+    ),
+    (env("BARRIER_ADDRESS"), "", ""),
+    (env("POD_UID"), "agent-env-recommended", f'{AGENT}.env[name="POD_UID"]'),
+    (env("JOBSET_UID"), "agent-env-recommended", f'{AGENT}.env[name="JOBSET_UID"]'),
+    (env("PREVIOUS_EPOCH"), "agent-env-recommended", f'{AGENT}.env[name="PREVIOUS_EPOCH"]'),
+    (env("EPOCH_FILE"), "epoch-file", f'{AGENT}.env[name="EPOCH_FILE"]'),
+    (env("EPOCH_FILE", value="/tmp/epoch"), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
+    (volume(hostPath={"path": "/tmp"}), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
+    (volume(persistentVolumeClaim={"claimName": "x"}), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
+    (
+        put(agent, volumeMounts=[{"name": "agent", "mountPath": "/var/run/inplace", "readOnly": True}]),
+        "epoch-file-volume",
+        f'{AGENT}.env[name="EPOCH_FILE"]',
+    ),
+    (
+        both(env("GROUP_SIZE"), put(job, parallelism=301, completions=301)),
+        "herd",
+        f'{AGENT}.env[name="GROUP_SIZE"]',
+    ),
+    (both(env("GROUP_SIZE"), put(job, parallelism=300, completions=300)), "", ""),
+    (put(worker, ports=[{"containerPort": 8080}]), "port-conflict", f"{WORKER}.ports[0].containerPort"),
+    (put(worker, restartPolicyRules=None), "worker-recreated", f"{WORKER}.restartPolicyRules"),
+    (put(worker, restartPolicy=None), "rules-without-policy", f"{WORKER}.restartPolicy"),
+    (put(worker, restartPolicy="Always"), "worker-restarts-alone", f"{WORKER}.restartPolicyRules"),
+    (
+        put(worker, restartPolicyRules=rules(("Restart", "In", [3]), (ALL, "NotIn", [0]))),
+        "worker-restarts-alone",
+        f"{WORKER}.restartPolicyRules",
+    ),
+    (put(worker, restartPolicyRules=rules((ALL, "NotIn", [7]))), "worker-success", f"{WORKER}.restartPolicyRules"),
+    (put(worker, restartPolicyRules=rules((ALL, "NotIn", [0, 3]))), "", ""),
+    (put(worker, lifecycle={"preStop": {"exec": {"command": ["x"]}}}), "pre-stop", f"{WORKER}.lifecycle.preStop"),
+    (put(worker, command=["python3", "-m", "inplace.examples.train"]), "worker-start", f"{WORKER}.command"),
+    (
+        put(worker, command=["python3", "-I", "-S", "/var/run/inplace/inplace-agent", "wait", "--", "x"]),
+        "worker-file",
+        f'{AGENT}.env[name="AGENT_FILE"]',
+    ),
+    (probe(timeoutSeconds=None), "startup-probe-hold", f"{AGENT}.startupProbe.timeoutSeconds"),
+    (env("BARRIER_ADDRESS", of=worker), "worker-wait", f'{WORKER}.env[name="BARRIER_ADDRESS"]'),
+]
+
+
+SUPERVISOR = f'{POD}.containers[name="worker"]'
+SUPERVISED: list[tuple[Break, str, str]] = [
+    (
+        put(worker, command=["inplace-agent", "run", "--grace", "soon", "--", "x"]),
+        "agent-command",
+        f"{SUPERVISOR}.command",
+    ),
+    (put(worker, command=["inplace-agent", "run"]), "agent-command", f"{SUPERVISOR}.command"),
+    (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", f"{SUPERVISOR}.command"),
+    (env("POD_NAME", of=worker), "agent-env", f'{SUPERVISOR}.env[name="POD_NAME"]'),
+    (env("EPOCH_FILE", of=worker), "", ""),
+    (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (put(worker, imagePullPolicy="Always"), "", ""),
+    (put(worker, command=["sh", "-c", "exec inplace-agent run -- python3 train.py"]), "", ""),
+    (put(worker, command=["python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"]), "", ""),
+    (put(worker, command=["python3", "train.py"]), "agent-placement", f'{POD}.containers[name="worker"]'),
+    (put(job, backoffLimit=3), "backoff-limit", f"{JOB}.backoffLimit"),
+]

@@ -1,0 +1,239 @@
+"""`inplace lint --cluster`: on the simulator, and on answers that a test cluster cannot give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inplace.cli.lint.cluster import check_cluster
+from inplace.cli.lint.connection import lint_with
+from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
+from inplace.cli.lint.jobset import group_of
+from inplace.cli.lint.kubelet_bugs import version_of
+from inplace.cli.lint.nodes import FEATURE, check_nodes
+from inplace.cli.manifests.finding import Finding
+from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject
+from inplace.controller.api.credentials import CredentialsError, load_credentials
+from inplace.simulator.apiserver import InMemoryTransport
+from tests.cli.injecting import example, injected
+from tests.common.kube.answers import refusal
+from tests.controller.rig import Rig
+from tests.deploy.admission import policies
+from tests.deploy.crd_cases import crd
+
+BINDING_PATH = "/validatingadmissionpolicybindings"
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> list[KubeObject]:
+    """Return examples/plain.yaml with the agent in it."""
+    return list(parse(injected(example("plain.yaml"), tmp_path)))
+
+
+async def asked(client: KubeClient, documents: list[KubeObject]) -> list[Finding]:
+    """Return what lint finds for the manifest's JobSet."""
+    jobsets = [document for document in documents if document["kind"] == "JobSet"]
+    (found,) = await lint_with(client, documents, jobsets, namespace="default")
+    return found
+
+
+@pytest.mark.asyncio
+async def test_a_cluster_in_order_has_nothing_to_say(documents: list[KubeObject]) -> None:
+    """And nothing was stored by asking."""
+    rig = Rig()
+    await rig.admin.create(NODES, None, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    status = {"nodeInfo": {"kubeletVersion": "v1.38.0"}, "declaredFeatures": [FEATURE]}
+    await rig.admin.patch(NODES, None, "n", {"status": status}, subresource="status")
+    rig.server.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "inplace-system"}}])
+    lease = {"metadata": {"name": "inplace-controller"}, "spec": {"holderIdentity": "controller-0"}}
+    await rig.admin.create(LEASES, "inplace-system", {"apiVersion": LEASES.api_version, "kind": "Lease"} | lease)
+    rig.server.load([*policies("jobsets.yaml", "immutable.yaml", "agents.yaml")])
+    before = rig.server.store.revision
+    assert [(finding.rule, finding.found) for finding in await asked(rig.admin, documents)] == []
+    assert rig.server.store.revision == before
+
+
+@pytest.mark.asyncio
+async def test_an_empty_cluster(documents: list[KubeObject]) -> None:
+    """It says so for each thing, once."""
+    rules = [finding.rule for finding in await asked(Rig().admin, documents)]
+    assert sorted(rules) == ["admission-policy", "admission-policy", "admission-policy", "controller", "no-nodes"]
+
+
+FACTS = ClusterFacts(
+    version="v1.36.3",
+    crd=crd(),
+    policies=frozenset(("jobsets.jobset.x-k8s.io", "immutable.jobset.x-k8s.io", "agents.inplace.dev")),
+    flow_schemas=frozenset(("inplace-agents",)),
+    nodes=(Node("n", "v1.38.0", frozenset((FEATURE,)), {}, True),),
+    has_controller=True,
+    unknown=(),
+)
+
+
+def judged(facts: ClusterFacts, documents: Iterable[KubeObject], pods: int = 8) -> list[str]:
+    """Return the rules that facts break for the manifest's JobSet, with so many Pods."""
+    (jobset,) = (document for document in documents if document["kind"] == "JobSet")
+    for member in (group := group_of(jobset)):
+        member.job_spec.update(parallelism=pods, completions=pods)
+    return [finding.rule for finding in (*check_cluster(facts, group), *check_nodes(facts, group))]
+
+
+def nodes(*kubelets: str, features: tuple[str, ...] = (FEATURE,)) -> tuple[Node, ...]:
+    """Return nodes by the versions of their kubelets."""
+    return tuple(Node(f"n{i}", kubelet, frozenset(features), {}, True) for i, kubelet in enumerate(kubelets))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sidecar", "supervisor"),
+    [
+        ({}, [], []),
+        ({"version": "v1.36.0-gke.100"}, [], []),
+        ({"version": "v1.34.9"}, ["server-version"], []),
+        ({"version": "v1.29.1", "nodes": nodes("v1.29.1")}, ["server-version"], ["server-version"]),
+        ({"version": "nonsense"}, [], []),
+        ({"crd": None}, ["crd"], ["crd"]),
+        ({"crd": {"spec": {"versions": [{"name": "v1alpha1", "served": True}]}}}, ["crd"], ["crd"]),
+        ({"crd": {"spec": {"versions": [{"name": "v1alpha2", "served": True}]}}}, ["crd-columns"], ["crd-columns"]),
+        ({"has_controller": False}, ["controller"], ["controller"]),
+        ({"has_controller": None}, [], []),
+        (
+            {"policies": frozenset(("agents.inplace.dev", "immutable.jobset.x-k8s.io"))},
+            ["admission-policy"],
+            ["admission-policy"],
+        ),
+        ({"policies": None, "flow_schemas": None, "nodes": None}, [], []),
+        ({"nodes": ()}, ["no-nodes"], ["no-nodes"]),
+        ({"nodes": (replace(FACTS.nodes[0], schedulable=False),)}, ["no-nodes"], ["no-nodes"]),  # type: ignore[index]
+        ({"nodes": nodes("v1.36.3")}, [], []),  # the worker waits for itself
+        ({"nodes": nodes("v1.35.1")}, ["kubelet-bug"] * 3, []),
+        ({"nodes": nodes("v1.38.0", features=())}, ["node-features"], []),
+        ({"nodes": nodes("v1.38.0") + nodes("v1.38.1", features=())}, ["node-features-some"], []),
+        ({"version": "v1.35.4", "nodes": nodes("v1.38.0", features=())}, [], []),  # nodes declare nothing yet
+    ],
+)
+def test_facts_and_what_they_break(
+    tmp_path: Path, changes: dict[str, Any], sidecar: list[str], supervisor: list[str]
+) -> None:
+    """For both modes."""
+    facts = replace(FACTS, **changes)
+    for mode, expected in (("sidecar", sidecar), ("supervisor", supervisor)):
+        text = injected(example("plain.yaml"), tmp_path, mode=mode)
+        assert judged(facts, parse(text)) == expected, mode
+
+
+def test_a_worker_that_does_not_wait_needs_a_mended_kubelet(tmp_path: Path) -> None:
+    """Kubernetes #141155 lets it start before its barrier lifts."""
+    facts = replace(FACTS, nodes=nodes("v1.36.3"))
+    assert judged(facts, parse(injected(example("plain.yaml"), tmp_path, wait=False))) == ["kubelet-bug"]
+
+
+def test_large_groups_want_a_flow_schema(documents: list[KubeObject]) -> None:
+    """From 301 Pods on."""
+    facts = replace(FACTS, flow_schemas=frozenset())
+    assert [judged(facts, documents, pods) for pods in (300, 301)] == [[], ["flow-schema"]]
+
+
+def test_a_strategy_that_the_definition_lacks(documents: list[KubeObject]) -> None:
+    """An old definition of upstream's."""
+    old = crd()
+    policy = old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
+        "failurePolicy"
+    ]
+    policy["properties"]["restartStrategy"]["enum"] = ["Recreate", "BlockingRecreate"]
+    assert judged(replace(FACTS, crd=old), documents) == ["crd"]
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("v1.36.3", (1, 36)), ("1.35", (1, 35)), ("v1.33.5-eks-1", (1, 33)), ("", None), ("x", None)]
+)
+def test_versions(text: str, version: tuple[int, int] | None) -> None:
+    """As servers and kubelets spell them."""
+    assert version_of(text) == version
+
+
+class Refusing:
+    """A server that refuses some paths."""
+
+    def __init__(self, rig: Rig, *paths: str) -> None:
+        self._inner = InMemoryTransport(rig.server)
+        self._paths = paths
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Answer, or refuse."""
+        if any(path in request.path for path in self._paths):
+            return refusal(403, "Forbidden")
+        return await self._inner.request(request, timeout_s=timeout_s)
+
+
+@pytest.mark.asyncio
+async def test_what_may_not_be_asked_is_said_once(documents: list[KubeObject]) -> None:
+    """And nothing is claimed about it."""
+    paths = ("/nodes", BINDING_PATH, "/flowschemas", "/leases", "/customresourcedefinitions", "/subjectaccessreviews")
+    client = KubeClient(Refusing(Rig(), *paths), user_agent="", field_manager="")  # type: ignore[arg-type]
+    found = await asked(client, [documents[0], documents[-1]])  # the account comes along, its rights do not
+    assert {finding.rule for finding in found} == {"cluster-unknown"}
+    assert len(found) == len(paths)
+    assert "kubectl auth can-i" in found[-1].fix
+
+
+class EndlessNodes(Refusing):
+    """A server whose list of nodes always goes on."""
+
+    def __init__(self, rig: Rig) -> None:
+        super().__init__(rig)
+        self.asked: list[str] = []
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Answer with one node and a token."""
+        if "/nodes" not in request.path:
+            return await super().request(request, timeout_s=timeout_s)
+        self.asked.append(request.path)
+        return Response(200, {}, b'{"metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}')
+
+
+@pytest.mark.asyncio
+async def test_many_nodes_are_read_page_by_page() -> None:
+    """And a server that never ends does not keep us for ever."""
+    server = EndlessNodes(Rig())
+    facts = await ask_about_cluster(KubeClient(server, user_agent="", field_manager=""))  # type: ignore[arg-type]
+    assert facts.nodes is not None
+    assert len(facts.nodes) == len(server.asked) == PAGES_MAX
+    assert f"limit={PAGE}" in server.asked[0]
+    assert "continue=more" in server.asked[1]
+
+
+@pytest.mark.asyncio
+async def test_without_the_definition_the_rest_is_still_judged(documents: list[KubeObject]) -> None:
+    """One finding for it, none for the dry run that could not be."""
+    rig = Rig()
+    await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, "jobsets.jobset.x-k8s.io")
+    rules = [finding.rule for finding in await asked(rig.admin, documents)]
+    assert ("crd" in rules, "admission" in rules) == (True, False)
+
+
+@pytest.mark.asyncio
+async def test_a_context_chooses_the_cluster(tmp_path: Path) -> None:
+    """The kubeconfig's current one, another by name; also inside a Pod, whose own account is not meant then."""
+    named = [{"name": name, "cluster": {"server": f"http://{name}:1"}} for name in ("earth", "moon")]
+    contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in ("earth", "moon")]
+    users = [{"name": "u", "user": {"token": "t"}}]
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        yaml.safe_dump({"clusters": named, "contexts": contexts, "users": users, "current-context": "earth"})
+    )
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBECONFIG": str(file)}
+    current = await load_credentials(str(file), clock=LoopClock())
+    other = await load_credentials(None, clock=LoopClock(), environment=pod, context="moon")
+    assert (current.host, other.host) == ("http://earth:1", "http://moon:1")
+    with pytest.raises(CredentialsError, match="mars"):
+        await load_credentials(str(file), clock=LoopClock(), context="mars")

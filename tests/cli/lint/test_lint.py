@@ -1,0 +1,201 @@
+"""`inplace lint` explains what keeps a JobSet from restarting in place: one thing broken, one finding, at its path."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inplace.cli.lint.catalogue import RULES
+from inplace.cli.lint.embedded import judge
+from inplace.cli.lint.lint import lint
+from inplace.cli.manifests.documents import read_stream
+from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.kube.resources import KubeObject
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.injecting import EXAMPLES, example, injected
+from tests.cli.lint.cases import AGENT, BROKEN, JOB, POD, SUPERVISED, Break, agent, job, jobset, pod, replicated, worker
+
+CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
+WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
+KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # they show something else, and leave the agent out
+
+
+def findings(documents: list[KubeObject], folder: Path) -> list[tuple[str, str]]:
+    """Return (rule, path) of what lint finds."""
+    file = folder / "manifest.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    return [(finding.rule, finding.path) for report in lint(read_stream(str(file))) for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "path"), BROKEN, ids=[f"{i}-{rule}" for i, (_, rule, _) in enumerate(BROKEN)]
+)
+def test_one_thing_broken_is_one_finding(tmp_path: Path, change: Break, rule: str, path: str) -> None:
+    """Of that rule and at that path; without a rule it is no fault."""
+    documents = list(parse(example("train.yaml")))
+    change(documents[-1])
+    assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "path"), SUPERVISED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(SUPERVISED)]
+)
+def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule: str, path: str) -> None:
+    """The same for examples/train-supervisor.yaml."""
+    documents = list(parse(example("train-supervisor.yaml")))
+    change(documents[-1])
+    found = findings(documents, tmp_path)
+    assert found[:1] == ([(rule, path)] if rule else [])
+
+
+RIGHTS = [
+    ({"verbs": ["get", "list"]}, 0, ["list"]),
+    ({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]}, 0, []),
+    ({"verbs": ["get"]}, 1, []),
+    ({"resourceNames": ["a"]}, 1, []),
+]
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_rights_that_the_file_shows(tmp_path: Path, index: int) -> None:
+    """A Role of the same file that leaves out what the agent needs is a finding; one that says more is none."""
+    changes, rule, _ = RIGHTS[index]
+    documents = list(parse(example("train.yaml")))
+    documents[1]["rules"][rule] |= changes
+    expected = [] if index == 1 else [("service-account-rights", f"{POD}.serviceAccountName")]
+    assert findings(documents, tmp_path) == expected
+
+
+def test_rights_that_the_file_does_not_show_are_the_cluster_s_business(tmp_path: Path) -> None:
+    """A JobSet alone is clean."""
+    assert findings([list(parse(example("train.yaml")))[-1]], tmp_path) == []
+
+
+def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
+    """It may be the ServiceAccount that says so; a projected token in the agent alone is as good."""
+    documents = list(parse(example("train.yaml")))
+    documents[0]["automountServiceAccountToken"] = False
+    assert findings(documents, tmp_path) == [("service-account-token", f"{POD}.automountServiceAccountToken")]
+    agent(documents[-1])["volumeMounts"].append(
+        {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    )
+    assert findings(documents, tmp_path) == []
+
+
+def test_an_order_inside_the_group(tmp_path: Path) -> None:
+    """Sidecars that wait for each other's readiness cost a restart; supervisors are ready while they wait."""
+    for name, expected in (("train.yaml", 1), ("train-supervisor.yaml", 0)):
+        documents = list(parse(example(name)))
+        first = replicated(documents[-1])
+        second = json.loads(json.dumps(first)) | {"name": "b", "dependsOn": [{"name": "workers", "status": "Ready"}]}
+        jobset(documents[-1])["replicatedJobs"].append(second)
+        assert [rule for rule, _ in findings(documents, tmp_path)] == ["startup-order"] * expected
+
+
+UPSTREAM = """
+name: agent
+image: registry.example/in-place-restart-agent:v1
+restartPolicy: Always
+restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}]
+env:
+- {name: JOBSET_NAME, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"}}}
+- {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+startupProbe: {httpGet: {path: /barrier-is-down, port: 8081}, periodSeconds: 1, failureThreshold: 600}
+"""
+
+
+def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
+    """Swapping the image works: its variables, path and port are taken as they are; what we add is recommended."""
+    documents = list(parse(example("train.yaml")))
+    pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
+    worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
+    found = [rule for rule, _ in findings(documents, tmp_path)]
+    assert {RULES[rule].severity for rule in found} == {"warning"}
+    assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience"}
+    agent(documents[-1])["startupProbe"]["httpGet"]["port"] = 8080
+    assert ("startup-probe-target", f"{AGENT}.startupProbe.httpGet.port") in findings(documents, tmp_path)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_an_example_is_clean(name: str) -> None:
+    """But for what it says of itself."""
+    found = {finding.rule for report in lint(read_stream(str(EXAMPLES / name))) for finding in report.findings}
+    assert found == KNOWN.get(name, set())
+
+
+@pytest.mark.parametrize("options", [{}, {"wait": False}, {"mode": "supervisor"}, {"port": 9000}], ids=str)
+@pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
+def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    """Show 6 of issue 6; images without a tag are the examples' own."""
+    file = tmp_path / "injected.yaml"
+    file.write_text(injected(example(name), tmp_path, **options))
+    rules = {finding.rule for report in lint(read_stream(str(file))) for finding in report.findings}
+    asked_for = {"worker-start"} if options.get("wait") is False else set()
+    assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
+
+
+def test_every_rule_about_manifests_is_broken_once_here() -> None:
+    """A rule of the catalogue that no case reaches may as well not exist."""
+    reached = {rule for _, rule, _ in (*BROKEN, *SUPERVISED)} | {"service-account-rights", "startup-order"}
+    catalogue = list(RULES)
+    reached.add("admission")  # test_the_embedded_server_judges_too
+    manifest = set(catalogue[: catalogue.index("cluster-unknown")])
+    assert manifest - reached == set()
+    assert reached - {""} <= set(RULES)
+
+
+@pytest.mark.slow
+def test_as_a_program(tmp_path: Path) -> None:
+    """0 clean, 1 with an error, or with warnings under --strict; JSON for programs, colours for terminals alone."""
+    made = run("inject", "-q", "-f", "examples/plain.yaml")
+    shown = subprocess.run(
+        command("lint", "-f", "-"),
+        cwd=REPOSITORY,
+        input=made.stdout,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert (shown.returncode, shown.stdout) == (0, "JobSet default/plain: clean\n"), shown.stderr
+    documents = list(parse(example("train.yaml")))
+    agent(documents[-1])["imagePullPolicy"] = "Always"
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    assert [run("lint", "-f", str(file), *more).returncode for more in ((), ("--strict",))] == [0, 1]
+    job(documents[-1])["backoffLimit"] = 6
+    file.write_text(yaml.safe_dump_all(documents))
+    text, machine = run("lint", "-f", str(file)), run("lint", "-f", str(file), "-o", "json")
+    assert (text.returncode, machine.returncode) == (1, 1)
+    assert f"error backoff-limit in JobSet default/train\n  at     {JOB}.backoffLimit\n  found  6\n" in text.stdout
+    assert "\033" not in text.stdout
+    said = json.loads(machine.stdout)
+    assert (said["errors"], said["warnings"], said["jobsets"]) == (1, 1, ["JobSet default/train"])
+    assert set(said["findings"][0]) == {"object", "rule", "severity", "path", "found", "needed", "why", "fix"}
+
+
+def test_the_embedded_server_judges_too() -> None:
+    """What only the definition knows: misspelt fields of the JobSet, its schema, its CEL; nothing for a sound one."""
+    sound, misspelt, long = (list(parse(example("train.yaml")))[-1] for _ in range(3))
+    misspelt["spec"]["failurePolice"] = {}
+    long["metadata"]["annotations"] = {"x": 3}
+    found = judge([sound, misspelt, long])
+    assert [[(finding.rule, finding.path) for finding in findings] for findings in found[:2]] == [
+        [],
+        [("admission", "spec.failurePolice")],
+    ]
+    assert [finding.rule for finding in found[2]] == ["admission"]
+
+
+@pytest.mark.parametrize("file", ["/nowhere.yaml", "examples", "README.md", "deploy/rbac/controller.yaml"])
+def test_what_is_no_manifest_is_said_in_words(file: str) -> None:
+    """Exit code 2, on stderr."""
+    result = run("lint", "-f", file)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "expected" in result.stderr
+    assert "Traceback" not in result.stderr

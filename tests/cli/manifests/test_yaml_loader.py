@@ -1,0 +1,157 @@
+"""Any text is read in a bounded time, as Kubernetes would read it, or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.cli.manifests.documents import STREAM_BYTES_MAX, StreamError, read_stream
+from inplace.cli.manifests.yaml_loader import DEPTH_MAX, VALUES_MAX, parse
+from tests.cli.command import run
+
+
+def doubled(kind: str, levels: int) -> str:
+    """Return anchors each of which names the one before it twice: 2**levels values in some 20 bytes each."""
+    first, more = {"alias": ("[x]", "[*a{0}, *a{0}]"), "merge": ("{x: 1}", "{{<<: [*a{0}, *a{0}]}}")}[kind]
+    lines = [f"a{level}: &a{level} {more.format(level - 1)}\n" for level in range(1, levels)]
+    return f"a0: &a0 {first}\n{''.join(lines)}"
+
+
+TOO_MANY = f"more than {VALUES_MAX:,} values"
+TOO_DEEP = f"a nesting of more than {DEPTH_MAX}"
+NASTY = {
+    "aliases of aliases": (doubled("alias", 40), TOO_MANY),
+    "merges of merges": (doubled("merge", 18), TOO_MANY),
+    "many merges of merges": (doubled("merge", 40), TOO_MANY),
+    "many values": ("[" + "1," * VALUES_MAX + "]", TOO_MANY),
+    "deep brackets": ("a: " + "[" * 100_000, TOO_DEEP),
+    "deep braces": ("{a: " * 20_000, TOO_DEEP),
+    "deep blocks": ("".join(f"{' ' * depth}a:\n" for depth in range(1_000)), TOO_DEEP),
+    "a chain of aliases": ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 200)), TOO_DEEP),
+    "an alias of itself": ("a: &a [*a]", TOO_DEEP),
+    "an integer of 5,000 digits": ("a: " + "9" * 5_000, "an integer of 64 bits"),
+    "a hexadecimal integer of 200,000 digits": ("a: 0x" + "f" * 200_000, "an integer of 64 bits"),
+    "an integer of 65 bits": (f"a: {2**64}", "an integer of 64 bits"),
+    "a hexadecimal integer of none": ("a: 0x_", "an integer of 64 bits"),
+    "infinity": ("a: .inf", "a finite number"),
+    "no number": ("a: -.NaN\nb: .nan", "a finite number"),
+    "a number beyond floats": ("a: 1.0e+400", "a finite number"),
+    "a tag that lies": ("a: !!int x", "a value that is a int"),
+    "an empty integer": ("a: !!int ''", "a value that is a int"),
+    "a wrong bool": ("a: !!bool maybe", "a value that is a bool"),
+    "a wrong date": ("a: !!timestamp x", "a value that is a timestamp"),
+    "bytes": ("a: !!binary QUFB", "a value that is a binary"),
+    "a set": ("a: !!set {x, y}", "could not determine a constructor"),
+    "an ordered map": ("a: !!omap [x: 1]", "could not determine a constructor"),
+    "a mapping that is a list": ("a: !!map [x]", "expected a mapping node"),
+    "a mapping that is a text": ("a: !!map x", "a value that is a map"),
+    "a python object": ("a: !!python/object/apply:os.system [id]", "could not determine a constructor"),
+    "a character that is none": ('a: "\\UFFFFFFFF"', "expected YAML or JSON"),
+    "half a character": ('a: "\\ud800"', "expected YAML or JSON"),
+    "a version of 5,000 digits": (f"%YAML {'9' * 5_000}.1\n---\na: 1", "expected YAML or JSON"),
+    "a key twice": ("a: 1\na: 2", "a second time"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "many values" else name for name in NASTY]
+)
+def test_a_nasty_text_is_refused(tmp_path: Path, name: str) -> None:
+    """Whatever a file holds, the answer is a StreamError of a few lines."""
+    text, expected = NASTY[name]
+    file = tmp_path / "nasty.yaml"
+    file.write_text(text)
+    with pytest.raises(StreamError) as refused:
+        read_stream(str(file))
+    assert expected in str(refused.value)
+    assert len(str(refused.value)) < 1_000
+
+
+def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
+    """One byte more than the bound is told from the length alone."""
+    file = tmp_path / "large.yaml"
+    file.write_text("#" * (STREAM_BYTES_MAX + 1))
+    with pytest.raises(StreamError, match=f"at most {STREAM_BYTES_MAX:,} bytes"):
+        read_stream(str(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["lint", "inject", "demo"])
+def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str) -> None:
+    """One sentence and no traceback, from 800 bytes that stand for 2**40 values."""
+    file = tmp_path / "bomb.yaml"
+    file.write_text(doubled("merge", 40))
+    result = run(command, "--file", str(file))
+    assert result.returncode in (1, 2)
+    assert TOO_MANY in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-22", "2026-11-22"),
+        ("12:30", "12:30"),
+        ("1:59:59.5", "1:59:59.5"),
+        ("=", "="),
+        ("0o17", "0o17"),
+        ("017", 15),
+        ("0x1F", 31),
+        ("1_000", 1000),
+        ("-1.5", -1.5),
+        ("yes", True),
+        ("~", None),
+        ("!!str 12", "12"),
+        ("!!int 12", 12),
+        ('"\\ud83d\\ude00"', "\U0001f600"),
+        ('"<<"', "<<"),
+    ],
+)
+def test_values_are_what_kubernetes_reads(text: str, expected: object) -> None:
+    """Dates and times of day are text, whole characters stay whole."""
+    assert parse(f"a: {text}") == ({"a": expected},)
+
+
+def test_merge_keys_still_merge() -> None:
+    """A few merge keys are what people write; no two parts of the result are one object."""
+    (found,) = parse("base: &b {x: 1, y: {z: 2}}\none: {<<: *b, x: 3}\ntwo: {<<: [*b, {w: 4}]}")
+    assert found["one"] == {"x": 3, "y": {"z": 2}}
+    assert found["two"] == {"x": 1, "y": {"z": 2}, "w": 4}
+    assert found["one"]["y"] is not found["two"]["y"]
+
+
+KEYS = st.text(max_size=80)  # escaped they take 12 characters each; a key of YAML may have 1,024
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # What json writes without a dot (1e+16) YAML 1.1 reads as text.
+    .filter(lambda number: "." in repr(number))
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_json_is_read_as_json_reads_it(value: Any) -> None:
+    """Escapes or not: what a program wrote comes back as it was."""
+    assert parse(json.dumps(value)) == (value,)
+
+
+@given(
+    st.text(alphabet="&*<>!|'\"{}[],:-?#%@`=~ \n\tabx019.e+\\u") | st.binary().map(lambda raw: raw.decode("latin-1"))
+)
+def test_no_text_breaks_the_reader(text: str) -> None:
+    """A text is read or refused; nothing else comes out."""
+    try:
+        parse(text)
+    except yaml.YAMLError:
+        return

@@ -1,0 +1,222 @@
+"""`inplace explain` names the cause: each way for a group to be in trouble, on the simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from inplace.cli.connection import Connection
+from inplace.cli.group.pod_table import decode_table
+from inplace.cli.group.state import Phase, group_state
+from inplace.cli.status.cluster_events import Event
+from inplace.cli.status.explain import explanation_lines, read_facts
+from inplace.cli.status.explanation import Facts, explain
+from inplace.cli.status.restart import request_restart
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import InMemoryTransport
+from inplace.simulator.cluster import virtual_time
+from tests.cli.scenes import (
+    all_work,
+    connection,
+    documents,
+    explained,
+    jobset_of,
+    seen,
+    status,
+    text_of,
+    training,
+    until,
+)
+from tests.cli.status.test_status import jobset, table
+from tests.common.kube.answers import refusal
+
+pytestmark = pytest.mark.virtual_time
+
+
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    """Play one scene under virtual time."""
+    virtual_time.run(scene)
+
+
+async def test_a_group_that_trains_has_no_cause() -> None:
+    """And says so."""
+    async with training() as cluster:
+        explanation = await explained(cluster)
+        assert explanation.causes == ()
+        assert "all 4 Pods are at epoch 1" in explanation.headline
+        assert "Nothing keeps it from training" in text_of(explanation)
+
+
+async def test_a_worker_crash_is_named() -> None:
+    """After the restart: the Pod whose worker ended first, its container, exit code and the restart itself."""
+    async with training() as cluster:
+        victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[2]
+        cluster.kill_worker("default", victim)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        explanation = await explained(cluster)
+        assert explanation.causes == ()
+        text = text_of(explanation)
+        assert f"container worker of Pod {victim} on node-" in text
+        assert "exit code 137" in text
+        assert "1 of 10 restarts used" in text
+
+
+async def test_a_restart_by_hand_has_no_first_failure() -> None:
+    """Every worker was ended for it: the one that ended first has not failed."""
+    async with training() as cluster:
+        await request_restart(connection(cluster), "train")
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        text = text_of(await explained(cluster))
+        assert "group restart to epoch 2 began: asked for by hand" in text
+        assert "first failure" not in text
+
+
+async def test_a_lost_node_is_named_while_the_group_waits() -> None:
+    """The Pod, its node, that the node is not ready, and that it must be deleted."""
+    async with training() as cluster:
+        victim = cluster.pods()[0]
+        node = victim["spec"]["nodeName"]
+        cluster.lose_node(node)
+
+        def lost() -> bool:
+            return any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods())
+
+        await until(cluster, lost)
+        explanation = await explained(cluster)
+        assert (await seen(cluster)).phase in (Phase.DEGRADED, Phase.RESTARTING)
+        assert [cause.kind for cause in explanation.causes] == ["NodeLost"]
+        assert explanation.causes[0].pods == (victim["metadata"]["name"],)
+        text = text_of(explanation)
+        assert f"node {node} is not ready" in text
+        assert f"kubectl delete node {node}" in text
+
+
+async def test_an_unschedulable_pod_is_named() -> None:
+    """The replacement of a lost Pod fits nowhere: the scheduler's own words, and what to do."""
+    async with training() as cluster:
+        victim = cluster.pods()[0]
+        cluster.lose_node(victim["spec"]["nodeName"])
+
+        def pending() -> bool:
+            return any(
+                one.get("reason") == "Unschedulable"
+                for pod in cluster.pods()
+                for one in pod.get("status", {}).get("conditions") or ()
+            )
+
+        await until(cluster, pending)
+        explanation = await explained(cluster)
+        (cause,) = explanation.causes
+        assert cause.kind == "Unschedulable"
+        assert "nodes are available" in cause.text
+        assert "kubectl describe pod train-workers-0-" in cause.advice
+        assert "3 of 4 Pods" in explanation.headline or "without 1 of its 4 Pods" in explanation.headline
+
+
+async def test_reaching_max_restarts_is_named() -> None:
+    """Failed, with how many were allowed and which failure was the last."""
+    async with training(maxRestarts=1) as cluster:
+        name = cluster.pods()[0]["metadata"]["name"]
+        cluster.kill_worker("default", name)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        cluster.kill_worker("default", name)
+        await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
+        explanation = await explained(cluster)
+        (cause,) = explanation.causes
+        assert cause.kind == "ReachedMaxRestarts"
+        assert "maxRestarts reached: 1 restarts are allowed" in cause.text
+        assert explanation.headline == "it failed"
+
+
+async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
+    """Admission let it pass; the condition says what is wrong, where, and what cures it."""
+    async with training(1) as cluster:
+        other = deepcopy(jobset_of(documents(1)))
+        other["metadata"]["name"] = "other"
+        other["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "soon"}
+        await cluster.apply([other])
+        await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
+        causes = {cause.kind: cause.text for cause in (await explained(cluster, "other")).causes}
+        assert wire.BARRIER_DEADLINE in causes["SpecProblem"]
+        assert "saw 'soon'" in causes["SpecProblem"]
+
+
+async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
+    """No Pod exists; the Job's own Event says why."""
+    async with training(1) as cluster:
+        other = deepcopy(jobset_of(documents(2)))
+        other["metadata"]["name"] = "other"
+        await cluster.apply([other])
+        await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
+        facts = await read_facts(connection(cluster), "other")
+        refused = Event(reason="FailedCreate", message='pods is forbidden: exceeded quota "q"', type="Warning")
+        gone = group_state(facts.state.jobset.raw if facts.state.jobset else {}, ())
+        found = explain(Facts(gone, (), (), {"other-workers-0": [refused]}), now_s=0.0)
+        (cause,) = found.causes
+        assert cause.kind == "Missing"
+        assert 'exceeded quota "q"' in cause.text
+        assert cause.advice.endswith("kubectl describe job other-workers-0")
+
+
+async def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
+    """Events are forbidden: the cause is named all the same."""
+    async with training() as cluster:
+        cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
+        await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
+        there = Connection(KubeClient(NoEvents(cluster.server), user_agent="u", field_manager="u"), "default")
+        facts = await read_facts(there, "train")
+        found = explain(facts, now_s=cluster.clock.wall_s())
+        assert [cause.kind for cause in found.causes] == ["NodeLost"]
+        assert any("Events of JobSet train: 403" in line for line, _ in explanation_lines(found))
+
+
+class NoEvents(InMemoryTransport):
+    """A server that lets nobody read Events."""
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Answer, or refuse."""
+        if "/events" in request.path:
+            return refusal(403, "Forbidden")
+        return await super().request(request, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "kind", "said"),
+    [
+        ({"managedBy": "example.com/x"}, {}, "ManagedByAnother", "spec.managedBy is example.com/x"),
+        ({"suspend": True}, {}, "Suspended", "spec.suspend is true"),
+        ({}, {}, "NoController", "no controller has touched it in"),
+    ],
+)
+def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, kind: str, said: str) -> None:
+    """Nothing of them needs a Pod."""
+    raw = jobset(1, status, **changes)
+    raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    found = explain(Facts(group_state(raw, ()), ()), now_s=1_767_229_200.0)
+    assert said in {cause.kind: cause.text for cause in found.causes}[kind]
+
+
+def test_a_huge_group_is_told_by_reasons() -> None:
+    """5,000 slots without a Pod are one cause, ten names and a count; programs get all."""
+    found = explain(Facts(group_state(jobset(5_000, wire.status_of_epochs(3, 3)), ()), ()), now_s=0.0)
+    lines = [text for text, _ in explanation_lines(found)]
+    assert len(lines) < 20
+    assert any("5,000 Pods: no Pod" in line for line in lines)
+    assert any(line.endswith("and 4,990 more") for line in lines)
+    assert len(found.causes[0].pods) == 5_000
+
+
+def test_what_only_an_event_knows_is_told() -> None:
+    """A volume that cannot be mounted: the Pod's status says ContainerCreating and no more."""
+    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
+    state = group_state(jobset(1, wire.status_of_epochs(1, 0)), rows)
+    event = Event(reason="FailedMount", message='MountVolume.SetUp failed for volume "data"', type="Warning")
+    (cause,) = explain(Facts(state, rows, (), {"train-big-job-0-0-abcde": [event]}), now_s=0.0).causes
+    assert cause.kind == "Creating"
+    assert 'MountVolume.SetUp failed for volume "data"' in cause.text

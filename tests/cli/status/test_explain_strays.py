@@ -1,0 +1,67 @@
+"""`inplace explain` with Pods that have no slot, or that announce an epoch beyond the group's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.state import Phase, group_state
+from inplace.cli.status.explain import explanation_lines
+from inplace.cli.status.explanation import Facts, explain
+from inplace.common import wire
+from tests.cli.status.test_status import jobset
+
+
+def pod(
+    index: int, epoch: int, name: str = "", created: str = "2026-01-01T00:00:00Z", phase: str = "Running"
+) -> PodFact:
+    """Return a Pod of the JobSet."""
+    labels = {
+        wire.JOBSET_UID: "u",
+        wire.REPLICATED_JOB_NAME: "big-job",
+        wire.JOB_INDEX: "0",
+        wire.JOB_COMPLETION_INDEX: str(index),
+    }
+    metadata: dict[str, Any] = {
+        "name": name or f"train-big-job-0-{index}",
+        "labels": labels,
+        "creationTimestamp": created,
+    }
+    metadata |= {"annotations": wire.epoch_annotations(epoch), "uid": name or str(index), "resourceVersion": "1"}
+    return msgspec.convert({"metadata": metadata, "spec": {"nodeName": "node-1"}, "status": {"phase": phase}}, PodFact)
+
+
+def test_an_epoch_far_ahead_is_not_the_groups() -> None:
+    """A group at epoch 1 is said to be at epoch 1, with no restart used; the Pod that says 4 is named."""
+    pods = [pod(0, 1), pod(1, 4)]
+    state = group_state(jobset(2, wire.status_of_epochs(1, 0)), pods)
+    found = explain(Facts(state, pods), now_s=0.0)
+
+    assert (state.phase, state.used) == (Phase.DEGRADED, 0)
+    assert found.headline == "it runs epoch 1 without 1 of its 2 Pods"
+    (cause,) = found.causes
+    assert cause.kind == "Ahead"
+    assert cause.pods == ("train-big-job-0-1",)
+    assert "kubectl delete pod train-big-job-0-1" in cause.advice
+
+
+def test_pods_in_no_slot_are_named() -> None:
+    """A leftover holds the barrier up: its name, and the command that deletes it; not "the controller does not run"."""
+    pods = [pod(0, 2), pod(1, 2), pod(7, 1, "leftover"), pod(8, 1, "ended", phase="Failed")]
+    state = group_state(jobset(2, wire.status_of_epochs(1, 1)), pods)
+    found = explain(Facts(state, pods), now_s=0.0)
+
+    (cause,) = found.causes
+    assert (cause.kind, cause.pods) == ("InNoSlot", ("leftover",))
+    assert "kubectl delete pod leftover" in cause.advice
+    assert any("leftover" in line for line, _ in explanation_lines(found))
+
+
+def test_the_elder_of_two_pods_in_one_slot_is_named() -> None:
+    """A barrier counts a slot only while one Pod stands in it."""
+    pods = [pod(0, 2), pod(1, 2, "new", "2026-01-02T00:00:00Z"), pod(1, 1, "old")]
+    state = group_state(jobset(2, wire.status_of_epochs(1, 1)), pods)
+
+    assert state.strays == ["old"]

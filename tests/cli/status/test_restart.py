@@ -1,0 +1,49 @@
+"""`inplace restart` restarts a group once, and says why it would not."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+
+from inplace.cli.refusal import RefusalError
+from inplace.cli.status.restart import request_restart
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS
+from tests.cli.scenes import all_work, connection, documents, jobset_of, seen, status, training, until
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
+    """Another epoch, no restart used, the same request not twice, a second one again."""
+    async with training() as cluster:
+        for epoch in (2, 3):
+            request = await request_restart(connection(cluster), "train")
+            await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
+            await until(cluster, lambda: all_work(cluster, 4))
+            state = await seen(cluster)
+            assert (state.used, state.last.request if state.last else None) == (0, request)
+        await cluster.clock.sleep(30)
+        assert status(cluster)["syncedEpoch"] == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("managedBy", "example.com/other", "managed by example.com/other"),
+        ("suspend", True, "it is suspended"),
+        ("failurePolicy", {"maxRestarts": 3, "restartStrategy": "Recreate"}, "does not restart in place"),
+    ],
+)
+async def test_what_cannot_restart_is_refused_in_words(field: str, value: object, said: str) -> None:
+    """And nothing is written."""
+    async with training(1) as cluster:
+        other = deepcopy(jobset_of(documents(1)))
+        other["metadata"]["name"] = "other"
+        other["spec"][field] = value
+        await cluster.apply([other])
+        with pytest.raises(RefusalError, match=said):
+            await request_restart(connection(cluster), "other")
+        raw = await cluster.client().get(JOBSETS, "default", "other")
+        assert wire.RESTART_REQUESTED not in (raw["metadata"].get("annotations") or {})

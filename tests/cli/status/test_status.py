@@ -1,0 +1,368 @@
+"""`inplace status`: the same truth by three ways of reading, in two requests; a list; a watch; narrow terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from inplace.cli.connection import WHOLE_MAX, Connection
+from inplace.cli.group.pod_table import ACCEPT, decode_table
+from inplace.cli.group.read import METADATA, read_group, read_jobsets, read_pods
+from inplace.cli.group.state import GroupState, Phase, Restart, group_state
+from inplace.cli.refusal import RefusalError
+from inplace.cli.status.document import status_data
+from inplace.cli.status.listing import list_data, list_picture
+from inplace.cli.status.progress import Progress
+from inplace.cli.status.status import left_s_of
+from inplace.cli.status.view import status_picture
+from inplace.cli.status.watch import StatusWatch, watch_status
+from inplace.cli.terminal.moments import duration_text
+from inplace.common import wire
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.simulator.apiserver import InMemoryTransport
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import Cluster
+from tests.cli.scenes import all_work, connection, seen, status, training, until
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Counting(InMemoryTransport):
+    """A transport that remembers what was asked."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.server)
+        self.asked: list[Request] = []
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Send a request."""
+        self.asked.append(request)
+        return await super().request(request, timeout_s=timeout_s)
+
+
+def drawn(state: GroupState, columns: int = 80) -> str:
+    """Return what a person sees."""
+    screen = Console(file=io.StringIO(), width=columns)
+    screen.print(status_picture(state, now_s=0.0, columns=columns))
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+async def test_a_running_group() -> None:
+    """Whole Pods and a Table without objects say the same of it, in two requests each."""
+    async with training() as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        small = group_state(*await read_group(asked, "train"))
+        large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
+        assert len(transport.asked) == 4
+        assert "includeObject=None" in transport.asked[3].path
+        for state in (small, large):
+            assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, 4, 4)
+            assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
+            assert state.stragglers == []
+        assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
+
+
+@pytest.mark.slow
+async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
+    """One Pod more than are read whole: a Table says how it stands."""
+    async with training(WHOLE_MAX + 1) as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        state = group_state(*await read_group(asked, "train"))
+        assert "includeObject=None" in transport.asked[1].path
+        assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
+
+
+async def test_a_group_that_has_just_synced_misses_nobody() -> None:
+    """Workers that are about to start announced S, or the status would not say S: no way of reading calls them late."""
+    async with training() as cluster:
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+        while not all_work(cluster, 4):
+            large = await seen(cluster, whole_max=3)
+            for state in (await seen(cluster), large):
+                assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
+            await cluster.clock.sleep(0.05)
+
+
+async def test_a_gathering_group() -> None:
+    """Two Pods are at the next epoch and two are not: whole Pods and metadata alone tell who, in two requests each."""
+    async with training() as cluster:
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await until(cluster, lambda: 2 <= sum(epoch_of(pod) == 2 for pod in cluster.pods()) < 4)
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        small = group_state(*await read_group(asked, "train"))
+        large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
+        assert transport.asked[3].headers["accept"] == METADATA
+        assert len(transport.asked) == 4
+        late = {pod["metadata"]["name"] for pod in cluster.pods() if epoch_of(pod) != 2}
+        for state in (small, large):
+            assert state.phase is Phase.RESTARTING
+            assert {one.pod for one in state.stragglers} == late
+            assert state.scopes[0].target == 2
+        text = drawn(small)
+        assert all(name in text for name in late)
+
+
+def epoch_of(pod: KubeObject) -> int:
+    """Return what a Pod announced."""
+    return wire.epoch_of_pod(pod["metadata"].get("annotations") or {}) or 0
+
+
+def table(*rows: tuple[str, str, str, str]) -> bytes:
+    """Return a Table as the server prints Pods."""
+    columns = [{"name": name} for name in ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node")]
+    cells = [{"cells": [name, ready, state, "0", "1m", "10.0.0.1", node]} for name, ready, state, node in rows]
+    return json.dumps({"columnDefinitions": columns, "rows": cells}).encode()
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_late", "reason"),
+    [
+        (("2/2", "Running", "node-1"), False, ""),
+        (("1/2", "Init:0/1", "node-1"), False, ""),  # S says that it announced; its containers are on their way
+        (("0/2", "Pending", "<none>"), True, "Pending: unschedulable"),
+        (("0/2", "SchedulingGated", "<none>"), True, "held by a scheduling gate"),
+        (("0/2", "ContainerCreating", "node-1"), True, "containers are being created"),
+        (("0/2", "ImagePullBackOff", "node-1"), True, "image cannot be pulled"),
+        (("2/2", "Terminating", "node-1"), True, "terminating"),
+        (("2/2", "NodeLost", "node-1"), True, "node lost"),
+        (("0/2", "Evicted", "node-1"), True, "Pod failed: Evicted"),
+        (("0/2", "Completed", "node-1"), False, ""),  # done with the epoch that runs
+    ],
+)
+def test_rows_of_a_table(cells: tuple[str, str, str], is_late: bool, reason: str) -> None:
+    """Each word that the server prints for a Pod in trouble becomes a reason; one that is merely not ready is none."""
+    status = wire.status_of_epochs(7, 6)
+    raw = jobset(1, status)
+    pods = decode_table(table(("train-big-job-0-0-x7k2p", *cells)), "train", 7).pods
+    state = group_state(raw, pods)
+    assert [one.reason.startswith(reason) for one in state.stragglers] == [True] * is_late
+    assert state.phase is (Phase.DEGRADED if is_late else Phase.RUNNING)
+
+
+def jobset(pods: int, status: KubeObject, **spec: object) -> KubeObject:
+    """Return a JobSet of one Job."""
+    job = {"name": "big-job", "replicas": 1, "template": {"spec": {"parallelism": pods, "completions": pods}}}
+    policy = {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART}
+    meta = {"name": "train", "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    body = {"replicatedJobs": [job], "failurePolicy": policy} | spec
+    return {"apiVersion": wire.API_VERSION, "kind": "JobSet", "metadata": meta, "spec": body, "status": status}
+
+
+def test_a_huge_group_in_a_narrow_terminal() -> None:
+    """Forty columns: no line is wider, and of 5,000 missing Pods ten are named."""
+    state = group_state(jobset(5_000, wire.status_of_epochs(2, 2)), ())
+    text = drawn(state, columns=40)
+    assert all(len(line) <= 40 for line in text.splitlines())
+    assert "0 of 5,000 Pods" in text
+    assert text.count("big-job-0-") == 10
+    assert len(text.splitlines()) < 40
+    assert "  big-job-0-0\n    no Pod\n" in re.sub(r" +\n", "\n", text)
+    assert len(status_data(state)["stragglers"]) == 5_000
+
+
+def test_almost_all_is_not_all() -> None:
+    """4,999 of 5,000 is not 100 %."""
+    rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(4_999)]
+    state = group_state(jobset(5_000, wire.status_of_epochs(1, 1)), decode_table(table(*rows), "train", 2).pods)
+    assert "99.9 %" in drawn(state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "phase", "said"),
+    [
+        ({"managedBy": "example.com/x"}, {}, Phase.STARTING, "managed by example.com/x"),
+        ({"suspend": True}, {}, Phase.SUSPENDED, "Suspended"),
+        ({"failurePolicy": {"maxRestarts": 1}}, {}, Phase.OTHER, "does not restart in place"),
+        ({"replicatedJobs": "none"}, {}, Phase.UNREADABLE, "Unreadable: "),
+        ({}, {"conditions": [{"type": "Failed", "status": "True", "message": "worn out"}]}, Phase.FAILED, "worn out"),
+        ({}, {"conditions": [{"type": "Completed", "status": "True"}]}, Phase.COMPLETED, "Completed"),
+        (
+            {},
+            wire.status_of_epochs(6, 6)
+            | {"conditions": [{"type": "BarrierWaiting", "status": "True", "message": "4,998/5,000 at epoch 7"}]},
+            Phase.RESTARTING,
+            "barrier stuck: 4,998/5,000 at epoch 7",
+        ),
+    ],
+)
+def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, phase: Phase, said: str) -> None:
+    """Phase and words, and the line of the list agrees."""
+    raw = jobset(2, status, **changes)
+    state = group_state(raw, ())
+    assert state.phase is phase
+    assert said in drawn(state)
+    assert list_data(raw)["phase"] == phase.value
+
+
+async def test_the_list_is_one_request() -> None:
+    """Phase and epoch come from the statuses alone."""
+    async with training() as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        jobsets = await read_jobsets(asked)
+        assert len(transport.asked) == 1
+        (row,) = [list_data(one) for one in jobsets]
+        assert (row["name"], row["phase"], row["epochs"], row["jobs"]) == ("train", "Running", [1], 1)
+        screen = Console(file=io.StringIO(), width=100)
+        screen.print(list_picture(jobsets, now_s=cluster.clock.wall_s()))
+        assert "train   Running" in screen.file.getvalue()  # type: ignore[attr-defined]
+
+
+async def test_large_lists_come_in_pages() -> None:
+    """No Pod is lost between two pages."""
+    async with training() as cluster:
+        pods = await read_pods(connection(cluster), "train", page=3)
+        assert len({pod.name for pod in pods.pods}) == 4
+
+
+def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Into a pipe: a line for each change, without a request but the first three and the watches; it ends with it."""
+
+    async def scene() -> list[str]:
+        async with training(maxRestarts=1) as cluster:
+            transport = Counting(cluster)
+            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+            watching = asyncio.create_task(watch_status(asked, "train", "table"))
+            name = cluster.pods()[0]["metadata"]["name"]
+            await cluster.clock.sleep(5)
+            cluster.kill_worker("default", name)
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+            await cluster.clock.sleep(60)
+            assert len(transport.asked) == 3
+            cluster.kill_worker("default", name)
+            assert await watching == 0
+            return capsys.readouterr().out.splitlines()
+
+    lines = virtual_time.run(scene())
+    said = [line.partition(" ")[2] for line in lines]
+    assert said[0].startswith("Running epoch 1: 4 of 4")
+    assert any(line.startswith("Restarting epoch 2") for line in said)
+    assert any(line.startswith("Running epoch 2: 4 of 4") for line in said)
+    assert said[-1].startswith("Failed")
+
+
+def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows first, whole objects as they change: a Pod that was only ever a row is missed when it goes at once."""
+
+    async def scene() -> None:
+        async with training() as cluster:
+            transport = Counting(cluster)
+            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+            watching = asyncio.create_task(watch_status(replace(asked, whole_max=3), "train", "table"))
+            await cluster.clock.sleep(5)
+            assert "includeObject=None" in transport.asked[2].path
+            gone = cluster.pods()[0]["metadata"]["name"]
+            await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
+            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+            await cluster.clock.sleep(5)
+            assert len(transport.asked) == 3
+            await cluster.client("user").delete(JOBSETS, "default", "train")
+            with pytest.raises(RefusalError, match="was deleted"):
+                await watching
+
+    virtual_time.run(scene())
+    said = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "Running epoch 1: 4 of 4"
+    assert any("workers-0-0 (no Pod)" in line for line in said)
+    assert "Running epoch 2: 4 of 4" in said
+
+
+async def test_a_tick_counts_nothing_anew() -> None:
+    """While nothing changes the picture's clock moves, and no Pod is looked at again."""
+    async with training() as cluster:
+        there = connection(cluster)
+        watch = StatusWatch(there, "train")
+        following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
+        await cluster.clock.sleep(5)
+        first = watch.state()
+        await cluster.clock.sleep(5)
+        assert watch.state() is first
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await cluster.clock.sleep(5)
+        assert watch.state() is not first
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+
+
+def test_pace() -> None:
+    """A straight line through the last ten seconds; another epoch starts anew; no arrivals, no forecast."""
+    progress = Progress()
+    for second in range(5):
+        progress.saw(float(second), 7, second * 100)
+    assert progress.left_s(1_000) == pytest.approx(6.0)
+    for second in range(5, 30):
+        progress.saw(float(second), 7, 400)
+    assert progress.left_s(1_000) is None
+    progress.saw(31.0, 8, 0)
+    assert progress.left_s(1_000) is None
+
+
+def test_one_look_goes_by_when_the_restart_began() -> None:
+    """Three of four arrived in nine seconds: three more."""
+    raw = jobset(4, wire.status_of_epochs(1, 1))
+    rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(3)]
+    state = group_state(raw, decode_table(table(*rows), "train", 2).pods)
+    assert left_s_of(state, 9.0) is None
+    last = Restart(2, started_at="1970-01-01T00:00:00Z")
+    began = GroupState(state.namespace, state.name, state.phase, state.jobset, state.scopes, 3, last=last)
+    assert left_s_of(began, 9.0) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0.0 s"), (0.84, "0.8 s"), (42.4, "42 s"), (252, "4m12s"), (11_100, "3h05m"), (1_036_800, "12d")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """Two units at most."""
+    assert duration_text(seconds) == text
+
+
+async def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
+    """The simulator answers it with the columns that are read."""
+    async with training() as cluster:
+        path = JOBSETS.path("default").replace("apis/jobset.x-k8s.io/v1alpha2", "api/v1").replace("jobsets", "pods")
+        request = Request("GET", f"{path}?includeObject=None", {"accept": ACCEPT})
+        body = (await cluster.client().send(request, timeout_s=5)).body
+        assert [pod.slot is not None for pod in decode_table(body, "train", 1).pods] == [True] * 4
+        assert (await seen(cluster)).phase is Phase.RUNNING
+
+
+def test_who_starts_later_is_not_missing() -> None:
+    """In order: a replicatedJob without a Pod has not had its turn; once one of its Pods is there, all are missed."""
+    first = {"name": "a", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1}}}
+    second = {"name": "b", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}}
+    order = {"startupPolicyOrder": "InOrder"}
+    raw = jobset(1, wire.status_of_epochs(1, 0), replicatedJobs=[first, second], startupPolicy=order)
+    ready = ("2/2", "Running", "node-1")
+    alone = group_state(raw, decode_table(table(("train-a-0-0-abcde", *ready)), "train", 1).pods)
+    assert (alone.phase, alone.expected, list(alone.not_due)) == (Phase.RUNNING, 1, ["b"])
+    assert "not started yet, by startup order: b" in drawn(alone)
+    rows = table(("train-a-0-0-abcde", *ready), ("train-b-0-0-abcde", *ready))
+    begun = group_state(raw, decode_table(rows, "train", 1).pods)
+    assert (begun.phase, begun.expected, begun.arrived, list(begun.not_due)) == (Phase.DEGRADED, 3, 2, [])
+
+
+def test_who_completed_is_waited_for_only_by_a_restart() -> None:
+    """While its epoch runs it is done; a restart cannot take it along."""
+    rows = table(
+        ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
+    )
+    runs = group_state(jobset(2, wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1).pods)
+    assert (runs.phase, runs.arrived) == (Phase.RUNNING, 2)
+    restarts = group_state(jobset(2, wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1).pods)
+    assert restarts.phase is Phase.RESTARTING
+    assert "completed" in [one.why.value for one in restarts.stragglers]

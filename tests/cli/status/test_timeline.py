@@ -1,0 +1,174 @@
+"""`inplace timeline`: the rows of a real restart on the simulated cluster, and its whole pictures."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from msgspec.structs import replace
+
+from inplace.cli.group.pod_facts import POD_CODEC, Annotations, PodFact
+from inplace.cli.group.state import Restart
+from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage, restart_timeline
+from inplace.cli.status.timeline import STYLES, read_restart, timeline_lines, timeline_title
+from inplace.cli.status.timeline_svg import HEIGHT_MAX, ROWS_MAX, timeline_svg
+from inplace.common import wire
+from inplace.common.phases import Phase, phases_text
+from tests.cli.scenes import all_work, connection, status, training, until
+
+pytestmark = pytest.mark.virtual_time
+
+BEGAN = "2026-01-01T00:00:10Z"
+BEGAN_S = 1767225610.0
+
+
+def pod(index: int, *, ended: int, back: int, announced: int, working: int | None, job: int = 0) -> PodFact:
+    """Return a Pod at epoch 2 with its moments as seconds after 00:00:00."""
+
+    def at(second: int) -> str:
+        return f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}Z"
+
+    worker: dict[str, object] = {
+        "name": "worker",
+        "lastState": {"terminated": {"exitCode": 1, "finishedAt": at(ended)}},
+    }
+    if working is not None:
+        worker["state"] = {"running": {"startedAt": at(working)}}
+    labels = {
+        wire.REPLICATED_JOB_NAME: "workers",
+        wire.JOB_INDEX: str(job),
+        wire.JOB_COMPLETION_INDEX: str(index),
+    }
+    metadata = {
+        "name": f"train-workers-{job}-{index}-abcde",
+        "uid": f"{job}-{index}",
+        "resourceVersion": "1",
+        "labels": labels,
+        "annotations": wire.epoch_annotations(2),
+        "managedFields": [{"manager": wire.FIELD_MANAGER_AGENT, "time": at(announced)}],
+    }
+    agent = {"name": "agent", "state": {"running": {"startedAt": at(back)}}}
+    raw = {
+        "metadata": metadata,
+        "status": {"phase": "Running", "containerStatuses": [worker], "initContainerStatuses": [agent]},
+    }
+    return POD_CODEC.convert(raw)
+
+
+def drawn(pods: list[PodFact], rows_max: int = 100, synced: str | None = "2026-01-01T00:00:20Z") -> RestartTimeline:
+    """Return the timeline of these Pods."""
+    last = Restart(2, "worker_exit", BEGAN, synced)
+    timeline = restart_timeline(pods, last, now_s=BEGAN_S + 60, rows_max=rows_max)
+    assert timeline is not None
+    return timeline
+
+
+def test_a_row_has_the_moments_of_its_pod() -> None:
+    """The worker ended, the agent came back, it announced, the worker ran."""
+    (row,) = drawn([pod(0, ended=11, back=13, announced=14, working=21)]).rows
+    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [1, 3, 4, 11]
+    stages = [row.stage_at(BEGAN_S + second) for second in (0, 2, 3.5, 8, 12)]
+    assert stages == [Stage.OLD, Stage.DOWN, Stage.BACK, Stage.BARRIER, Stage.RUNS]
+
+
+def test_moments_never_fall() -> None:
+    """Two clocks in whole seconds may disagree by one: the later stage wins no time back."""
+    (row,) = drawn([pod(0, ended=15, back=14, announced=13, working=21)]).rows
+    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [5, 5, 5, 11]
+
+
+def test_no_worker_is_drawn_before_the_sync() -> None:
+    """It started in the second in which S was written, which is cut to its beginning."""
+    (row,) = drawn([pod(0, ended=11, back=13, announced=14, working=20)], synced="2026-01-01T00:00:20.700000Z").rows
+    assert row.ends[-1] == pytest.approx(BEGAN_S + 10.7)
+
+
+def test_who_waits_has_no_end_yet() -> None:
+    """The picture goes on to now, and the row stays at the barrier."""
+    timeline = drawn([pod(0, ended=11, back=13, announced=14, working=None)], synced=None)
+    assert timeline.rows[0].ends[-1] is None
+    assert timeline.until_s > BEGAN_S + 60
+    assert timeline.rows[0].stage_at(BEGAN_S + 59) is Stage.BARRIER
+
+
+def test_a_supervised_worker_is_read_from_the_phases() -> None:
+    """No container ended: its death is as long before its announcement, in the second that is kept, as it says."""
+    seen = pod(0, ended=2, back=1, announced=14, working=1)
+    meta = replace(
+        seen.metadata,
+        annotations=Annotations(epoch="2", phases=phases_text({Phase.DEATH: 2.5})),
+    )
+    raw = replace(seen, metadata=meta)
+    (row,) = drawn([raw], synced=None).rows
+    assert [end_s and end_s - BEGAN_S for end_s in row.ends] == [2.5, 5, 5, None]
+    (row,) = drawn([raw]).rows
+    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [2.5, 5, 5, 10]
+
+
+@pytest.mark.parametrize(("jobs", "per_job"), [(1, 1000), (50, 20), (500, 2)])
+def test_many_pods_share_rows(jobs: int, per_job: int) -> None:
+    """Every Pod is in exactly one row, there are no more rows than fit, and a row shows its slowest Pod."""
+    pods = [
+        pod(index, job=job, ended=11, back=12, announced=13 + (index == per_job - 1), working=21)
+        for job in range(jobs)
+        for index in range(per_job)
+    ]
+    timeline = drawn(pods, rows_max=40)
+    assert sum(row.pods for row in timeline.rows) == jobs * per_job
+    assert len(timeline.rows) <= 40
+    assert max(row.ends[2] or 0 for row in timeline.rows) - BEGAN_S == 4
+    if jobs > 1:
+        assert {row.ends[2] for row in timeline.rows} == {BEGAN_S + 4}
+    assert len({row.name for row in timeline.rows}) == len(timeline.rows)
+
+
+def test_no_restart_is_no_picture() -> None:
+    """Epoch 1 is the first start."""
+    assert restart_timeline([], None, now_s=0.0, rows_max=10) is None
+
+
+def test_the_picture_of_five_thousand_pods_is_small_and_well_formed() -> None:
+    """Below 200 kB, one group for each row, every rectangle inside the picture."""
+    rows = [Row(f"workers-{n}", 25, tuple(BEGAN_S + end for end in (1, 3, 4, 8 + n / 100))) for n in range(ROWS_MAX)]
+    picture = timeline_svg(RestartTimeline(2, BEGAN_S, BEGAN_S + 12, BEGAN_S + 7, rows, None), "a < b & c")
+    root = ET.fromstring(picture)  # noqa: S314 - our own text
+    assert len(picture) < 200_000
+    assert len(root.findall("{*}g")) == ROWS_MAX
+    width, height = (float(number) for number in root.attrib["viewBox"].split()[2:])
+    assert height < HEIGHT_MAX + 200
+    for rect in root.iter("{http://www.w3.org/2000/svg}rect"):
+        x, y = float(rect.attrib.get("x", 0)), float(rect.attrib.get("y", 0))
+        assert x >= 0
+        assert x + float(rect.attrib["width"]) <= width
+        assert y + float(rect.attrib["height"]) <= height
+
+
+async def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
+    """Whoever was killed ended first, and everybody announced before S was written."""
+    async with training() as cluster:
+        victim = cluster.pods()[1]["metadata"]["name"]
+        cluster.kill_worker("default", victim)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        state, pods = await read_restart(connection(cluster), "train")
+        timeline = restart_timeline(pods, state.last, now_s=cluster.clock.wall_s(), rows_max=40)
+        assert timeline is not None
+        assert (timeline.epoch, len(timeline.rows)) == (2, 4)
+        first = min(timeline.rows, key=lambda row: row.ends[0] or float("inf"))
+        assert first.ends[0] == next(row.ends[0] for row in timeline.rows if row.name == victim)
+        assert all(None not in row.ends for row in timeline.rows)
+        assert victim in timeline_title(state, timeline, pods)
+
+
+def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
+    """Forty columns: every row whole, its bar as wide as its name allows, one character for each moment, in order."""
+    timeline = drawn([pod(index, ended=11, back=13, announced=14, working=21) for index in range(3)])
+    lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
+    rows = lines[1:4]
+    assert all(len(line) <= 40 for line in rows)
+    assert all(line.startswith(("…", "train-workers-0-")) for line in rows)
+    bars = [line.rpartition(" ")[2] for line in rows]
+    assert {len(bar) for bar in bars} == {40 - len("train-workers-0-0-abcde") - 2}
+    order = [character for character, _ in STYLES.values()]
+    assert [order.index(character) for character in bars[0]] == sorted(order.index(one) for one in bars[0])
+    assert bars[0][-1] == STYLES[Stage.RUNS][0]
+    assert all(words in lines[5] for words in STAGE_WORDS.values())

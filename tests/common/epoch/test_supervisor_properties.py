@@ -1,0 +1,157 @@
+"""Properties of the supervisor's machine after any sequence of events that its shell can report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.epoch.agent import Accepted, AgentState, Announce, GiveUp, NotAccepted, Phase, View
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.supervisor import (
+    Action,
+    Event,
+    Leave,
+    Life,
+    StartWorker,
+    StopWorker,
+    SupervisorState,
+    Terminate,
+    WorkerExited,
+    WorkerGone,
+    WorkerNotStarted,
+    step,
+)
+
+FINAL = frozenset({3})
+views = st.integers(0, 5).flatmap(
+    lambda synced: st.builds(
+        View, st.just(synced), st.integers(0, synced), st.sampled_from([True] * 9 + [False]), st.booleans()
+    )
+)
+items = st.lists(
+    st.one_of(
+        views,
+        views,
+        st.sampled_from(["accepted", "accepted", "refused", "gone", "gone", "exit 0", "exit 1", "exit 3", "exit 143"]),
+        st.sampled_from(["signal", "not started"]),
+    ),
+    max_size=40,
+)
+
+
+@dataclass
+class World:
+    """A machine, and the worker's processes as its actions made them."""
+
+    state: SupervisorState
+    left: str = ""  # of the worker: "", "running" or "leftovers"
+    started: list[int | None] = field(default_factory=list)
+    announced: list[int] = field(default_factory=list)
+    code: int | None = None
+
+    def feed(self, item: View | str) -> None:
+        """Report an item, if the shell could."""
+        event = self.event_of(item)
+        if event is None or self.state.life is Life.LEFT:
+            return
+        self.state, actions = step(self.state, event)
+        for action in actions:
+            self.perform(action)
+
+    def event_of(self, item: View | str) -> Event | None:
+        """Return the event, None when it cannot happen now."""
+        match item:
+            case View():
+                return item
+            case "accepted" | "refused" if self.state.agent.phase is Phase.ANNOUNCING:
+                return (Accepted if item == "accepted" else NotAccepted)(self.state.agent.epoch)
+            case "gone" if self.left == "leftovers":
+                self.left = ""
+                return WorkerGone()
+            case "exit 0" | "exit 1" | "exit 3" | "exit 143" if self.left == "running":
+                self.left = "leftovers"
+                return WorkerExited(int(item.removeprefix("exit ")))
+            case "signal":
+                return Terminate(15)
+            case "not started" if self.left == "running":
+                self.left = ""
+                return WorkerNotStarted(127)
+        return None
+
+    def perform(self, action: Action) -> None:
+        """Do what the shell would, and hold every action against the world."""
+        match action:
+            case StartWorker(epoch):
+                assert self.left == ""
+                self.left = "running"
+                self.started.append(epoch)
+            case StopWorker():
+                assert self.left == "running"
+            case Announce(epoch):
+                assert self.left == "", f"announced {epoch} beside {self.left}"
+                self.announced.append(epoch)
+            case Leave(code):
+                assert self.left == ""
+                self.code = code
+
+
+@given(st.one_of(st.none(), st.integers(1, 4)), items)
+def test_announcements_and_starts_keep_the_promise(previous: int | None, happened: list[View | str]) -> None:
+    """Nothing of the worker is there when an epoch is announced, a worker starts or the process leaves; epochs grow."""
+    world = World(SupervisorState(AgentState(previous), final_codes=FINAL))
+    for item in happened:
+        world.feed(item)
+
+    epochs = [epoch for epoch in world.started if epoch is not None]
+    assert epochs == sorted(set(epochs))
+    assert set(epochs) <= set(world.announced)
+    assert world.announced == sorted(world.announced)
+    assert world.code in (None, 0, 1, 3, 127, 143)
+
+
+@given(items)
+def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | str]) -> None:
+    """When nothing of the worker is left, the machine leaves, gives up, or announces and starts no worker before."""
+    world = World(SupervisorState(AgentState(), final_codes=FINAL))
+    for item in happened:
+        before, announced, started = world.left, len(world.announced), len(world.started)
+        world.feed(item)
+        if before == "leftovers" and world.left != "leftovers":
+            moved_on = len(world.announced) > announced or len(world.started) > started
+            assert moved_on or world.state.life is Life.LEFT
+
+
+@given(items)
+def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str]) -> None:
+    """With a code for the group's restart, one epoch is announced and one worker starts; its exit code is passed on."""
+    world = World(SupervisorState(AgentState(), final_codes=FINAL, restart_code=88))
+    for item in happened:
+        life = world.state.life
+        world.feed(item)
+        if life is Life.RUNNING and world.state.life is Life.LEFTOVERS and isinstance(item, str):
+            assert f"exit {world.state.code}" == item
+    assert len(world.started) <= 1
+    assert len(set(world.announced)) <= 1
+    if world.code is not None:
+        assert world.code in (0, 1, 3, 88, 127, 143)
+
+
+@pytest.mark.parametrize("event", [WorkerExited(1), WorkerGone()])
+def test_what_cannot_be_is_a_bug(event: Event) -> None:
+    """An exit without a worker, and anything after the end, is the shell's fault and never passed over."""
+    with pytest.raises(InvariantError):
+        step(SupervisorState(), event)
+    with pytest.raises(InvariantError, match="after the supervisor left"):
+        step(SupervisorState(life=Life.LEFT), event)
+
+
+def test_int32_s_end_is_given_up_by_name() -> None:
+    """The last epoch of all dies: there is no next one, and the shell leaves with a code of its own."""
+    last = 2**31 - 1
+    lifted = AgentState(phase=Phase.LIFTED, epoch=last, view=View(last, 0))
+    state, _ = step(SupervisorState(lifted, Life.RUNNING), WorkerExited(1))
+    state, actions = step(state, WorkerGone())
+    assert (state.life, actions) == (Life.LEFT, (GiveUp(last),))

@@ -1,0 +1,323 @@
+"""The queue is fair, stingy and honest, also under any interleaving hypothesis can think of."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.workqueue import URGENT_RUN_MAX, NoMetrics, ShutDownError, WorkQueue
+from inplace.simulator.cluster.virtual_time import run
+from tests.common.kube.turns import Turns
+
+pytestmark = pytest.mark.virtual_time
+
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)),
+    max_size=40,
+)
+
+
+async def work_until_idle(
+    queue: WorkQueue[int], process: Callable[[int], Awaitable[None]], *, workers: int, idle_s: float = 200.0
+) -> None:
+    """Run workers until nothing can be left to do."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=workers))
+        await asyncio.sleep(idle_s)
+        queue.shut_down()
+        await working
+
+
+@given(OPERATIONS, st.integers(1, 3), st.floats(0.0, 1.5))
+def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once(
+    operations: list[tuple[str, int, float]], workers: int, work_s: float
+) -> None:
+    """Whatever was added is processed at or after that moment, one worker per key, within the bound."""
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[int] = WorkQueue(clock)
+        busy: set[int] = set()
+        finished: dict[int, float] = {}
+        asked: dict[int, float] = {}
+        most_at_once = 0
+
+        async def process(key: int) -> None:
+            nonlocal most_at_once
+            assert key not in busy
+            busy.add(key)
+            most_at_once = max(most_at_once, len(busy))
+            started_s = clock.monotonic_s()
+            await clock.sleep(work_s)
+            busy.discard(key)
+            finished[key] = started_s
+
+        async def drive() -> None:
+            for operation, key, delay_s in operations:
+                match operation:
+                    case "add":
+                        queue.add(key)
+                        asked[key] = clock.monotonic_s()
+                    case "later":
+                        queue.add_after(key, delay_s)
+                        asked[key] = clock.monotonic_s()
+                    case "limited":
+                        queue.add_rate_limited(key)
+                        asked[key] = clock.monotonic_s()
+                    case _:
+                        await clock.sleep(delay_s)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work_until_idle(queue, process, workers=workers))
+            await drive()
+        assert set(finished) == set(asked)
+        assert all(finished[key] >= asked[key] for key in asked)
+        assert most_at_once <= workers
+
+    run(scenario())
+
+
+async def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
+    """Adding a waiting key again neither moves it nor doubles it."""
+    queue: WorkQueue[str] = WorkQueue(LoopClock())
+    for key in "abacab":
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+    assert len(queue) == 0
+
+
+async def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
+    """What changed during a pass is not lost, and the second pass waits for the first."""
+    queue: WorkQueue[str] = WorkQueue(LoopClock())
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert await queue.get() == "a"
+
+
+async def test_backoff_doubles_per_key_up_to_its_cap_and_is_forgotten_after_success() -> None:
+    """5, 10, 20 ms and so on for one key; the others are not slowed."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0, cap_s=4.0)
+    seen: list[tuple[str, float]] = []
+
+    async def process(key: str) -> None:
+        seen.append((key, clock.monotonic_s()))
+        if key == "bad" and queue.failures(key) < 5:
+            queue.add_rate_limited(key)
+
+    queue.add("bad")
+    queue.add("good")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.work(process, workers=1))
+        await clock.sleep(100.0)
+        queue.forget("bad")
+        assert queue.failures("bad") == 0
+        queue.shut_down()
+    assert [at for key, at in seen if key == "bad"] == [0.0, 1.0, 3.0, 7.0, 11.0, 15.0]
+    assert ("good", 0.0) in seen
+
+
+async def test_a_floor_is_waited_for_beside_the_backoff() -> None:
+    """A server's Retry-After is added to the backoff."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0)
+    queue.add_rate_limited("a", 5.0)
+
+    async def process(key: str) -> None:
+        assert clock.monotonic_s() == 6.0
+        queue.shut_down()
+
+    await queue.work(process, workers=1)
+
+
+async def test_an_earlier_delay_wins() -> None:
+    """Of two delays for one key the shorter one counts, and the longer one does not fire again."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    seen: list[float] = []
+
+    async def process(key: str) -> None:
+        seen.append(clock.monotonic_s())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.work(process, workers=1))
+        queue.add_after("a", 10.0)
+        queue.add_after("a", 1.0)
+        queue.add_after("a", 5.0)
+        await clock.sleep(20.0)
+        queue.shut_down()
+    assert seen == [1.0]
+
+
+async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
+    """`work` returns only when what was in work has finished; nothing new begins."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    finished: list[str] = []
+
+    async def process(key: str) -> None:
+        await clock.sleep(5.0)
+        finished.append(key)
+
+    for key in ("a", "b"):
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=1))
+        await clock.sleep(1.0)
+        queue.shut_down()
+        queue.add("c")
+        await working
+    assert finished == ["a"]
+    assert clock.monotonic_s() == 5.0
+    with pytest.raises(ShutDownError):
+        await queue.get()
+
+
+async def test_metrics_hear_everything() -> None:
+    """Adds, depth, waiting and working times, and retries are reported."""
+
+    class Recorded(NoMetrics):
+        def __init__(self) -> None:
+            self.counts: Counter[str] = Counter()
+            self.waits: list[float] = []
+            self.works: list[float] = []
+
+        def adds(self) -> None:
+            self.counts["adds"] += 1
+
+        def retries(self) -> None:
+            self.counts["retries"] += 1
+
+        def queue_duration(self, seconds: float) -> None:
+            self.waits.append(seconds)
+
+        def work_duration(self, seconds: float) -> None:
+            self.works.append(seconds)
+
+    async def work_until_idle_str(queue: WorkQueue[str], process: Callable[[str], Awaitable[None]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(queue.work(process, workers=1))
+            await asyncio.sleep(50.0)
+            queue.shut_down()
+
+    clock = LoopClock()
+    metrics = Recorded()
+    queue: WorkQueue[str] = WorkQueue(clock, metrics=metrics, base_s=1.0)
+
+    async def process(key: str) -> None:
+        assert queue.processing() == {key: 0.0}
+        await clock.sleep(2.0)
+        if queue.failures(key) == 0:
+            queue.add_rate_limited(key)
+
+    queue.add("a")
+    await work_until_idle_str(queue, process)
+    assert metrics.counts == {"adds": 2, "retries": 1}
+    assert metrics.waits == [0.0, 0.0]
+    assert metrics.works == [2.0, 2.0]
+
+
+async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:
+    """The lane is asked for at each add; a key stands in one lane only, and comes out once."""
+    urgent = {"u"}
+    queue: WorkQueue[str] = WorkQueue(LoopClock(), is_urgent=lambda key: key in urgent)
+    for key in "abcu":
+        queue.add(key)
+    urgent.add("b")
+    queue.add("b")
+    assert len(queue) == 4
+    assert [await queue.get() for _ in range(4)] == ["u", "b", "a", "c"]
+    assert len(queue) == 0
+    urgent.add("a")
+    queue.add("a")  # while it is being processed
+    queue.add("d")
+    queue.done("a")
+    assert [await queue.get() for _ in range(2)] == ["a", "d"]
+
+
+async def test_others_run_between_two_keys() -> None:
+    """Passes that wait for nothing, as those of JobSets that are gone, do not keep the loop for themselves."""
+    queue: WorkQueue[int] = WorkQueue(LoopClock())
+    turns, worked_in = Turns(), list[int]()
+
+    async def process(_: int) -> None:
+        worked_in.append(turns.number)
+
+    for key in range(100):
+        queue.add(key)
+    turns.count()
+    await work_until_idle(queue, process, workers=1)
+    assert len(set(worked_in)) == 100
+
+
+async def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
+    """Of every URGENT_RUN_MAX + 1 keys one is ordinary, and ordinary keys keep their order."""
+    queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=lambda key: key >= 0)
+    for key in (-1, -2, -3):
+        queue.add(key)
+    next_urgent = 0
+    seen: list[int] = []
+    while sum(key < 0 for key in seen) < 3:
+        queue.add(next_urgent)
+        next_urgent += 1
+        seen.append(await queue.get())
+        queue.done(seen[-1])
+    ordinary_at = [position for position, key in enumerate(seen) if key < 0]
+    assert [seen[position] for position in ordinary_at] == [-1, -2, -3]
+    assert ordinary_at == [number * (URGENT_RUN_MAX + 1) - 1 for number in (1, 2, 3)]
+
+
+async def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -> None:
+    """It takes no ordinary key however many wait, so the next urgent one is processed at once."""
+    clock = LoopClock()
+    queue: WorkQueue[int] = WorkQueue(clock, is_urgent=lambda key: key < 0)
+    finished: dict[int, float] = {}
+
+    async def process(key: int) -> None:
+        await clock.sleep(0.5 if key < 0 else 100.0)
+        finished[key] = clock.monotonic_s()
+
+    for key in range(10):
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=2, reserved=1))
+        await clock.sleep(10.0)
+        assert set(queue.processing()) == {0, 1}
+        queue.add(-1)
+        await clock.sleep(5.0)
+        assert finished == {-1: 10.5}
+        queue.shut_down()
+        await working
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60),
+    st.sets(st.integers(0, 5)),
+)
+def test_lanes_lose_and_double_nothing(steps: list[tuple[bool, int]], urgent_first: set[int]) -> None:
+    """Whatever is added and taken, with keys changing lanes: the queue holds what a set would."""
+
+    async def scenario() -> None:
+        urgent = set(urgent_first)
+        queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=urgent.__contains__)
+        model: set[int] = set()
+        for is_add, key in steps:
+            if is_add:
+                queue.add(key)
+                model.add(key)
+            elif model:
+                taken = await queue.get()
+                model.remove(taken)
+                queue.done(taken)
+            urgent.symmetric_difference_update({key})
+            assert len(queue) == len(model)
+        assert {await queue.get() for _ in range(len(model))} == model
+
+    run(scenario())

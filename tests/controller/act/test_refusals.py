@@ -1,0 +1,164 @@
+"""Requests that are refused until a person acts: sent once a pass, and again after a second, not after 5 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from inplace.common.kube.http import Request, Response, TransportError
+from inplace.common.kube.resources import JOBSETS
+from inplace.controller.act.execute import PARALLEL_MAX
+from tests.common.kube.answers import refusal
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+MANY = 2 * PARALLEL_MAX
+FIT = 20
+FORBIDDEN, INVALID = refusal(403, "Forbidden"), refusal(422, "Invalid")
+
+
+class Refusing:
+    """Refuses creations of Jobs and remembers when each was asked for.
+
+    Args:
+        refuses: says whether the creation of this Job (its JSON) is refused, as the n-th that was asked for.
+    """
+
+    def __init__(self, rig: Rig, refuses: Callable[[bytes, int], Response | None]) -> None:
+        self.refuses = refuses
+        self.asked_s: list[float] = []
+        self._rig = rig
+        self._began_s = rig.clock.monotonic_s()
+        rig.fault = self._answer
+        rig.latency_s = lambda _: 0.005
+
+    def asked(self, until_s: float) -> int:
+        """Return how many creations were asked for until then, counted from the start."""
+        return sum(at_s - self._began_s <= until_s for at_s in self.asked_s)
+
+    def _answer(self, request: Request) -> Response | None:
+        if request.method != "POST" or not request.path.partition("?")[0].endswith("/jobs"):
+            return None
+        self.asked_s.append(self._rig.clock.monotonic_s())
+        return self.refuses(request.body or b"", len(self.asked_s))
+
+
+def many(replicas: int = MANY) -> Any:
+    """Return a JobSet of more Jobs than are asked for at once."""
+    return jobset(jobs=[replicated_job(replicas=replicas, pods=1)], strategy=None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "replicas"), [(FORBIDDEN, MANY), (INVALID, MANY), pytest.param(FORBIDDEN, 1000, marks=pytest.mark.slow)]
+)
+async def test_jobs_that_are_refused_cost_one_request_a_pass(answer: Response, replicas: int) -> None:
+    """One refusal ends the kind's creations for the pass; the next one comes after 1, 2, 4, ... 60 s."""
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: answer)
+        await rig.submit(many(replicas))
+        await rig.settle(130.0)
+        assert refusing.asked(0.9) == 1
+        assert refusing.asked(2.0) == 2
+        assert refusing.asked(130.0) == 8  # after 0, 1, 3, 7, 15, 31, 63 and 123 s
+        assert await rig.events("JobCreationFailed")
+
+
+async def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
+    """Each pass, and the first come 5, 10, 20 ms apart, asks for one Job, not for all that are missing."""
+
+    def refuse(_: bytes, asked: int) -> Response | None:
+        if asked <= FIT:
+            return None
+        raise TransportError("connection refused", sent=False)
+
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, refuse)
+        await rig.submit(many())
+        await rig.settle(1.0)
+        assert refusing.asked(0.05) <= FIT + PARALLEL_MAX + 5
+        assert refusing.asked(1.0) - refusing.asked(0.05) <= 5
+
+
+async def test_events_in_between_ask_for_nothing() -> None:
+    """Whatever wakes the JobSet while it waits: what was refused is not asked for sooner."""
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: FORBIDDEN)
+        await rig.submit(many())
+        for number in range(100):
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
+            await rig.settle(0.02)
+        assert refusing.asked(2.9) == 2
+
+
+async def test_a_quota_that_fills_half_way_refuses_no_more_than_what_is_under_way() -> None:
+    """Some fit: the rest costs the writes that are in flight at the first refusal, then one a pass."""
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda _, asked: FORBIDDEN if asked > FIT else None)
+        crew = await rig.submit(many())
+        await rig.settle(2.0)
+        assert len(await crew.jobs()) == FIT
+        assert refusing.asked(0.9) <= FIT + PARALLEL_MAX
+        assert refusing.asked(3.0) <= FIT + PARALLEL_MAX + 2
+
+
+async def test_a_right_that_is_granted_is_used_at_the_next_try() -> None:
+    """Once a person has mended it, everything is created, with no request wasted."""
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: FORBIDDEN)
+        crew = await rig.submit(many())
+        await rig.settle(3.5)
+        refusing.refuses = lambda *_: None
+        await rig.settle(5.0)
+        assert len(await crew.jobs()) == MANY
+        assert len(refusing.asked_s) == MANY + 3  # after 0, 1 and 3 s
+
+
+async def test_an_edited_spec_is_tried_at_once() -> None:
+    """Who mends the JobSet does not wait for the pause that its last version earned."""
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: INVALID)
+        await rig.submit(many())
+        await rig.settle(40.0)  # the next try is due after 63 s
+        before = len(refusing.asked_s)
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"ttlSecondsAfterFinished": 5}})
+        await rig.settle(0.5)
+        assert len(refusing.asked_s) == before + 1
+
+
+async def test_an_invalid_job_holds_back_its_own_replicated_job_alone() -> None:
+    """A template that the server refuses says nothing of another replicatedJob's."""
+    rig = Rig()
+    jobs = [replicated_job("bad", replicas=5, pods=1), replicated_job("good", replicas=5, pods=1)]
+    async with rig.running():
+        Refusing(rig, lambda job, _: INVALID if b'"train-bad-' in job else None)
+        crew = await rig.submit(jobset(jobs=jobs, strategy=None))
+        await rig.settle(0.5)
+        assert set(await crew.jobs()) == {f"train-good-{number}" for number in range(5)}
+
+
+async def test_a_status_that_may_not_be_written_is_tried_again_after_a_second() -> None:
+    """The right to write status is missing: a request a second, not eight."""
+    rig = Rig()
+    asked: list[str] = []
+
+    def fault(request: Request) -> Response | None:
+        if request.path.partition("?")[0].endswith("/status"):
+            asked.append(request.path)
+            return FORBIDDEN
+        return None
+
+    rig.fault = fault
+    async with rig.running():
+        await rig.submit(jobset())
+        await rig.settle(0.5)
+        assert len(asked) == 2  # within 1.5 s

@@ -1,0 +1,204 @@
+"""Events: one object for a repeated Event, never in the way of the work."""
+
+import asyncio
+from random import Random
+
+import structlog
+from structlog.testing import capture_logs
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request, Response
+from inplace.common.kube.resources import EVENTS, KubeObject
+from inplace.controller.api.events import (
+    NOTE_CHARS_MAX,
+    OF_NAMESPACE_MAX,
+    QUEUE_MAX,
+    SERIES_LIFE_S,
+    SERIES_MAX,
+    EventRecorder,
+)
+from inplace.controller.spec.note import Note
+from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
+from inplace.simulator.cluster.virtual_time import run
+
+JOBSET: KubeObject = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "metadata": {"name": "train", "namespace": "default", "uid": "u", "resourceVersion": "7"},
+}
+
+
+class Rig:
+    """A recorder on an embedded API server."""
+
+    def __init__(self) -> None:
+        self.clock = LoopClock(1_700_000_000.0)
+        self.broken = False
+        server = ApiServer(clock=self.clock, rng=Random(1), options=ApiServerOptions(interceptor=self._intercept))
+        server.load([])
+        self.client = KubeClient(InMemoryTransport(server), user_agent="t", field_manager="t")
+        self.writes = 0
+        self.recorder = EventRecorder(
+            self.client, clock=self.clock, rng=Random(2), log=structlog.get_logger(), instance="me"
+        )
+
+    async def events(self) -> list[KubeObject]:
+        """Return what is stored."""
+        items: list[KubeObject] = (await self.client.list(EVENTS, "default"))["items"]
+        return items
+
+    async def _intercept(self, request: Request, _: str) -> Response | None:
+        self.writes += request.method != "GET"
+        return Response(500, {}, b"no") if self.broken else None
+
+
+def scenario(play: "object") -> None:
+    """Run `play(rig)` beside the recorder."""
+
+    async def main() -> None:
+        rig = Rig()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(rig.recorder.run())
+            await play(rig)  # type: ignore[operator]
+            task.cancel()
+
+    run(main())
+
+
+def test_an_event_has_upstreams_form() -> None:
+    """Reason, note, type, action and what it is about."""
+
+    async def play(rig: Rig) -> None:
+        rig.recorder.emit(JOBSET, Note("ReachedMaxRestarts", "100 % over", warning=True))
+        await rig.clock.sleep(1.0)
+        (event,) = await rig.events()
+        assert event["type"] == "Warning"
+        assert event["reason"] == "ReachedMaxRestarts"
+        assert event["note"] == "100 % over"
+        assert event["action"] == "Reconciling"
+        assert event["regarding"]["uid"] == "u"
+        assert event["metadata"]["name"].startswith("train.")
+        assert "series" not in event
+
+    scenario(play)
+
+
+def test_repeats_are_one_event_with_a_count() -> None:
+    """Fifty repeats within ten seconds are one Event and a few writes."""
+
+    async def play(rig: Rig) -> None:
+        for _ in range(50):
+            rig.recorder.emit(JOBSET, Note("JobCreationFailed", "no"))
+            await rig.clock.sleep(0.2)
+        await rig.clock.sleep(10.0)
+        (event,) = await rig.events()
+        assert event["series"]["count"] == 50
+        assert rig.writes <= 5
+
+    scenario(play)
+
+
+def test_a_repeat_after_a_while_is_news() -> None:
+    """After six minutes of silence the same words are another Event."""
+
+    async def play(rig: Rig) -> None:
+        for _ in range(2):
+            rig.recorder.emit(JOBSET, Note("A", "b"))
+            await rig.clock.sleep(SERIES_LIFE_S + 1)
+        assert len(await rig.events()) == 2
+
+    scenario(play)
+
+
+def test_one_that_waits_does_not_hold_up_another() -> None:
+    """A series that was written lately waits; a new Event behind it does not."""
+
+    async def play(rig: Rig) -> None:
+        rig.recorder.emit(JOBSET, Note("A", "b"))
+        await rig.clock.sleep(0.1)
+        rig.recorder.emit(JOBSET, Note("A", "b"))
+        rig.recorder.emit(JOBSET, Note("C", "d"))
+        await rig.clock.sleep(1.5)
+        assert {event["reason"] for event in await rig.events()} == {"A", "C"}
+
+    scenario(play)
+
+
+def test_a_server_that_refuses_events_stops_nothing() -> None:
+    """They are logged and dropped; later ones are written when the server is back."""
+
+    async def play(rig: Rig) -> None:
+        rig.broken = True
+        for number in range(QUEUE_MAX + 500):
+            rig.recorder.emit(JOBSET, Note("A", str(number)))
+        await rig.clock.sleep(10.0)
+        rig.broken = False
+        rig.recorder.emit(JOBSET, Note("B", "x" * 5000))
+        await rig.clock.sleep(1.0)
+        (event,) = await rig.events()
+        assert len(event["note"]) == NOTE_CHARS_MAX
+
+    scenario(play)
+
+
+def test_what_finds_no_place_is_counted_in_one_line() -> None:
+    """A thousand JobSets of one user may say more than can be written: one line says how much, not one for each."""
+
+    async def play(rig: Rig) -> None:
+        with capture_logs() as logs:
+            for number in range(OF_NAMESPACE_MAX + 300):
+                rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+            await rig.clock.sleep(1.0)
+        assert [(line["event"], line["count"]) for line in logs] == [("events dropped", 300)]
+
+    scenario(play)
+
+
+def test_a_namespace_that_says_too_much_keeps_no_other_out() -> None:
+    """A thousand JobSets of one user say one thing each, and then a JobSet of another namespace says one."""
+
+    async def play(rig: Rig) -> None:
+        other: KubeObject = {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": "kube-public", "uid": "other"}}
+        for number in range(QUEUE_MAX):
+            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        rig.recorder.emit(other, Note("Told", "once", warning=False))
+        await rig.clock.sleep(1.0)
+        assert [event["note"] for event in (await rig.client.list(EVENTS, "kube-public"))["items"]] == ["once"]
+
+    scenario(play)
+
+
+def test_a_series_that_is_forgotten_while_it_waits_harms_nobody() -> None:
+    """A repeat waits until it may be written; meanwhile so much else is said that its series is dropped."""
+
+    async def play(rig: Rig) -> None:
+        for _ in range(2):
+            rig.recorder.emit(JOBSET, Note("Again", "and again", warning=True))
+            await rig.clock.sleep(0.5)
+        for number in range(SERIES_MAX):
+            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        await rig.clock.sleep(10.0)
+        rig.recorder.emit(JOBSET, Note("Last", "and it is written", warning=False))
+        await rig.clock.sleep(1.0)
+        assert "Last" in {event["reason"] for event in await rig.events()}
+
+    scenario(play)
+
+
+def test_two_series_that_wait_do_not_spin() -> None:
+    """While everything queued must wait for its next write the recorder sleeps; then both counts are written."""
+
+    async def play(rig: Rig) -> None:
+        notes = (Note("Suspended", "a"), Note("Resumed", "b"))
+        for _ in range(2):
+            for note in notes:
+                rig.recorder.emit(JOBSET, note)
+            await rig.clock.sleep(0.5)
+        before = rig.clock.monotonic_s()
+        await rig.clock.sleep(10.0)
+        assert rig.clock.monotonic_s() - before < 10.1
+        assert sorted(event["series"]["count"] for event in await rig.events()) == [2, 2]
+        assert rig.writes == 4
+
+    scenario(play)

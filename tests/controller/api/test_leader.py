@@ -1,0 +1,319 @@
+"""Two candidates, one Lease: a gap between leaders, never an overlap, whatever happens to requests and clocks."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from random import Random
+
+import pytest
+import structlog
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request, Response, Stream, TransportError
+from inplace.common.kube.resources import CONFIG_MAPS, LEASES
+from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions, NotLeaderError
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport
+from inplace.simulator.cluster.virtual_time import run
+
+LEASE = ("default", "inplace-controller")
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+
+class FaultyTransport:
+    """Loses replies, loses requests or hangs, for writes and reads alike."""
+
+    def __init__(self, server: ApiServer, clock: LoopClock) -> None:
+        self._inner = InMemoryTransport(server)
+        self._clock = clock
+        self.mode = ""
+        self.timeouts: list[float] = []
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Send a request, or not."""
+        self.timeouts.append(timeout_s)
+        match self.mode:
+            case "refuse":
+                raise TransportError("connection refused", sent=False)
+            case "lose reply" if request.method != "GET":
+                await self._inner.request(request, timeout_s=timeout_s)
+                raise TransportError("connection reset")
+            case "hang":
+                await self._clock.sleep(1e6)
+        return await self._inner.request(request, timeout_s=timeout_s)
+
+    def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
+        """Open a stream."""
+        return self._inner.stream(request, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class JumpingClock(LoopClock):
+    """A clock whose monotonic time jumps forward, as after the machine slept, and whose wall time jumps anywhere."""
+
+    def __init__(self) -> None:
+        super().__init__(1_700_000_000.0)
+        self.jump_s = 0.0
+        self.wall_jump_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """Return the loop's time plus the jump."""
+        return super().monotonic_s() + self.jump_s
+
+    def wall_s(self) -> float:
+        """Return wall time plus its jump."""
+        return super().wall_s() + self.wall_jump_s
+
+
+class Candidate:
+    """One process: acquires, holds until lost, and again."""
+
+    def __init__(self, server: ApiServer, identity: str, clock: LoopClock | None = None) -> None:
+        self.clock = clock or LoopClock(1_700_000_000.0)
+        self.transport = FaultyTransport(server, self.clock)
+        self.client = KubeClient(self.transport, user_agent=identity, field_manager=identity)
+        self.elector = Elector(
+            self.client,
+            LeaseOptions(identity, "default"),
+            clock=self.clock,
+            rng=Random(hash(identity)),
+            log=structlog.get_logger(),
+        )
+        self.lost: list[str] = []
+
+    async def live(self) -> None:
+        """Acquire and hold for ever."""
+        while True:
+            await self.elector.acquire()
+            try:
+                await self.elector.hold()
+            except LeadershipLostError as error:
+                self.lost.append(str(error))
+
+
+def make_server() -> ApiServer:
+    """Return a server."""
+    server = ApiServer(clock=LoopClock(1_700_000_000.0), rng=Random(1))
+    server.load([])
+    return server
+
+
+async def watch_for_overlap(candidates: list[Candidate], seconds: float) -> float:
+    """Let time pass; return for how many seconds nobody led.
+
+    Raises:
+        AssertionError: two led at once.
+    """
+    nobody = 0.0
+    for _ in range(round(seconds * 10)):
+        leaders = [candidate for candidate in candidates if candidate.elector.is_leader]
+        assert len(leaders) <= 1
+        nobody += 0.1 * (not leaders)
+        await asyncio.sleep(0.1)
+    return nobody
+
+
+def scenario(steps: Callable[[Candidate, Candidate], "asyncio.Future[None] | object"]) -> None:
+    """Run steps with two living candidates; `a` leads first."""
+
+    async def play() -> None:
+        server = make_server()
+        a, b = Candidate(server, "a"), Candidate(server, "b")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(a.live())]
+            await asyncio.sleep(1.0)
+            tasks.append(group.create_task(b.live()))
+            await asyncio.sleep(5.0)
+            assert a.elector.is_leader
+            await steps(a, b)  # type: ignore[misc]
+            for task in tasks:
+                task.cancel()
+
+    run(play())
+
+
+def test_a_leader_that_renews_leads_for_ever() -> None:
+    """Nobody takes over from a healthy leader."""
+
+    async def steps(a: Candidate, b: Candidate) -> None:
+        assert await watch_for_overlap([a, b], 300.0) == 0.0
+        assert a.elector.is_leader
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize("mode", ["refuse", "hang", "lose reply"])
+def test_a_leader_that_cannot_renew_stops_before_anybody_takes_over(mode: str) -> None:
+    """It stops 10 s after it sent its last good renewal; the other waits 15 s from the renewal it saw."""
+
+    async def steps(a: Candidate, b: Candidate) -> None:
+        a.transport.mode = mode
+        nobody = await watch_for_overlap([a, b], 60.0)
+        assert b.elector.is_leader
+        assert 3.0 < nobody < 20.0
+        assert a.lost
+
+    scenario(steps)
+
+
+def test_every_request_is_bounded_below_the_renew_deadline() -> None:
+    """A request that hangs for ever cannot keep a leader leading."""
+
+    async def steps(a: Candidate, b: Candidate) -> None:
+        a.transport.mode = "hang"
+        await asyncio.sleep(10.1)
+        assert not a.elector.is_leader
+        assert max(a.transport.timeouts) <= 30.0
+
+    scenario(steps)
+
+
+def test_a_lost_reply_is_made_good_by_looking() -> None:
+    """A renewal that was stored although its reply was lost costs one read, not the leadership."""
+
+    async def steps(a: Candidate, b: Candidate) -> None:
+        a.transport.mode = "lose reply"
+        await asyncio.sleep(3.0)
+        a.transport.mode = ""
+        assert await watch_for_overlap([a, b], 60.0) == 0.0
+        assert a.elector.is_leader
+        assert a.lost == []
+
+    scenario(steps)
+
+
+def test_a_released_lease_is_taken_at_the_next_look() -> None:
+    """Release saves the successor the 15 seconds."""
+
+    async def play() -> None:
+        server = make_server()
+        a, b = Candidate(server, "a"), Candidate(server, "b")
+        await a.elector.acquire()
+        await a.elector.release()
+        assert not a.elector.is_leader
+        started_s = a.clock.monotonic_s()
+        await b.elector.acquire()
+        assert a.clock.monotonic_s() - started_s < 3.0
+
+    run(play())
+
+
+def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
+    """A shutdown cuts a renewal off in the middle; the successor must not wait for the 15 seconds all the same."""
+
+    async def play() -> None:
+        server = make_server()
+        a, b = Candidate(server, "a"), Candidate(server, "b")
+        await a.elector.acquire()
+        stored = await b.client.get(LEASES, *LEASE)
+        await b.client.replace(
+            LEASES, *LEASE, stored | {"spec": stored["spec"] | {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+        )
+        await a.elector.release()
+        assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == ""
+
+    run(play())
+
+
+def test_a_lease_that_somebody_else_took_is_not_released() -> None:
+    """Only what is ours is given up."""
+
+    async def play() -> None:
+        server = make_server()
+        a, b = Candidate(server, "a"), Candidate(server, "b")
+        await a.elector.acquire()
+        stored = await b.client.get(LEASES, *LEASE)
+        await b.client.replace(LEASES, *LEASE, stored | {"spec": stored["spec"] | {"holderIdentity": "b"}})
+        await a.elector.release()
+        assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == "b"
+
+    run(play())
+
+
+def test_wall_clocks_do_not_matter() -> None:
+    """A leader whose wall clock jumps by a year keeps leading, and nobody takes over."""
+
+    async def play() -> None:
+        server = make_server()
+        clock = JumpingClock()
+        a, b = Candidate(server, "a", clock), Candidate(server, "b")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(a.live())]
+            await asyncio.sleep(1.0)
+            tasks.append(group.create_task(b.live()))
+            for jump in (-3.15e7, 3.15e7):
+                clock.wall_jump_s = jump
+                assert await watch_for_overlap([a, b], 60.0) == 0.0
+            assert a.elector.is_leader
+            for task in tasks:
+                task.cancel()
+
+    run(play())
+
+
+def test_a_process_that_slept_does_not_write_before_it_knows() -> None:
+    """When time has jumped past the deadline, the next write is refused here, without asking anybody."""
+
+    async def play() -> None:
+        clock = JumpingClock()
+        a = Candidate(make_server(), "a", clock)
+        await a.elector.acquire()
+        fenced = KubeClient(FencedTransport(a.transport, a.elector), user_agent="a", field_manager="a")
+        await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
+        clock.jump_s = 11.0
+        sent = len(a.transport.timeouts)
+        with pytest.raises(NotLeaderError):
+            await fenced.delete(CONFIG_MAPS, "default", "a")
+        assert len(a.transport.timeouts) == sent
+        await fenced.get(CONFIG_MAPS, "default", "a")
+
+    run(play())
+
+
+def test_a_write_may_not_outlive_the_leadership() -> None:
+    """The bound of a write is what is left of the leadership."""
+
+    async def play() -> None:
+        a = Candidate(make_server(), "a")
+        await a.elector.acquire()
+        await asyncio.sleep(7.0)
+        fenced = KubeClient(FencedTransport(a.transport, a.elector), user_agent="a", field_manager="a")
+        await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
+        assert a.transport.timeouts[-1] == pytest.approx(3.0)
+
+    run(play())
+
+
+def test_a_lease_deleted_by_hand_is_made_again() -> None:
+    """The leader notices at its next renewal, and one of the two leads after."""
+
+    async def steps(a: Candidate, b: Candidate) -> None:
+        await a.client.delete(LEASES, "default", "inplace-controller")
+        await watch_for_overlap([a, b], 60.0)
+        assert a.elector.is_leader or b.elector.is_leader
+
+    scenario(steps)
+
+
+def test_two_that_start_together_agree() -> None:
+    """Both find no Lease: the creation decides."""
+
+    async def play() -> None:
+        server = make_server()
+        candidates = [Candidate(server, identity) for identity in "abcde"]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(candidate.live()) for candidate in candidates]
+            await watch_for_overlap(candidates, 60.0)
+            assert sum(candidate.elector.is_leader for candidate in candidates) == 1
+            for task in tasks:
+                task.cancel()
+
+    run(play())
+
+
+def test_times_that_cannot_be_safe_are_refused() -> None:
+    """A renew deadline that is not shorter than the Lease would let two lead."""
+    with pytest.raises(ValueError, match="retry < renew deadline < lease duration"):
+        LeaseOptions("a", "default", renew_deadline_s=15.0)

@@ -1,0 +1,183 @@
+"""A tiny cluster as plain objects: carries plans out the way the API server and the Job controller would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.actions import (
+    CreateClaim,
+    CreateJob,
+    CreateService,
+    DeleteJob,
+    DeleteJobSet,
+    LiftGate,
+    Plan,
+    ResizeJob,
+    ResumeJob,
+    SuspendJob,
+)
+from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.resume import template_patch
+from inplace.controller.plan.steps import plan
+from inplace.controller.spec.buckets import Bucket, bucket_of
+from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.rules import Matches
+from inplace.controller.spec.scopes import WHOLE
+from inplace.simulator.apiserver.merge_patch import merge_patch
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+@dataclass
+class PlannerWorld:
+    """One JobSet and its Jobs."""
+
+    manifest: KubeObject
+    jobs: dict[str, KubeObject] = field(default_factory=dict)
+    has_service: bool = False
+    decision: Decision | None = None
+    decisions: dict[str, Decision] = field(default_factory=dict)  # by scope
+    claims: dict[str, KubeObject] = field(default_factory=dict)
+    pods: dict[str, list[KubeObject]] = field(default_factory=dict)
+    domains: dict[tuple[str, str], str] = field(default_factory=dict)
+    now: str = NOW
+    is_deleted: bool = False
+    deleted: list[str] = field(default_factory=list)
+    _uid: int = 0
+
+    def __post_init__(self) -> None:
+        """Give the JobSet what a server gives it."""
+        self.manifest["metadata"] |= {"uid": "js-uid", "resourceVersion": "1"}
+
+    @property
+    def jobset(self) -> JobSet:
+        """Return the JobSet, parsed."""
+        return parse_jobset(self.manifest)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Return the status."""
+        status: dict[str, Any] = self.manifest.setdefault("status", {})
+        return status
+
+    def observed(self) -> Observed:
+        """Return what the planner sees."""
+        jobs = {name: msgspec.convert(job, Job) for name, job in self.jobs.items()}
+        claims = {name: msgspec.convert(claim, PersistentVolumeClaim) for name, claim in self.claims.items()}
+        pods = {name: [msgspec.convert(pod, Pod) for pod in some] for name, some in self.pods.items()}
+        jobset = self.jobset
+        failed = [job for job in jobs.values() if bucket_of(jobset, job) is Bucket.FAILED]
+        return Observed(
+            jobset,
+            self.now,
+            jobs,
+            self.has_service,
+            claims,
+            self._decisions(),
+            pods=pods,
+            domains=self.domains,
+            matches=Matches().look(jobset, failed, lambda: 0.0),
+        )
+
+    def _decisions(self) -> dict[str, Decision]:
+        """Return what each ledger says: of a JobSet that is one scope, `decision`."""
+        return self.decisions or ({WHOLE: self.decision} if self.decision is not None else {})
+
+    def plan(self) -> Plan:
+        """Plan one pass."""
+        return plan(self.observed())
+
+    def carry_out(self, planned: Plan, *, instant_deletes: bool = True) -> None:
+        """Do what the plan says."""
+        self.status.update(planned.status)
+        for action in planned.actions:
+            match action:
+                case CreateJob(manifest):
+                    self._create(manifest)
+                case DeleteJob(name, uid, _):
+                    assert self.jobs[name]["metadata"]["uid"] == uid
+                    self.deleted.append(name)
+                    if instant_deletes:
+                        del self.jobs[name]
+                    else:
+                        self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
+                case LiftGate(lifted, selector):
+                    for pod in chain.from_iterable(self.pods.values()):
+                        if pod["metadata"]["uid"] == lifted.metadata.uid:
+                            gates = pod["spec"]["schedulingGates"]
+                            kept = [gate for gate in gates if gate["name"] != wire.PLACEMENT_GATE]
+                            pod["spec"] |= {"schedulingGates": kept, "nodeSelector": dict(selector)}
+                case ResizeJob(name, _, pods):
+                    self.jobs[name]["spec"] |= {"parallelism": pods, "completions": pods}
+                case SuspendJob(name, _):
+                    self.jobs[name]["spec"]["suspend"] = True
+                case ResumeJob(name, _, template):
+                    spec = self.jobs[name]["spec"]
+                    spec["suspend"] = False
+                    spec["template"] = merge_patch(spec["template"], template_patch(spec["template"], template))
+                case CreateService(_):
+                    self.has_service = True
+                case CreateClaim(manifest):
+                    self._uid += 1
+                    name = manifest["metadata"]["name"]
+                    metadata = manifest["metadata"] | {"uid": f"claim-{self._uid}", "resourceVersion": str(self._uid)}
+                    self.claims[name] = manifest | {"metadata": metadata}
+                case DeleteJobSet(uid):
+                    assert uid == self.jobset.uid
+                    self.is_deleted = True
+                    self.manifest["metadata"]["deletionTimestamp"] = NOW
+
+    def settle(self, *, passes_max: int = 10) -> int:
+        """Plan and carry out until nothing is left to do; return how many passes did something."""
+        for number in range(passes_max):
+            planned = self.plan()
+            if not planned.status and not planned.actions:
+                return number
+            self.carry_out(planned)
+        raise AssertionError(f"not settled after {passes_max} passes: {self.plan()!r}")
+
+    def set_job(
+        self,
+        name: str,
+        condition: str | None = None,
+        *,
+        reason: str = "",
+        message: str = "",
+        at: str = NOW,
+        **status: Any,
+    ) -> None:
+        """Set a Job's status, with a True condition if named."""
+        self.jobs[name]["status"] = dict(status)
+        if condition is not None:
+            entry = {
+                "type": condition,
+                "status": "True",
+                "reason": reason,
+                "lastTransitionTime": at,
+                "message": message,
+            }
+            self.jobs[name]["status"]["conditions"] = [entry]
+
+    def condition(self, kind: str) -> Mapping[str, Any] | None:
+        """Return a condition of the JobSet."""
+        for condition in self.status.get("conditions") or ():
+            if condition["type"] == kind:
+                found: Mapping[str, Any] = condition
+                return found
+        return None
+
+    def _create(self, manifest: KubeObject) -> None:
+        name = manifest["metadata"]["name"]
+        assert name not in self.jobs, f"{name} exists"
+        self._uid += 1
+        metadata = manifest["metadata"] | {"uid": f"job-{self._uid}", "resourceVersion": str(self._uid)}
+        self.jobs[name] = manifest | {"metadata": metadata}

@@ -1,0 +1,136 @@
+"""Elastic Indexed Jobs: up and down while they run, in both ways of restarting."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.common.kube.errors import Invalid
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.controller.plan.actions import DeleteJob, ResizeJob
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def resized(pods: int, **spec: Any) -> KubeObject:
+    """Return the patch that resizes workers."""
+    return {"spec": {"replicatedJobs": [replicated_job(replicas=2, pods=pods, **spec)]}}
+
+
+def world_of(pods: int, *, strategy: str = "Recreate", **spec: Any) -> PlannerWorld:
+    """Return a settled world of two Jobs."""
+    world = PlannerWorld(jobset(strategy=strategy, jobs=[replicated_job(replicas=2, pods=pods, **spec)]))
+    world.settle()
+    return world
+
+
+@given(st.integers(1, 5), st.integers(1, 5))
+def test_active_jobs_get_the_size_of_their_template(before: int, after: int) -> None:
+    """Up and down, in one pass; finished Jobs keep theirs; carried out, nothing is left to do."""
+    world = world_of(before)
+    world.set_job("train-workers-1", "Complete")
+    world.settle()
+    world.manifest["spec"] |= resized(after)["spec"]
+    expected = (ResizeJob("train-workers-0", "job-1", after),) if before != after else ()
+    assert world.plan().actions == expected
+    assert world.settle() == (before != after)
+    spec = world.jobs["train-workers-0"]["spec"]
+    assert (spec["parallelism"], spec["completions"]) == (after, after)
+
+
+@pytest.mark.parametrize("spec", [{"completionMode": "NonIndexed"}, {"completions": 7}])
+def test_what_is_not_elastic_keeps_its_size(spec: KubeObject) -> None:
+    """Only Indexed Jobs whose completions equal their parallelism follow."""
+    world = world_of(2, **spec)
+    world.manifest["spec"] |= resized(3, **spec)["spec"]
+    assert world.plan().actions == ()
+
+
+@pytest.mark.parametrize(("pods", "deprecated"), [(3, None), (1, 2)])
+def test_a_group_is_restarted_by_its_newcomers_or_by_us(pods: int, deprecated: int | None) -> None:
+    """Growing, those who run go on until a new Pod announces; shrinking, their epoch is deprecated; neither counts."""
+    world = world_of(2, strategy=wire.IN_PLACE_RESTART)
+    world.status.update(wire.status_of_epochs(2, 1))
+    world.decision = Decision(2, 1)
+    world.manifest["spec"] |= resized(pods)["spec"]
+    planned = world.plan()
+    assert [type(action) for action in planned.actions] == [ResizeJob, ResizeJob]
+    assert planned.status["exemptEpochs"] == 1
+    assert planned.status["lastExemptEpoch"] == 3
+    assert planned.status.get("deprecatedEpoch") == deprecated
+    world.carry_out(planned)
+    world.decision = Decision(2, deprecated or 1)
+    assert (world.plan().status, world.plan().actions) == ({}, ())
+
+
+def test_a_job_that_is_recreated_is_not_resized_as_well() -> None:
+    """It comes back at the new size; two writes at once on one Job would race."""
+    world = world_of(2, strategy=wire.IN_PLACE_RESTART)
+    world.status.update(wire.status_of_epochs(2, 2))
+    world.decision = Decision(2, 2, recreate=frozenset({("workers", 0)}))
+    world.manifest["spec"] |= resized(3)["spec"]
+    actions = {(type(action), getattr(action, "name", "")) for action in world.plan().actions}
+    assert actions == {(DeleteJob, "train-workers-0"), (ResizeJob, "train-workers-1")}
+
+
+def test_suspended_groups_are_resized_in_their_sleep() -> None:
+    """Nobody runs, so nothing is deprecated or exempt."""
+    world = PlannerWorld(jobset(suspend=True, jobs=[replicated_job(replicas=2, pods=3)]))
+    world.settle()
+    world.status.update(wire.status_of_epochs(2, 1))
+    world.manifest["spec"] |= resized(1)["spec"]
+    planned = world.plan()
+    assert [type(action) for action in planned.actions] == [ResizeJob, ResizeJob]
+    assert planned.status == {}
+
+
+async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
+    """Each resize is one uncounted group restart, at whose end exactly the Pods of the new size run."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
+        uids = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        await rig.admin.patch(JOBSETS, "default", "train", resized(3))
+        await rig.settle()
+        assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
+        assert await crew.epochs() == (1, 0)
+        await crew.make_pods()
+        await crew.announce(crew.pods["train-workers-0", 2], 2)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+
+        await rig.admin.patch(JOBSETS, "default", "train", resized(1))
+        await rig.settle()
+        assert await crew.epochs() == (2, 2)
+        await crew.announce_all(3)
+        await rig.settle()
+        assert await crew.epochs() == (2, 2)  # those who must go are still there
+        for (_, index), pod in list(crew.pods.items()):
+            if index >= 1:
+                await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
+        await rig.settle()
+        assert await crew.epochs() == (3, 2)
+        assert (await crew.status())["exemptEpochs"] == 2
+        assert "terminalState" not in await crew.status()
+        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == uids
+
+
+async def test_a_finished_jobset_is_not_resized() -> None:
+    """The API server refuses it and says why."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=2, pods=2)]))
+        for name in await crew.jobs():
+            await crew.finish_job(name, "Complete")
+        await rig.settle()
+        with pytest.raises(Invalid, match="Cannot mutate parallelism or completions when JobSet is in a terminal"):
+            await rig.admin.patch(JOBSETS, "default", "train", resized(3))

@@ -1,0 +1,246 @@
+"""Every action and every part of a failure policy's rules, and their count against maxRestarts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common import wire
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.failure import JOB_COUNTERS_MAX
+from inplace.controller.spec.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
+from inplace.controller.spec.scopes import WHOLE
+from tests.controller.manifests import replicated_job
+from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.policies import counters, started, uids, with_rules
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def uncounted_epochs(world: PlannerWorld) -> int:
+    """Return what a ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
+    return world.jobset.scopes[WHOLE].exempt - world.jobset.recreations_counted
+
+
+def test_restart_job_recreates_that_job_alone() -> None:
+    """Only the failed Job is new, under the next job-restart-attempt; no RestartingJobSet; both lists count it."""
+    world = started({"action": RESTART_JOB})
+    before = uids(world)
+    world.set_job("train-b-1", "Failed")
+    planned = world.plan()
+    assert planned.is_urgent
+    assert [(note.reason, note.warning) for note in planned.notes] == [("RestartJobFailurePolicyAction", True)]
+    message = "applying RestartJob failure policy action (first failed job: train-b-1)"
+    assert planned.notes[0].message == message
+    world.settle()
+    assert {name for name, uid in uids(world).items() if before[name] != uid} == {"train-b-1"}
+    labels = world.jobs["train-b-1"]["metadata"]["labels"]
+    assert (labels[wire.RESTART_ATTEMPT], labels[wire.JOB_RESTART_ATTEMPT]) == ("0", "1")
+    assert world.jobs["train-b-1"]["spec"]["template"]["metadata"]["annotations"][wire.JOB_RESTART_ATTEMPT] == "1"
+    entry = counters(world, "b")
+    assert (entry["jobRestarts"], entry["jobRestartsCountTowardsMax"]) == ([0, 1], [0, 1])
+    assert "jobRestarts" not in counters(world, "a")
+    assert (world.condition("RestartingJobSet"), world.status["restarts"]) == (None, 0)
+
+
+def test_restart_job_uncounted_has_no_end() -> None:
+    """RestartJobAndIgnoreMaxRestarts goes on beyond maxRestarts and counts only in jobRestarts."""
+    world = started({"action": RESTART_JOB_UNCOUNTED}, restarts_max=0)
+    for number in (1, 2, 3):
+        world.set_job("train-a-0", "Failed")
+        world.settle()
+        assert counters(world, "a")["jobRestarts"] == [number, 0]
+    assert "jobRestartsCountTowardsMax" not in counters(world, "a")
+    assert "terminalState" not in world.status
+
+
+def test_there_is_one_budget_for_jobs_and_jobsets() -> None:
+    """Counted restarts of single Jobs and of the JobSet use up the same maxRestarts."""
+    world = started({"action": RESTART_JOB, "targetReplicatedJobs": ["a"]}, restarts_max=2)
+    world.set_job("train-a-0", "Failed")
+    world.settle()
+    world.set_job("train-b-0", "Failed")
+    world.settle()
+    assert world.status["restartsCountTowardsMax"] == 1
+    assert counters(world, "a")["jobRestarts"] == [1, 0]
+    world.set_job("train-a-1", "Failed")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert (failed["reason"], failed["message"]) == (
+        "ReachedMaxRestarts",
+        "jobset failed due to reaching max number of restarts (first failed job: train-a-1)",
+    )
+
+
+def test_several_failed_jobs_are_restarted_one_by_one() -> None:
+    """A pass restarts one Job; the passes that follow find the others, the earliest first."""
+    world = started({"action": RESTART_JOB_UNCOUNTED})
+    world.set_job("train-a-0", "Failed", at="2026-01-01T00:00:02Z")
+    world.set_job("train-a-1", "Failed", at="2026-01-01T00:00:01Z")
+    world.carry_out(world.plan())
+    assert counters(world, "a")["jobRestarts"] == [0, 1]
+    world.settle()
+    assert counters(world, "a")["jobRestarts"] == [1, 1]
+
+
+def test_a_job_without_the_label_is_of_attempt_0() -> None:
+    """Jobs of a controller that does not write job-restart-attempt stay until they are restarted alone, once."""
+    world = started({"action": RESTART_JOB_UNCOUNTED})
+    for part in ("labels", "annotations"):
+        del world.jobs["train-a-0"]["metadata"][part][wire.JOB_RESTART_ATTEMPT]
+    assert world.plan().actions == ()
+    world.set_job("train-a-0", "Failed")
+    world.settle()
+    assert world.deleted == ["train-a-0"]
+    assert counters(world, "a")["jobRestarts"] == [1, 0]
+
+
+def test_a_job_beyond_the_counters_restarts_the_jobset() -> None:
+    """The API holds 1024 counters; what does not fit restarts as a whole, and the Event says so."""
+    world = started({"action": RESTART_JOB}, jobs=[replicated_job("a", replicas=JOB_COUNTERS_MAX + 1)])
+    world.set_job(f"train-a-{JOB_COUNTERS_MAX}", "Failed")
+    planned = world.plan()
+    assert planned.status["restarts"] == planned.status["restartsCountTowardsMax"] == 1
+    assert "job index 1024 is beyond 1023" in planned.notes[-1].message
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        ({"onJobFailureMessagePatterns": ["exit code (42|43)"]}, True),
+        ({"onJobFailureMessagePatterns": ["^exit"]}, False),
+        ({"onJobFailureMessagePatterns": ["exit code 1$", "container worker"]}, True),
+        ({"onJobFailureMessagePatterns": ["(?i)CONTAINER"]}, True),
+        ({"onJobFailureMessagePatterns": ["(?=lookahead"]}, False),
+        ({"onJobFailureMessagePatterns": ["(?=lookahead", "exit code 42"]}, True),
+        ({"onJobFailureMessagePatterns": ["42"], "onJobFailureReasons": ["PodFailurePolicy"]}, True),
+        ({"onJobFailureMessagePatterns": ["42"], "onJobFailureReasons": ["BackoffLimitExceeded"]}, False),
+        ({"onJobFailureMessagePatterns": ["42"], "targetReplicatedJobs": ["b"]}, False),
+        ({"onJobFailureMessagePatterns": []}, True),
+    ],
+)
+def test_every_part_of_a_rule_must_match(rule: KubeObject, matches: bool) -> None:
+    """Reasons, patterns (RE2, searched, any of them) and targets: each that is given must match."""
+    world = started({"action": "FailJobSet"} | rule)
+    message = "Pod failed: container worker, exit code 42 matching FailJob rule at index 0"
+    world.set_job("train-a-0", "Failed", reason="PodFailurePolicy", message=message)
+    world.settle()
+    assert (world.status.get("terminalState") == "Failed") is matches
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    """Rules are tried in order, whichever Job failed first; within a rule the earliest failure is named."""
+    world = started(
+        {"action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
+        {"action": RESTART_UNCOUNTED, "targetReplicatedJobs": ["b"]},
+        {"action": "FailJobSet"},
+    )
+    world.set_job("train-a-0", "Failed", at="2026-01-01T00:00:01Z")
+    world.set_job("train-b-0", "Failed", at="2026-01-01T00:00:03Z")
+    world.set_job("train-b-1", "Failed", at="2026-01-01T00:00:02Z")
+    world.carry_out(world.plan())
+    restarting = world.condition("RestartingJobSet")
+    assert restarting is not None
+    assert restarting["reason"] == "FailurePolicy_r1"
+    assert restarting["message"].endswith("(first failed job: train-b-1)")
+
+
+@given(
+    st.lists(st.sampled_from(["in place", "uncounted", "counted", "job", "uncounted job"]), max_size=8), st.booleans()
+)
+def test_restarts_in_place_and_recreations_share_one_exact_budget(events: list[str], before_first: bool) -> None:
+    """After any history each counted restart counts once, recreations and restarts in place alike."""
+    actions = {
+        "uncounted": RESTART_UNCOUNTED,
+        "counted": "RestartJobSet",
+        "job": RESTART_JOB,
+        "uncounted job": RESTART_JOB_UNCOUNTED,
+    }
+    rules = [{"action": action, "onJobFailureReasons": [name.title()]} for name, action in actions.items()]
+    world = started(*rules, strategy=wire.IN_PLACE_RESTART, restarts_max=100)
+    counted = epoch = 0
+    if before_first:
+        events = ["start", *events]
+    for event in events:
+        if event in actions:
+            world.set_job("train-a-0", "Failed", reason=event.title())
+            world.settle()
+        counted += event in ("counted", "job") or (event == "in place" and epoch > 0)
+        epoch += 1 if event in ("start", "in place") or epoch > 0 else 0
+        world.status.update(wire.status_of_epochs(epoch, max(0, epoch - 1)))
+        assert world.jobset.restarts_so_far == counted
+        ledger = Ledger(world.jobset.shape, epoch, max(0, epoch - 1))
+        decision = ledger.decide(restarts_max=100, uncounted=uncounted_epochs(world))
+        assert decision.restarts == counted or epoch == 0
+
+
+def test_an_exemption_that_is_asked_for_twice_is_one() -> None:
+    """Two recreations before the group is back are one group restart, so one epoch is exempt."""
+    rule = {"action": RESTART_UNCOUNTED}
+    world = started(rule, strategy=wire.IN_PLACE_RESTART)
+    world.status.update(wire.status_of_epochs(1, 0))
+    for _ in range(2):
+        world.set_job("train-a-0", "Failed")
+        world.settle()
+    assert (world.status["restarts"], world.status["exemptEpochs"], world.status["lastExemptEpoch"]) == (2, 1, 2)
+
+
+def test_a_status_of_another_controller_keeps_its_meaning() -> None:
+    """Without exemptEpochs every recreation made an epoch: upstream's count, restarts less those that count."""
+    world = started(strategy=wire.IN_PLACE_RESTART)
+    world.status.update(wire.status_of_epochs(4, 3))
+    world.status.update(restarts=2, restartsCountTowardsMax=1)
+    assert world.jobset.restarts_so_far == 2
+    assert uncounted_epochs(world) == 1
+
+
+async def test_uncounted_recreations_under_in_place_restart_survive_the_controller() -> None:
+    """Job failures that a rule does not count never use up maxRestarts, not even for a controller that is new."""
+    rig = Rig()
+    rule = {"action": RESTART_JOB_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
+    manifest = with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=1)
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(manifest)
+        for epoch in (2, 3, 4):
+            await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+            await rig.settle(2.0)
+            crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] != "train-a-0"}
+            await crew.make_pods()
+            await crew.announce_all(epoch)
+            await rig.settle()
+            assert await crew.epochs() == (epoch, epoch - 1)
+        assert (await crew.status())["replicatedJobsStatus"][1]["jobRestarts"] == [3, 0]
+    async with rig.running(rig.controller(leader_elect=False)):
+        await crew.announce_all(5)
+        await rig.settle()
+        assert await crew.epochs() == (5, 4)
+        await crew.announce(crew.pods["train-a-0", 0], 6)
+        await rig.settle()
+        condition = await crew.condition("Failed")
+        assert condition is not None
+        assert condition["reason"] == "ReachedMaxRestarts"
+
+
+@pytest.mark.parametrize("peers_first", [False, True])
+async def test_a_dead_pods_job_decides_before_max_restarts(peers_first: bool) -> None:
+    """With no restart left a worker's exit does not fail the JobSet: its Job's failure goes through the rules."""
+    rig = Rig()
+    rule = {"action": RESTART_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=0))
+        dead = crew.pods["train-a-0", 0]
+        await crew.set_worker(dead, exit_code=42)
+        await rig.settle()
+        if peers_first:
+            for pod in set(crew.pods.values()) - {dead}:
+                await crew.announce(pod, 2)
+        await crew.set_phase(dead, "Failed")
+        await rig.settle()
+        assert await crew.condition("Failed") is None
+        await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+        await rig.settle()
+        status = await crew.status()
+        assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, None)
+        assert "terminalState" not in status

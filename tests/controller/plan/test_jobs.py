@@ -1,0 +1,151 @@
+"""The created objects: names, labels, annotations, and the template."""
+
+import hashlib
+from typing import Any
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.jobs import build_job, build_service
+from inplace.controller.spec.jobset import JobSet, parse_jobset
+from tests.controller.manifests import changed, jobset, replicated_job
+
+
+def parsed(manifest: KubeObject) -> JobSet:
+    """Return a JobSet as a server would show it."""
+    manifest["metadata"] |= {"uid": "u-1", "resourceVersion": "1"}
+    return parse_jobset(manifest)
+
+
+def job(manifest: KubeObject, position: int = 0, index: int = 0) -> KubeObject:
+    """Return one Job of a JobSet."""
+    found = parsed(manifest)
+    return build_job(found, found.replicated_jobs[position], index)
+
+
+def test_labels_and_annotations_are_upstreams() -> None:
+    """Every key of the wire map is there, as label and annotation, on the Job and on its Pods."""
+    manifest = jobset(
+        jobs=[
+            replicated_job("a", replicas=2) | {"groupName": "g1"},
+            replicated_job("b", replicas=3) | {"groupName": "g2"},
+            replicated_job("c", replicas=4) | {"groupName": "g1"},
+        ]
+    )
+    built = job(manifest, position=2, index=1)
+    expected = {
+        wire.JOBSET_NAME: "train",
+        wire.JOBSET_UID: "u-1",
+        wire.REPLICATED_JOB_NAME: "c",
+        wire.REPLICATED_JOB_REPLICAS: "4",
+        wire.GLOBAL_REPLICAS: "9",
+        wire.JOB_INDEX: "1",
+        wire.JOB_GLOBAL_INDEX: "6",
+        wire.JOB_KEY: hashlib.sha1(b"default/train-c-1", usedforsecurity=False).hexdigest(),
+        wire.RESTART_ATTEMPT: "0",
+        wire.JOB_RESTART_ATTEMPT: "0",
+        wire.GROUP_NAME: "g1",
+        wire.GROUP_REPLICAS: "6",
+        wire.JOB_GROUP_INDEX: "3",
+    }
+    metadata = built["metadata"]
+    assert metadata["name"] == "train-c-1"
+    assert metadata["labels"] == metadata["annotations"] == expected
+    template = built["spec"]["template"]["metadata"]
+    assert template["labels"] == expected
+    assert template["annotations"].items() >= expected.items()
+
+
+def test_each_pod_learns_its_place_in_the_herd() -> None:
+    """Group size and offset number all Pods of a JobSet without a gap: offset + completion index, over all its Jobs."""
+    manifest = jobset(jobs=[replicated_job("a", replicas=2, pods=3), replicated_job("b", replicas=1, pods=4)])
+    numbers = []
+    for position, index, pods in ((0, 0, 3), (0, 1, 3), (1, 0, 4)):
+        metadata = job(manifest, position, index)["spec"]["template"]["metadata"]
+        assert metadata["annotations"]["inplace.dev/group-size"] == "10"
+        assert "inplace.dev/group-size" not in metadata["labels"]
+        offset = int(metadata["annotations"]["inplace.dev/group-offset"])
+        numbers += [offset + completion for completion in range(pods)]
+    assert numbers == list(range(10))
+
+
+def test_our_keys_win_and_the_users_stay() -> None:
+    """The user's labels go where they were put; on a clash ours win; a template's name means nothing."""
+    manifest = changed(
+        jobset(),
+        "spec.replicatedJobs.0.template.metadata",
+        {"name": "x", "labels": {"team": "a", wire.JOB_INDEX: "9"}},
+    )
+    manifest = changed(manifest, "spec.replicatedJobs.0.template.spec.template.metadata", {"labels": {"tier": "b"}})
+    built = job(manifest)
+    assert built["metadata"]["name"] == "train-workers-0"
+    assert built["metadata"]["labels"]["team"] == "a"
+    assert built["metadata"]["labels"][wire.JOB_INDEX] == "0"
+    assert built["spec"]["template"]["metadata"]["labels"]["tier"] == "b"
+    assert "team" not in built["spec"]["template"]["metadata"]["labels"]
+
+
+def test_unknown_fields_survive_and_the_jobset_is_not_changed() -> None:
+    """A template goes through untouched but for the fields that are ours."""
+    extra: dict[str, Any] = {"schedulingGroup": {"podGroupName": "g"}, "futureField": [1, {"a": None}]}
+    manifest = changed(jobset(), "spec.replicatedJobs.0.template.spec.template.spec.future", extra)
+    before = str(manifest)
+    built = job(manifest)
+    assert built["spec"]["template"]["spec"]["future"] == extra
+    built["spec"]["template"]["spec"]["future"]["futureField"].append(2)
+    assert str(manifest).replace(", 'uid': 'u-1', 'resourceVersion': '1'", "") == before
+
+
+def test_defaults_of_the_webhook_that_we_do_not_have() -> None:
+    """Indexed, OnFailure and the subdomain are filled in; completions follow parallelism; suspend is passed on."""
+    manifest = jobset(strategy=None, jobs=[{"name": "a", "template": {"spec": {"parallelism": 3, "suspend": True}}}])
+    built = job(manifest)
+    assert built["spec"]["completionMode"] == "Indexed"
+    assert built["spec"]["completions"] == 3
+    assert built["spec"]["suspend"] is False
+    assert built["spec"]["template"]["spec"] == {"subdomain": "train", "restartPolicy": "OnFailure"}
+
+
+def test_what_the_user_says_is_not_defaulted() -> None:
+    """NonIndexed, Never and DNS off stay as they are."""
+    spec = {
+        "completionMode": "NonIndexed",
+        "parallelism": 3,
+        "template": {"spec": {"restartPolicy": "Never"}},
+    }
+    manifest = jobset(
+        strategy=None, jobs=[{"name": "a", "template": {"spec": spec}}], network={"enableDNSHostnames": False}
+    )
+    built = job(manifest)
+    assert "completions" not in built["spec"]
+    assert built["spec"]["template"]["spec"] == {"restartPolicy": "Never"}
+
+
+def test_the_owner_is_the_jobset() -> None:
+    """The owner reference makes the JobSet the controller and blocks its foreground deletion."""
+    (owner,) = job(jobset())["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "name": "train",
+        "uid": "u-1",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def test_the_coordinator_is_named() -> None:
+    """spec.coordinator becomes an endpoint label."""
+    manifest = jobset(coordinator={"replicatedJob": "workers", "podIndex": 1}, network={"subdomain": "net"})
+    assert job(manifest)["metadata"]["labels"][wire.COORDINATOR] == "train-workers-0-1.net"
+
+
+def test_the_service_is_headless() -> None:
+    """The Service selects the JobSet's Pods, ready or not, under the subdomain's name."""
+    service = build_service(parsed(jobset(network={"subdomain": "net", "publishNotReadyAddresses": False})))
+    assert service["metadata"]["name"] == "net"
+    assert service["spec"] == {
+        "clusterIP": "None",
+        "selector": {wire.JOBSET_NAME: "train"},
+        "publishNotReadyAddresses": False,
+    }
+    assert build_service(parsed(jobset()))["spec"]["publishNotReadyAddresses"] is True

@@ -1,0 +1,190 @@
+"""KEP-262's future work: RestartReplicatedJob, FailJob, and conditions whose reason the user sets."""
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.failure import JOB_COUNTERS_MAX
+from inplace.controller.spec.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLICATED_JOB_UNCOUNTED
+from tests.controller.manifests import replicated_job
+from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.policies import counters, started, uids, with_rules
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+LEAVE = {"action": LEAVE_FAILED, "onJobFailureReasons": ["PodFailurePolicy"]}
+
+
+def recreated(world: PlannerWorld, before: dict[str, str]) -> set[str]:
+    """Return the names of the Jobs that are other objects now."""
+    return {name for name, uid in uids(world).items() if before[name] != uid}
+
+
+@pytest.mark.parametrize(
+    ("action", "counted"), [(RESTART_REPLICATED_JOB, [0, 1]), (RESTART_REPLICATED_JOB_UNCOUNTED, None)]
+)
+def test_restart_replicated_job_recreates_its_jobs_and_no_other(action: str, counted: list[int] | None) -> None:
+    """All Jobs of the replicatedJob are new, a completed one too; it counts once; the other replicatedJob stays."""
+    world = started({"action": action})
+    before = uids(world)
+    world.set_job("train-b-0", "Complete")
+    world.set_job("train-b-1", "Failed")
+    planned = world.plan()
+    assert [note.reason for note in planned.notes] == [f"{action}FailurePolicyAction"]
+    world.settle()
+    assert recreated(world, before) == {"train-b-0", "train-b-1"}
+    entry = counters(world, "b")
+    assert (entry["jobRestarts"], entry.get("jobRestartsCountTowardsMax")) == ([1, 1], counted)
+    assert world.condition("RestartingJobSet") is None
+
+
+def test_restart_replicated_job_uses_up_max_restarts_once_each() -> None:
+    """Two of them are two restarts, whatever the number of Jobs; the third is one too many."""
+    world = started({"action": RESTART_REPLICATED_JOB}, restarts_max=2)
+    for _ in range(2):
+        world.set_job("train-a-1", "Failed")
+        world.settle()
+        assert "terminalState" not in world.status
+    world.set_job("train-a-0", "Failed")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "ReachedMaxRestarts"
+
+
+def test_a_replicated_job_beyond_the_counters_restarts_the_jobset() -> None:
+    """What the counters cannot hold restarts as a whole, whichever of its Jobs failed, and the Event says so."""
+    jobs = [replicated_job("a", replicas=JOB_COUNTERS_MAX + 1)]
+    world = started({"action": RESTART_REPLICATED_JOB}, jobs=jobs)
+    world.set_job("train-a-0", "Failed")
+    planned = world.plan()
+    assert planned.status["restarts"] == planned.status["restartsCountTowardsMax"] == 1
+    assert "job index 1024 is beyond 1023" in planned.notes[-1].message
+
+
+def test_fail_job_leaves_the_job_as_it_is() -> None:
+    """Nothing is deleted, created or counted; a condition names the Job once; another failure is judged as ever."""
+    world = started(LEAVE)
+    world.set_job("train-a-0", "Failed", reason="PodFailurePolicy")
+    planned = world.plan()
+    assert [(note.reason, note.warning) for note in planned.notes] == [("FailJobFailurePolicyAction", True)]
+    assert planned.actions == ()
+    assert planned.left == {("a", 0)}
+    world.settle()
+    assert (world.status["restarts"], counters(world, "a")["failed"]) == (0, 1)
+    condition = world.condition("JobsLeftFailed")
+    assert condition is not None
+    assert condition["message"].endswith("to 1 of the jobs (first failed job: train-a-0)")
+
+    before = uids(world)
+    world.set_job("train-b-0", "Failed", reason="DeadlineExceeded")
+    world.settle()
+    assert recreated(world, before) == set(before)
+    assert world.plan().left == frozenset()
+    condition = world.condition("JobsLeftFailed")
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("False", "NoJobLeftFailed")
+
+
+@pytest.mark.parametrize(
+    ("operator", "ends", "outcome"),
+    [
+        ("All", {"train-a-0": "Failed", "train-a-1": "Complete", "train-b-0": "Complete"}, None),
+        (
+            "All",
+            {"train-a-0": "Failed", "train-a-1": "Complete", "train-b-0": "Complete", "train-b-1": "Complete"},
+            "Completed",
+        ),
+        ("All", dict.fromkeys(["train-a-0", "train-a-1", "train-b-0", "train-b-1"], "Failed"), "Failed"),
+        ("Any", {"train-a-0": "Failed"}, None),
+        ("Any", {"train-a-0": "Failed", "train-b-0": "Complete"}, "Completed"),
+        ("Any", dict.fromkeys(["train-a-0", "train-a-1", "train-b-0", "train-b-1"], "Failed"), "Failed"),
+    ],
+)
+def test_success_does_not_wait_for_a_job_that_was_left(operator: str, ends: KubeObject, outcome: str | None) -> None:
+    """All means all others, and at least one; when none is left that could succeed, the JobSet has failed."""
+    world = started(LEAVE, successPolicy={"operator": operator})
+    for name, end in ends.items():
+        world.set_job(name, end, reason="PodFailurePolicy")
+    world.settle()
+    assert world.status.get("terminalState") == outcome
+
+
+def test_success_counts_only_targets_among_those_that_were_left() -> None:
+    """A Job that success does not depend on neither completes nor fails the JobSet by being left."""
+    world = started(LEAVE, successPolicy={"operator": "All", "targetReplicatedJobs": ["a"]})
+    for name in ("train-b-0", "train-b-1"):
+        world.set_job(name, "Failed", reason="PodFailurePolicy")
+    world.settle()
+    assert "terminalState" not in world.status
+    for name in ("train-a-0", "train-a-1"):
+        world.set_job(name, "Complete")
+    world.settle()
+    assert world.status["terminalState"] == "Completed"
+
+
+def test_fail_job_fails_the_jobset_when_others_wait_for_that_job() -> None:
+    """Who depends on its completion could never start: the JobSet says so at once and does not hang."""
+    jobs = [replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}]
+    world = started(LEAVE, jobs=jobs)
+    world.set_job("train-a-0", "Failed", reason="PodFailurePolicy")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "FailJobFailurePolicyAction"
+    assert "can never start" in failed["message"]
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        ("FailJobSet", "Failed"),
+        ("FailJob", "JobsLeftFailed"),
+        ("RestartJobSet", "RestartingJobSet"),
+        ("RestartJobSetAndIgnoreMaxRestarts", "RestartingJobSet"),
+    ],
+)
+def test_a_rule_sets_the_reason_of_its_condition(action: str, kind: str) -> None:
+    """A rule's setConditionReason takes the place of the action's own, in the condition and in its Event."""
+    world = started({"action": action, "setConditionReason": "OutOfMemory"})
+    world.set_job("train-a-0", "Failed")
+    assert "OutOfMemory" in [note.reason for note in world.plan().notes]
+    world.settle()
+    condition = world.condition(kind)
+    assert condition is not None
+    assert condition["reason"] == "OutOfMemory"
+
+
+def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
+    """An object older than the rules does not make every status write fail: the action's own reason is used."""
+    world = started({"action": "FailJobSet", "setConditionReason": "out of memory"})
+    problem = world.condition("SpecProblem")
+    assert problem is not None
+    assert "rules[0].setConditionReason" in problem["message"]
+    world.set_job("train-a-0", "Failed")
+    world.settle()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "FailJobSetFailurePolicyAction"
+
+
+async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
+    """The barrier does not wait for them, now or after the controller changed; nothing is recreated."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))
+        before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        for index in range(2):
+            await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
+        await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await crew.announce_all(3)
+        await rig.settle()
+        assert await crew.epochs() == (3, 2)
+        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == before

@@ -1,0 +1,87 @@
+"""A replicatedJob that is not part of the group: no barrier waits for it, no restart reaches it, it costs nothing."""
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def monitor(**spec: Any) -> KubeObject:
+    """Return a replicatedJob that opted out, and whose Job needs nothing that in-place restart needs."""
+    settings: dict[str, Any] = {"backoffLimit": 0, "podReplacementPolicy": "TerminatingOrFailed"}
+    job = replicated_job("monitor", pods=1, **settings, **spec)
+    job["template"]["metadata"] = {"annotations": {wire.DISABLE: "true"}}
+    return job
+
+
+def with_monitor(*, rules: list[KubeObject] | None = None, **options: Any) -> KubeObject:
+    """Return a JobSet of workers and a monitor."""
+    manifest = jobset(jobs=[replicated_job(), monitor()], **options)
+    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r"} | rule for rule in rules or ()]
+    return manifest
+
+
+def test_it_is_no_part_of_the_group() -> None:
+    """It has Jobs but no slots."""
+    world = PlannerWorld(with_monitor())
+    world.settle()
+    assert set(world.jobs) == {"train-workers-0", "train-monitor-0"}
+    assert world.plan().expected == {"workers"}
+    assert world.jobset.shape.size == 2
+
+
+def test_its_completed_pods_are_not_run_again() -> None:
+    """A group restart recreates completed Jobs of the group, and leaves the monitor in peace."""
+    world = PlannerWorld(with_monitor())
+    world.settle()
+    world.status.update(wire.status_of_epochs(1, 1))
+    world.decision = Decision(1, 1)
+    world.set_job("train-monitor-0", "Complete", succeeded=1)
+    assert world.plan().actions == ()
+
+
+def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
+    """Recreated alone it counts as a rule says, once, and no epoch is exempt for it: the group does not restart."""
+    world = PlannerWorld(with_monitor(rules=[{"action": "RestartJob", "targetReplicatedJobs": ["monitor"]}]))
+    world.settle()
+    world.status.update(wire.status_of_epochs(2, 1))
+    world.set_job("train-monitor-0", "Failed")
+    world.settle()
+    assert world.deleted == ["train-monitor-0"]
+    assert "exemptEpochs" not in world.status or world.status["exemptEpochs"] == 0
+    assert world.jobset.recreations_counted == 1
+
+
+async def test_a_group_starts_and_restarts_without_it() -> None:
+    """It may die, be replaced, or linger: nothing of that holds the barrier up or restarts anybody."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(with_monitor())
+        await crew.make_pods()
+        watcher = crew.pods["train-monitor-0", 0]
+        workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
+        for pod in workers:
+            await crew.announce(pod, 1)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        await crew.set_worker(watcher)
+        await crew.set_worker(watcher, exit_code=1)
+        await rig.admin.patch(PODS, "default", watcher, {"metadata": {"finalizers": ["test/hold"]}})
+        await rig.admin.delete(JOBS, "default", "train-monitor-0")
+        await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        for pod in workers:
+            await crew.announce(pod, 2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+        uid = (await crew.jobset())["metadata"]["uid"]
+        assert (await crew.jobs())["train-monitor-0"]["metadata"]["ownerReferences"][0]["uid"] == uid

@@ -1,0 +1,177 @@
+"""Exclusive placement: the fields of Pods, the order in which gates are lifted, and who waits."""
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.controller.plan.actions import LiftGate
+from tests.controller.crew import Crew
+from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+RACK = "example.com/rack"
+EXCLUSIVE = {wire.EXCLUSIVE_TOPOLOGY: RACK}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+METADATA = "spec.replicatedJobs.0.template.metadata"
+POD_SPEC = "spec.replicatedJobs.0.template.spec.template.spec"
+
+
+def exclusive(**options: Any) -> KubeObject:
+    """Return a JobSet of two Jobs, each in a rack of its own."""
+    manifest = jobset(**({"strategy": None, "jobs": [replicated_job(replicas=2, pods=3)]} | options))
+    return changed(manifest, "metadata.annotations", dict(EXCLUSIVE))
+
+
+def built(manifest: KubeObject) -> KubeObject:
+    """Return the first Job."""
+    world = PlannerWorld(manifest)
+    world.settle()
+    return world.jobs["train-workers-0"]
+
+
+def test_pods_carry_affinity_and_gate() -> None:
+    """Together with their own Job, apart from every other of any namespace; the annotation is no label."""
+    job = built(exclusive())
+    pod = job["spec"]["template"]
+    assert pod["spec"]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
+    key = job["metadata"]["labels"][wire.JOB_KEY]
+    (together,) = pod["spec"]["affinity"]["podAffinity"][REQUIRED]
+    (apart,) = pod["spec"]["affinity"]["podAntiAffinity"][REQUIRED]
+    assert together["topologyKey"] == apart["topologyKey"] == RACK
+    assert together["namespaceSelector"] == apart["namespaceSelector"] == {}
+    own = {"key": wire.JOB_KEY, "operator": "In", "values": [key]}
+    assert together["labelSelector"] == {"matchExpressions": [own]}
+    assert apart["labelSelector"]["matchExpressions"] == [
+        {"key": wire.JOB_KEY, "operator": "Exists"},
+        own | {"operator": "NotIn"},
+    ]
+    for metadata in (job["metadata"], pod["metadata"]):
+        assert metadata["annotations"][wire.EXCLUSIVE_TOPOLOGY] == RACK
+        assert wire.EXCLUSIVE_TOPOLOGY not in metadata["labels"]
+
+
+def test_the_users_affinity_and_gates_stay() -> None:
+    """Ours are appended."""
+    manifest = changed(exclusive(), f"{POD_SPEC}.affinity", {"podAffinity": {REQUIRED: ["theirs"]}, "nodeAffinity": {}})
+    spec = built(changed(manifest, f"{POD_SPEC}.schedulingGates", [{"name": "theirs"}]))["spec"]["template"]["spec"]
+    assert spec["affinity"]["podAffinity"][REQUIRED][0] == "theirs"
+    assert len(spec["affinity"]["podAffinity"][REQUIRED]) == 2
+    assert spec["affinity"]["nodeAffinity"] == {}
+    assert [gate["name"] for gate in spec["schedulingGates"]] == ["theirs", wire.PLACEMENT_GATE]
+
+
+def test_the_node_selector_strategy() -> None:
+    """Selector and toleration for nodes that the user prepared; no affinity, no gate."""
+    manifest = changed(exclusive(), "metadata.annotations", EXCLUSIVE | {wire.NODE_SELECTOR_STRATEGY: "true"})
+    spec = built(changed(manifest, f"{POD_SPEC}.nodeSelector", {"gpu": "yes"}))["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"gpu": "yes", wire.NAMESPACED_JOB: "default_train-workers-0"}
+    assert spec["tolerations"] == [{"key": wire.NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"}]
+    assert {"affinity", "schedulingGates"} & spec.keys() == set()
+
+
+@pytest.mark.parametrize(("where", "gated"), [("metadata", True), (METADATA, False)])
+def test_the_strategy_counts_beside_the_topology_only(where: str, gated: bool) -> None:
+    """The template's topology wins over the JobSet's, and takes the strategy from where it stands itself."""
+    both = {wire.EXCLUSIVE_TOPOLOGY: "zone", wire.NODE_SELECTOR_STRATEGY: ""}
+    manifest = changed(exclusive(), "metadata.annotations", both)
+    manifest = changed(manifest, METADATA, {"annotations": {wire.EXCLUSIVE_TOPOLOGY: RACK} if gated else both})
+    assert ("schedulingGates" in built(manifest)["spec"]["template"]["spec"]) is gated, where
+
+
+def test_without_the_annotation_nothing_is_added() -> None:
+    """The strategy alone means nothing."""
+    manifest = changed(jobset(strategy=None), "metadata.annotations", {wire.NODE_SELECTOR_STRATEGY: "true"})
+    assert {"affinity", "schedulingGates", "nodeSelector"} & built(manifest)["spec"]["template"]["spec"].keys() == set()
+
+
+def pod(index: int | None, *, node: str | None = None, gates: tuple[str, ...] = (), **parts: Any) -> KubeObject:
+    """Return a Pod of a Job."""
+    annotations = {} if index is None else {wire.JOB_COMPLETION_INDEX: str(index)}
+    metadata = {"name": f"p{index}", "uid": f"u{index}", "resourceVersion": "1", "annotations": annotations}
+    spec = {"nodeName": node, "schedulingGates": [{"name": name} for name in gates]}
+    return {"metadata": metadata | parts.pop("metadata", {}), "spec": spec, "status": parts}
+
+
+OURS = (wire.PLACEMENT_GATE,)
+
+
+@pytest.mark.parametrize(
+    ("pods", "domains", "lifted"),
+    [
+        ([pod(0, gates=OURS), pod(1, gates=OURS)], {}, {"p0": ()}),
+        ([pod(0), pod(1, gates=OURS)], {("n", RACK): "r1"}, {}),
+        ([pod(0, node="n"), pod(1, gates=OURS), pod(2)], {("n", RACK): "r1"}, {"p1": ((RACK, "r1"),)}),
+        ([pod(1, gates=OURS)], {}, {}),
+        ([pod(0, node="n", phase="Failed"), pod(1, gates=OURS)], {("n", RACK): "r1"}, {}),
+        ([pod(0, node="n", metadata={"deletionTimestamp": "x"}), pod(1, gates=OURS)], {("n", RACK): "r1"}, {}),
+        ([pod(0, node="n"), pod(0, node="m"), pod(1, gates=OURS)], {("n", RACK): "r1", ("m", RACK): "r1"}, {}),
+        ([pod(None, gates=OURS)], {}, {"pNone": ()}),
+        ([pod(0, gates=("theirs",)), pod(1, gates=("theirs",))], {}, {}),
+    ],
+)
+def test_leaders_first_then_followers(pods: list[KubeObject], domains: Any, lifted: dict[str, Any]) -> None:
+    """A leader's gate is lifted at once; followers follow one living leader that has a node; others' gates stay."""
+    world = PlannerWorld(exclusive())
+    world.settle()
+    world.pods["train-workers-0"] = pods
+    world.domains = domains
+    actions = [action for action in world.plan().actions if isinstance(action, LiftGate)]
+    assert {action.pod.metadata.name: action.selector for action in actions} == lifted
+    world.settle()
+    assert not [action for action in world.plan().actions if isinstance(action, LiftGate)]
+
+
+def test_a_node_without_the_label_is_said() -> None:
+    """Followers wait, the user learns which node lacks which label, and it is looked at again."""
+    world = PlannerWorld(exclusive())
+    world.settle()
+    world.pods["train-workers-0"] = [pod(0, node="n"), pod(1, gates=OURS)]
+    planned = world.plan()
+    assert planned.actions == ()
+    assert planned.requeue_after_s is not None
+    (warning,) = planned.warnings
+    assert f"expected label {RACK} on node n" in warning.message
+
+
+async def gates_of(rig: Rig, crew: Crew) -> dict[tuple[str, int], KubeObject]:
+    """Return the spec of every Pod, by its slot."""
+    return {slot: (await rig.admin.get(PODS, "default", name))["spec"] for slot, name in crew.pods.items()}
+
+
+async def test_gates_in_the_cluster() -> None:
+    """Leaders are let go; when one has a node its followers are, pinned to its rack, and nobody else's."""
+    rig = Rig()
+    async with rig.running():
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {RACK: "r1"}}}
+        await rig.admin.create(NODES, None, node)
+        crew = await rig.submit(exclusive())
+        for name, job in (await crew.jobs()).items():
+            for index in (2, 1, 0):
+                await crew.make_pod(job, index)
+            assert job["metadata"]["name"] == name
+        await rig.settle()
+        specs = await gates_of(rig, crew)
+        assert {slot for slot, spec in specs.items() if not spec.get("schedulingGates")} == {
+            ("train-workers-0", 0),
+            ("train-workers-1", 0),
+        }
+        leader = crew.pods["train-workers-0", 0]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": leader},
+            "target": {"kind": "Node", "name": "n1"},
+        }
+        await rig.admin.raw("POST", f"/api/v1/namespaces/default/pods/{leader}/binding", body=binding)
+        await rig.settle()
+        specs = await gates_of(rig, crew)
+        for index in (1, 2):
+            follower = specs["train-workers-0", index]
+            assert not follower.get("schedulingGates")
+            assert follower["nodeSelector"] == {RACK: "r1"}
+            assert specs["train-workers-1", index]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]

@@ -1,0 +1,204 @@
+"""Suspend and resume as a queue does it: the changes in the Jobs, their time, and their count against maxRestarts."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.controller.plan.actions import ResumeJob, SuspendJob
+from inplace.controller.plan.resume import GENERATED_LABELS, template_patch
+from inplace.simulator.apiserver.merge_patch import merge_patch
+from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+POD = "spec.replicatedJobs.0.template.spec.template"
+JOB = "train-workers-0"
+SUSPENDED = {"type": "Suspended", "status": "True", "lastTransitionTime": NOW}
+
+
+def world_of(**spec: Any) -> PlannerWorld:
+    """Return a settled world."""
+    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
+    world.settle()
+    return world
+
+
+def resumes(world: PlannerWorld) -> list[str]:
+    """Return the Jobs that the next plan resumes."""
+    return [action.name for action in world.plan().actions if isinstance(action, ResumeJob)]
+
+
+def test_a_running_job_is_resumed_only_once_it_is_at_rest() -> None:
+    """Until the Job controller has stopped it, its template cannot change; then one event later it is resumed."""
+    world = world_of()
+    world.set_job(JOB, active=2, startTime=NOW)
+    world.manifest["spec"]["suspend"] = True
+    assert SuspendJob(JOB, "job-1") in world.plan().actions
+    world.settle()
+    world.manifest["spec"]["suspend"] = False
+    assert resumes(world) == []
+    world.jobs[JOB]["status"] = {"startTime": NOW, "active": 1, "conditions": [SUSPENDED]}
+    assert resumes(world) == []
+    world.jobs[JOB]["status"] = {"startTime": NOW, "conditions": [SUSPENDED]}
+    assert resumes(world) == [JOB]
+    world.settle()
+    assert world.jobs[JOB]["spec"]["suspend"] is False
+
+
+def test_a_job_that_never_started_is_resumed_at_once() -> None:
+    """A queue's first admission need not wait for a condition."""
+    world = world_of(suspend=True)
+    world.manifest["spec"]["suspend"] = False
+    assert resumes(world) == [JOB]
+
+
+def test_a_running_job_never_follows_the_template() -> None:
+    """Template changes reach Jobs on resume only."""
+    world = world_of()
+    world.manifest["spec"] = changed(world.manifest, f"{POD}.spec.nodeSelector", {"zone": "a"})["spec"]
+    assert world.plan().actions == ()
+
+
+def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
+    """What is done stays done."""
+    world = world_of(jobs=[replicated_job("a"), replicated_job("b")])
+    world.set_job("train-a-0", "Complete")
+    for suspend in (True, False):
+        world.manifest["spec"]["suspend"] = suspend
+        world.settle()
+        assert world.jobs["train-a-0"]["spec"]["suspend"] is False
+
+
+def test_a_jobset_that_is_resumed_before_its_jobs_were_suspended_costs_nothing() -> None:
+    """Nothing restarted, so no epoch is exempt."""
+    world = world_of(strategy=wire.IN_PLACE_RESTART)
+    world.status.update(wire.status_of_epochs(1, 0))
+    world.manifest["spec"]["suspend"] = True
+    world.carry_out(world.plan())
+    for job in world.jobs.values():
+        job["spec"]["suspend"] = False
+    world.manifest["spec"]["suspend"] = False
+    world.settle()
+    assert "exemptEpochs" not in world.status
+
+
+KEYS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["1", "2"]), max_size=3)
+LISTS = st.lists(st.sampled_from([{"key": "x"}, {"key": "y"}]), max_size=2)
+TEMPLATES = st.builds(
+    lambda labels, annotations, nodes, tolerations, gates: {
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": {"nodeSelector": nodes, "tolerations": tolerations, "schedulingGates": gates, "containers": ["c"]},
+    },
+    KEYS,
+    KEYS,
+    KEYS,
+    LISTS,
+    LISTS,
+)
+
+
+@given(TEMPLATES, TEMPLATES)
+def test_the_patch_makes_one_template_the_other(stored: KubeObject, wanted: KubeObject) -> None:
+    """Whatever was added, changed or removed; what the server generated stays; twice is nothing."""
+    generated = dict.fromkeys(GENERATED_LABELS, "uid")
+    stored["metadata"]["labels"] |= generated
+    stored["spec"]["hostNetwork"] = True
+    result = merge_patch(stored, template_patch(stored, wanted))
+    assert result["metadata"]["labels"] == wanted["metadata"]["labels"] | generated
+    assert result["metadata"]["annotations"] == wanted["metadata"]["annotations"]
+    for part in ("nodeSelector", "tolerations", "schedulingGates"):
+        assert (result["spec"].get(part) or None) == (wanted["spec"][part] or None)
+    assert result["spec"]["hostNetwork"] is True
+    assert template_patch(result, wanted) == {}
+
+
+async def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:
+    """Each admission's labels, selectors, tolerations and gates are on the Job, and those of the last are gone."""
+    rig = Rig()
+    first = {
+        "metadata": {"labels": {"queue": "a", "only-first": "x"}, "annotations": {"flavor": "a"}},
+        "spec": {
+            "nodeSelector": {"zone": "a", "gpu": "h100"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "schedulingGates": [{"name": "example.com/topology"}],
+        },
+    }
+    second = {
+        "metadata": {"labels": {"queue": "b", "only-first": None}, "annotations": {"flavor": "b"}},
+        "spec": {"nodeSelector": {"zone": "b", "gpu": None}, "tolerations": None, "schedulingGates": None},
+    }
+    async with rig.running():
+        crew = await rig.submit(jobset(suspend=True, strategy="Recreate"))
+        manifest = await crew.jobset()
+        before = (await crew.jobs())[JOB]["spec"]["template"]
+
+        async def admit(template: KubeObject) -> KubeObject:
+            entry = (await crew.jobset())["spec"]["replicatedJobs"][0]
+            entry = merge_patch(entry, {"template": {"spec": {"template": template}}})
+            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False, "replicatedJobs": [entry]}})
+            await rig.settle()
+            job = (await crew.jobs())[JOB]
+            assert job["spec"]["suspend"] is False
+            found: KubeObject = job["spec"]["template"]
+            return found
+
+        template = await admit(first)
+        assert template["metadata"]["labels"]["only-first"] == "x"
+        assert template["spec"]["nodeSelector"] == {"zone": "a", "gpu": "h100"}
+        assert template["spec"]["schedulingGates"] == [{"name": "example.com/topology"}]
+
+        started = {"status": {"startTime": NOW, "active": 2}}
+        await rig.admin.patch(JOBS, "default", JOB, started, subresource="status")
+        spec = manifest["spec"]["replicatedJobs"]
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle()
+        assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
+        stopped = {"status": {"active": 0, "conditions": [SUSPENDED]}}
+        await rig.admin.patch(JOBS, "default", JOB, stopped, subresource="status")
+
+        template = await admit(second)
+        assert "only-first" not in template["metadata"]["labels"]
+        assert template["metadata"]["annotations"]["flavor"] == "b"
+        assert template["spec"]["nodeSelector"] == {"zone": "b"}
+        assert "tolerations" not in template["spec"]
+        assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
+        assert "startTime" not in (await crew.jobs())[JOB]["status"]
+        assert spec
+
+
+async def test_resumes_do_not_use_up_max_restarts() -> None:
+    """Under in-place restart each resume is an epoch; none is counted, not even by a controller that is new."""
+    rig = Rig()
+
+    async def suspend_and_resume(crew: Any, epoch: int) -> None:
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle()
+        for pod in crew.pods.values():
+            await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
+        crew.pods.clear()
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False}})
+        await rig.settle()
+        await crew.make_pods()
+        await crew.announce_all(epoch)
+        await rig.settle()
+        assert await crew.epochs() == (epoch, epoch - 1)
+
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(jobset(restarts_max=1))
+        await suspend_and_resume(crew, 2)
+        await suspend_and_resume(crew, 3)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await suspend_and_resume(crew, 4)
+        assert (await crew.status())["exemptEpochs"] == 3
+        await crew.announce_all(5)
+        await rig.settle()
+        assert await crew.epochs() == (5, 4)
+        await crew.announce(crew.pods[JOB, 0], 6)
+        await rig.settle()
+        assert (await crew.status())["terminalState"] == "Failed"

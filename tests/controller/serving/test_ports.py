@@ -1,0 +1,262 @@
+"""The controller's ports: their answers, and their cost under a flood of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import socket
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from benchmarks.exposition import filled
+from inplace.common.kube.clock import Clock, LoopClock
+from inplace.controller.health import probes
+from inplace.controller.metrics import Metrics
+from inplace.controller.serving.pages import ACCEPT_MAX, REQUEST_BYTES_MAX, SEATS, SEATS_PER_SOURCE, Page, PageServer
+from inplace.controller.serving.scrapes import Scrapes
+
+CLIENTS = 300
+JOBSETS = 500
+DESCRIPTORS_MAX = SEATS + ACCEPT_MAX + 4  # of one port: who lost a seat is closed a turn later; the rest is the test's
+TURN_S_MAX = 0.1  # CPU: the slice, what else is due, and at times the collector of cycles
+ANSWER_S_MAX = 5.0  # kubelet's patience, see deploy/controller/deployment.yaml
+
+pytestmark = pytest.mark.asyncio
+
+
+class ImpatientClock(LoopClock):
+    """Its time-outs are a fiftieth of what is asked for."""
+
+    def timeout(self, delay_s: float | None) -> asyncio.Timeout:
+        """Return a short one."""
+        return super().timeout(None if delay_s is None else delay_s / 50)
+
+
+@asynccontextmanager
+async def served(pages: Mapping[str, Page], clock: Clock | None = None) -> AsyncIterator[int]:
+    """Serve pages on loopback; yield the port."""
+    server = PageServer("127.0.0.1", 0, pages, clock or LoopClock())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(server.run())
+        async with asyncio.timeout(10):
+            while server.bound_port is None:  # noqa: ASYNC110 - it binds in its first turn
+                await asyncio.sleep(0)
+        yield server.bound_port
+        task.cancel()
+
+
+async def ask(port: int, request: bytes, source: str = "127.0.0.1") -> bytes:
+    """Send something and return all that comes back."""
+    async with asyncio.timeout(ANSWER_S_MAX):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+        try:
+            writer.write(request)
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+async def get(port: int, path: str, source: str = "127.0.0.1") -> tuple[int, bytes]:
+    """Return status and body."""
+    request = f"GET {path} HTTP/1.1\r\nhost: test\r\n\r\n".encode()
+    head, _, body = (await ask(port, request, source)).partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def descriptors() -> int:
+    """Return how many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_probes() -> None:
+    """/healthz always, /readyz when ready, anything else 404, metrics too: they have a port of their own."""
+    why_not: list[str | None] = ["not yet"]
+    async with served(probes(lambda: why_not[0])) as port:
+        assert await get(port, "/healthz") == (200, b"ok")
+        assert await get(port, "/readyz") == (503, b"not yet")
+        why_not[0] = None
+        assert await get(port, "/readyz?verbose") == (200, b"ok")
+        assert await get(port, "/metrics") == (404, b"expected GET /healthz or /readyz")
+
+
+async def test_metrics_are_rendered_once_a_second() -> None:
+    """Whoever asks within a second gets the same text, however many they are; the next second has a new one."""
+    metrics, clock = Metrics(), LoopClock()
+    scrapes = Scrapes(metrics.pieces, clock)
+    async with asyncio.TaskGroup() as group, served(scrapes.pages()) as port:
+        task = group.create_task(scrapes.run())
+        answers = await asyncio.gather(*(get(port, "/metrics") for _ in range(SEATS_PER_SOURCE)))
+        assert scrapes.renderings == 1
+        assert {status for status, _ in answers} == {200}
+        assert len({body for _, body in answers}) == 1
+        assert b"workqueue_depth" in answers[0][1]
+        metrics.conflicts.inc(7)
+        async with asyncio.timeout(10):
+            while b"inplace_api_conflicts_total 7.0" not in (await get(port, "/metrics"))[1]:
+                pass
+        assert scrapes.renderings == 2
+        task.cancel()
+
+
+async def test_a_request_that_is_too_long_or_never_ends_is_dropped() -> None:
+    """One byte more than a request may have: the connection is closed, and the next one is answered."""
+    async with served(probes(lambda: None)) as port:
+        longest = b"GET /healthz HTTP/1.1\r\nx: ".ljust(REQUEST_BYTES_MAX - 4, b"a") + b"\r\n\r\n"
+        assert b" 200 " in await ask(port, longest)
+        with contextlib.suppress(ConnectionResetError):  # what was not read yet makes the kernel say it so
+            assert await ask(port, b"a" * (REQUEST_BYTES_MAX + 1)) == b""
+        assert (await get(port, "/healthz"))[0] == 200
+
+
+async def test_connections_that_only_stay_keep_nobody_out() -> None:
+    """300 of one source that say nothing: as many descriptors as it has seats, and a newcomer is answered."""
+    async with served(probes(lambda: None)) as port:
+        before = descriptors()
+        with contextlib.ExitStack() as stack:
+            for _ in range(CLIENTS):
+                idle = stack.enter_context(socket.socket())
+                idle.setblocking(False)
+                idle.connect_ex(("127.0.0.1", port))
+            assert (await get(port, "/healthz", source="127.0.0.2"))[0] == 200
+            assert descriptors() - before - CLIENTS <= DESCRIPTORS_MAX
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    """Whoever sends half a request is left alone for some seconds, and then it is over."""
+    async with served(probes(lambda: None), ImpatientClock()) as port:
+        assert await ask(port, b"GET /healthz HTT") == b""
+
+
+FLOOD = textwrap.dedent("""
+    import asyncio, sys
+
+    async def client(port):
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET /metrics HTTP/1.1\\r\\nhost: flood\\r\\n\\r\\n")
+                await reader.read()
+                writer.close()
+            except OSError:
+                await asyncio.sleep(0.01)
+
+    async def main():
+        print("begun", flush=True)
+        await asyncio.gather(*(client(int(sys.argv[1])) for _ in range(int(sys.argv[2]))))
+
+    asyncio.run(main())
+""")
+
+
+@asynccontextmanager
+async def flooded(port: int) -> AsyncIterator[None]:
+    """Let another process ask on so many connections, without a pause."""
+    flood = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FLOOD, str(port), str(CLIENTS), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert flood.stdout is not None
+        await flood.stdout.readline()
+        yield
+    finally:
+        flood.kill()
+        await flood.wait()
+
+
+@pytest.mark.slow
+async def test_a_flood_of_the_probes_port_does_not_keep_kubelet_out() -> None:
+    """300 clients ask it without a pause: 20 of 20 probes from another address are answered, in time for kubelet."""
+    async with served(probes(lambda: None)) as port, flooded(port):
+        for _ in range(20):
+            assert (await get(port, "/healthz", source="127.0.0.2"))[0] == 200
+
+
+@pytest.fixture
+def heap_of_its_own() -> Iterator[None]:
+    """Keep the collector away from what other tests of this process left: going through that takes it 0.3 s."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("heap_of_its_own")
+async def test_a_flood_of_scrapes_does_not_stop_the_loop() -> None:
+    """300 clients at 500 JobSets: a rendering a second, the loop turns, probes are answered, descriptors stay."""
+    clock = LoopClock()
+    scrapes = Scrapes(filled(JOBSETS, 8).pieces, clock)
+    turns_s: list[float] = []
+    async with asyncio.TaskGroup() as group, served(scrapes.pages()) as port, served(probes(lambda: None)) as probe:
+        tasks = [group.create_task(scrapes.run()), group.create_task(_turns(turns_s))]
+        before = descriptors()
+        async with flooded(port):
+            began_s = clock.monotonic_s()
+            most = 0
+            while clock.monotonic_s() < began_s + 3.0:
+                assert (await get(probe, "/healthz"))[0] == 200
+                most = max(most, descriptors() - before)
+            elapsed_s = clock.monotonic_s() - began_s
+        for task in tasks:
+            task.cancel()
+    print(json.dumps({"longest_turn_s": max(turns_s), "renderings": scrapes.renderings, "descriptors": most}))
+    assert 0 < scrapes.renderings <= elapsed_s + 2
+    assert most <= 2 * DESCRIPTORS_MAX
+    assert max(turns_s) < TURN_S_MAX
+
+
+@pytest.mark.usefixtures("heap_of_its_own")
+async def test_a_rendering_lets_the_loop_turn() -> None:
+    """Whatever the number of JobSets: between two turns of the loop stands a slice, not the rendering."""
+    turns_s = list[float]()
+    scrapes = Scrapes(filled(1000, 1).pieces, LoopClock())
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(scrapes.run()), group.create_task(_turns(turns_s))]
+        await scrapes.pages()["/metrics"]()
+        for task in tasks:
+            task.cancel()
+    assert len(turns_s) > 10
+    assert max(turns_s) < TURN_S_MAX
+
+
+async def _turns(turns_s: list[float]) -> None:
+    """Note how much CPU each turn of the loop takes; what the machine does meanwhile does not count."""
+    while True:
+        began_s = time.thread_time()
+        await asyncio.sleep(0)
+        turns_s.append(time.thread_time() - began_s)
+
+
+async def test_a_client_that_leaves_does_not_end_the_rendering() -> None:
+    """Its seat is lost while the text is being made: the next client gets that text, and it was made once."""
+    begun = asyncio.Event()
+
+    def pieces() -> list[str]:
+        begun.set()
+        return ["a\n"]
+
+    scrapes = Scrapes(lambda: iter(pieces()), LoopClock())
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(_text(scrapes))
+        await asyncio.sleep(0)
+        first.cancel()
+        running = group.create_task(scrapes.run())
+        assert await _text(scrapes) == b"a\n"
+        running.cancel()
+    assert begun.is_set()
+    assert scrapes.renderings == 1
+
+
+async def _text(scrapes: Scrapes) -> bytes:
+    status, body, _ = await scrapes.pages()["/metrics"]()
+    assert status is HTTPStatus.OK
+    return body

@@ -1,0 +1,268 @@
+"""A spec of 500 bytes that asks for more than any cluster holds gets a condition and affects no other JobSet."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common import wire
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.epoch.slot import Shape, Slot
+from inplace.common.kube.http import Request
+from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.controller.act.execute import ACTIONS_MAX, BYTES_MAX
+from inplace.controller.plan.actions import CreateJob
+from inplace.controller.plan.barrier import NAMES_MAX
+from inplace.controller.plan.steps import plan
+from inplace.controller.spec.fields import ReplicatedJob
+from inplace.controller.spec.places import Places
+from inplace.controller.spec.size import ANNOTATION_BYTES_MAX, JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
+from tests.controller.manifests import INT32_MAX, changed, jobset, replicated_job
+from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.rig import Rig
+from tests.deploy.crd_cases import crd_without_rules
+
+pytestmark = pytest.mark.virtual_time
+
+PASSES_A_MINUTE_MAX = 10
+
+
+def many(count: int, **size: int) -> list[KubeObject]:
+    """Return replicatedJobs."""
+    return [replicated_job(f"w{number}", **size) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "strategy", "words"),
+    [
+        (
+            many(1, pods=INT32_MAX),
+            wire.IN_PLACE_RESTART,
+            "at most 100,000 pods that restart together in place, saw 2,147",
+        ),
+        (many(2, pods=50_001), wire.IN_PLACE_RESTART, "saw 100,002"),
+        (many(1, replicas=1_000, pods=100_000), wire.IN_PLACE_RESTART, "saw 100,000,000"),
+        (
+            many(1, replicas=10_001, pods=1),
+            "Recreate",
+            "replicas of at most 10,000 in all of them together, saw 10,001",
+        ),
+        (many(100, replicas=1_000, pods=1), "Recreate", "saw 100,000"),
+        (many(1, replicas=INT32_MAX, pods=INT32_MAX), "Recreate", "saw 2,147,483,647"),
+        (many(101, replicas=1), None, "at most 100 of them, saw 101"),
+        (many(5_000, replicas=0), wire.IN_PLACE_RESTART, "saw 5000"),
+    ],
+)
+def test_a_jobset_that_is_too_large_gets_a_sentence_and_nothing_else(
+    jobs: list[KubeObject], strategy: str | None, words: str
+) -> None:
+    """The condition says what was expected, what was seen and what to do; there is no action."""
+    world = PlannerWorld(jobset(jobs=jobs, strategy=strategy))
+    planned = world.plan()
+    (condition,) = planned.status["conditions"]
+    assert (condition["type"], condition["status"]) == ("SpecProblem", "True")
+    assert words in condition["message"]
+    assert "create it anew, smaller" in condition["message"]
+    assert (planned.actions, set(planned.status)) == ((), {"conditions"})
+    world.carry_out(planned)
+    assert world.plan().status == {}
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        many(1, pods=SLOTS_MAX),
+        many(1, replicas=10, pods=SLOTS_MAX // 10),
+        many(REPLICATED_JOBS_MAX, replicas=1),
+        many(1, replicas=JOBS_MAX, pods=10),
+    ],
+)
+def test_the_largest_jobset_is_no_problem(jobs: list[KubeObject]) -> None:
+    """At each bound the JobSet is taken like any other."""
+    world = PlannerWorld(jobset(jobs=jobs))
+    assert "conditions" not in world.plan().status
+
+
+@pytest.mark.parametrize("where", ["template.metadata", "template.spec.template.metadata"])
+def test_annotations_beside_which_ours_do_not_fit_are_a_problem(where: str) -> None:
+    """The API takes 256 KiB of annotations, and would refuse every Job for ever: said at once."""
+    for excess in (0, 1):
+        value = "x" * (ANNOTATION_BYTES_MAX - len("key") + excess)
+        job = changed(replicated_job(), where, {"annotations": {"key": value}})
+        planned = PlannerWorld(jobset(jobs=[job])).plan()
+        told = [condition["message"] for condition in planned.status.get("conditions", ())]
+        if not excess:
+            (created,) = (action.manifest for action in planned.actions if isinstance(action, CreateJob))
+            for metadata in (created["metadata"], created["spec"]["template"]["metadata"]):
+                assert sum(len(key) + len(text) for key, text in metadata["annotations"].items()) <= 256 * 1024
+            assert told == []
+            continue
+        assert planned.actions == ()
+        assert "expected annotations of at most 258,048 bytes" in told[0]
+        assert "saw 258,049" in told[0]
+
+
+def test_only_groups_that_restart_in_place_have_slots() -> None:
+    """Pods that no barrier counts cost nothing: a Job of others, and a replicatedJob that opted out, are any size."""
+    recreated = PlannerWorld(jobset(jobs=many(1, pods=INT32_MAX), strategy="Recreate"))
+    manifest = jobset(jobs=many(1, pods=INT32_MAX))
+    manifest["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
+    for world in (recreated, PlannerWorld(manifest)):
+        assert "conditions" not in world.plan().status
+
+
+@pytest.mark.parametrize("size", [{"pods": INT32_MAX}, {"replicas": 1_000, "pods": 100_000}, {"replicas": 100_000}])
+async def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[str, Any]) -> None:
+    """With a deadline of a second nobody calls a roll of all that a spec asks for; the other restarts at once.
+
+    The JobSet was stored before there were rules, or under upstream's.
+    """
+    rig = Rig(definition=crd_without_rules())
+    async with rig.running():
+        manifest = jobset("hostile", jobs=[replicated_job(**size)])
+        manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "1"}
+        hostile = await rig.submit(manifest)
+        crew = await rig.started(jobset())
+        await rig.settle(30.0)
+        condition = await hostile.condition("SpecProblem")
+        assert condition is not None
+        assert "nothing is done for this jobset" in condition["message"]
+        assert await hostile.jobs() == {}
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+
+
+async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
+    """Its Pods stay where they are; when it is smaller again it is counted anew."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
+
+        async def resize(pods: int) -> None:
+            obj = await crew.jobset()
+            size = {"parallelism": pods, "completions": pods}
+            obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
+            await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
+            await rig.settle()
+
+        await resize(SLOTS_MAX // 2 + 1)  # of each of two Jobs: the CRD's bound is of one
+        condition = await crew.condition("SpecProblem")
+        assert condition is not None
+        assert "saw 100,002" in condition["message"]
+        assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 1
+        await resize(1)
+        condition = await crew.condition("SpecProblem")
+        assert condition is not None
+        assert condition["status"] == "False"
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+
+
+async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
+    """Every slot is there and a Pod of no slot is in the way: the deadline says so, and nothing spins."""
+    rig = Rig()
+    async with rig.running():
+        manifest = jobset()
+        manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
+        crew = await rig.started(manifest)
+        (job,) = (await crew.jobs()).values()
+        ghost = await crew.make_pod(job, 7)
+        await crew.announce_all(2)
+        await rig.settle(1.0)
+        passes = rig.controllers[0].metrics.registry.get_sample_value
+        named = {"controller": "jobset", "result": "requeue_after"}
+        before = passes("controller_runtime_reconcile_total", named) or 0
+        await rig.settle(62.0)
+        (event,) = await rig.events("BarrierDeadlineExceeded")
+        assert f"2/2 at epoch 2; waiting for pod {ghost} (in no slot of the group" in event["note"]
+        assert "if it does not end, delete it" in event["note"]
+        after = passes("controller_runtime_reconcile_total", named) or 0
+        assert 0 < after - before <= PASSES_A_MINUTE_MAX
+
+
+def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
+    """Jobs are built one by one when their turn comes: 1,000 of a 32 kB template are no 200 MB of manifests."""
+    env = [{"name": f"E{number}", "value": "x" * 100} for number in range(250)]
+    template = {"spec": {"containers": [{"name": "worker", "image": "worker:1", "env": env}]}}
+    world = PlannerWorld(jobset(jobs=[replicated_job(replicas=1_000, pods=1, template=template)]))
+    observed = world.observed()
+    tracemalloc.start()
+    planned = plan(observed)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len([action for action in planned.actions if isinstance(action, CreateJob)]) == 1_000
+    assert peak_bytes < 2_000_000
+
+
+async def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
+    """After 500 Jobs the JobSet is looked at again: whoever suspends it does not wait for the other thousands."""
+    rig = Rig()
+    rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle(20.0)
+        jobs = await crew.jobs()
+        assert len(jobs) == ACTIONS_MAX + 100
+        born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
+        assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
+        assert all(job["spec"]["suspend"] for job in jobs.values())
+
+
+async def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
+    """Jobs of 300 kB, of which fifty at once would be 150 MB in memory: no more are under way than two megabytes."""
+    rig = Rig()
+    asked_s: list[float] = []
+
+    def latency_s(request: Request) -> float:
+        if request.method != "POST" or "/jobs?" not in request.path:
+            return 0.0
+        asked_s.append(rig.clock.monotonic_s())
+        return 1.0
+
+    rig.latency_s = latency_s
+    container = {"name": "worker", "image": "worker:1", "env": [{"name": "PADDING", "value": "x" * 300_000}]}
+    template = {"spec": {"containers": [container]}}
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=30, pods=1, template=template)]))
+        await rig.settle(30.0)
+        assert len(await crew.jobs()) == 30
+    most = max(sum(now_s <= at_s < now_s + 1.0 for at_s in asked_s) for now_s in asked_s)
+    assert 2 < most <= BYTES_MAX // 300_000 + 1
+
+
+names = st.sampled_from(["a", "a-1", "1", "a-01", "b-2147483648"])
+
+
+@given(st.dictionaries(names, st.integers(-1, 12), max_size=4), st.text("a-01b23", max_size=12))
+def test_a_job_name_is_read_back_as_a_list_of_all_names_would(sizes: dict[str, int], rest: str) -> None:
+    """Names that hold hyphens and digits, indexes beyond the last, leading zeros: found when one of ours, else not."""
+    jobs = [ReplicatedJob(name, replicas, "default") for name, replicas in sizes.items()]
+    dumb = {f"js-{job.name}-{index}": (job.name, index) for job in jobs for index in range(job.replicas)}
+    places = Places("js", jobs)
+    assert (dict(places), len(places)) == (dumb, len(dumb))
+    assert [places.position(name) for name in dumb] == list(range(len(dumb)))
+    for name in (f"js-{rest}", rest, f"js-a-{rest}"):
+        assert places.get(name) == dumb.get(name)
+        assert places.get(name) == dumb.get(name), "the second time it is remembered"
+
+
+def test_the_first_that_are_missing_are_found_among_any_number() -> None:
+    """Jobs of which everybody is there are passed over whole, and nobody counts to 2^31."""
+    ledger = Ledger(Shape({"a": (INT32_MAX, INT32_MAX)}))
+    found = list(islice(ledger.absent(ledger.arrived_by_job()), NAMES_MAX))
+    assert found == [(Slot("a", 0, index), ()) for index in range(NAMES_MAX)]
+
+
+def test_an_index_of_any_length_is_no_place() -> None:
+    """A Job that somebody else made may have 5,000 digits for a name."""
+    places = Places("js", [ReplicatedJob("a", 1, "default")])
+    assert places.get("js-a-" + "1" * 5_000) is None
+    assert places.get("js-a-0") == ("a", 0)

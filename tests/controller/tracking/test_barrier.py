@@ -1,0 +1,230 @@
+"""A barrier that waits says for whom and why, rarely; its deadline tells, and recreates Jobs where that is wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.tracking.absent import shortened, why_absent
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+NOWHERE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/8 nodes are available: 8 Insufficient google.com/tpu. preemption: 0/8 nodes are available.",
+}
+
+
+def sample(rig: Rig, name: str, **labels: str) -> float:
+    """Return one sample of the controller about the JobSet."""
+    named = {"namespace": "default", "jobset": "train"} | labels
+    value = rig.controllers[0].metrics.registry.get_sample_value(name, named)
+    assert value is not None, f"{name} {named}"
+    return value
+
+
+async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
+    """Bring a group to a barrier at which the last Pod is missing: its replacement cannot be scheduled."""
+    crew = await rig.started(manifest)
+    *others, lost = crew.pods.values()
+    await crew.remove(lost)
+    (job,) = (await crew.jobs()).values()
+    replacement = await crew.make_pod(job, len(others))
+    status = {"phase": "Pending", "conditions": [NOWHERE]}
+    await rig.admin.patch(PODS, "default", replacement, {"status": status}, subresource="status")
+    for pod in others:
+        await crew.announce(pod, 2)
+    await rig.settle(0.1)
+    return crew
+
+
+async def test_a_barrier_that_waits_says_for_whom_and_why() -> None:
+    """Not before a restart should be over; then with the scheduler's words, once; and no more when all are there."""
+    rig = Rig()
+    async with rig.running():
+        crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)]))
+        assert await crew.epochs() == (1, 1)
+        await rig.settle(14.0)
+        assert await crew.condition("BarrierWaiting") is None
+        assert sample(rig, "inplace_barrier_wait_seconds", scope="") == pytest.approx(14.1, abs=0.2)
+        before = rig.writes("/jobsets/train/status")
+        await rig.settle(2.0)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        words = "2/3 at epoch 2; waiting for train-workers-0-2 (Pending: 8 Insufficient google.com/tpu)"
+        assert (condition["status"], condition["message"]) == ("True", words)
+        await rig.settle(200.0)
+        assert rig.writes("/jobsets/train/status") == before + 1
+        assert len(await rig.events("PodsMissing")) == 1
+        assert sample(rig, "inplace_pods", scope="", state="waiting") == 2
+        assert sample(rig, "inplace_pods", scope="", state="restarting") == 1
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        assert condition["status"] == "False"
+        assert rig.writes("/jobsets/train/status") == before + 2
+        assert sample(rig, "inplace_barrier_wait_seconds", scope="") == 0
+
+
+async def test_other_words_are_written_at_most_every_half_minute() -> None:
+    """Each status write reaches every agent; with ten names at most, whoever else is missing is a number."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(jobs=[replicated_job(pods=40)]))
+        await rig.settle(16.0)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        assert condition["message"].startswith("0/40 at epoch 1; waiting for train-workers-0-0 (no pod), ")
+        assert condition["message"].endswith("train-workers-0-9 (no pod), 30 more")
+        before = rig.writes("/jobsets/train/status")
+        (job,) = (await crew.jobs()).values()
+        for index in range(30):
+            await crew.announce(await crew.make_pod(job, index), 1)
+            await rig.settle(2.0)
+        assert 2 <= rig.writes("/jobsets/train/status") - before <= 3
+        assert len(await rig.events("PodsMissing")) == 1
+
+
+@pytest.mark.parametrize("action", [None, "Event", "RecreateJobs"])
+async def test_the_deadline_of_a_barrier(action: str | None) -> None:
+    """After it an Event and a metric; with RecreateJobs the Job of the missing Pod is made anew, uncounted."""
+    rig = Rig()
+    async with rig.running():
+        manifest = jobset(jobs=[replicated_job(pods=3)])
+        wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
+        manifest["metadata"]["annotations"] = wanted
+        crew = await stuck(rig, manifest)
+        (before,) = (await crew.jobs()).values()
+        await rig.settle(58.0)
+        assert await rig.events("BarrierDeadlineExceeded") == []
+        await rig.settle(4.0)
+        (event,) = await rig.events("BarrierDeadlineExceeded")
+        assert "no sync within 60 s: 2/3 at epoch 2; waiting for train-workers-0-2 (Pending" in event["note"]
+        assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 1
+        (after,) = (await crew.jobs()).values()
+        is_new = after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert is_new == (action == "RecreateJobs")
+        assert sample(rig, "inplace_barrier_recreations_total") == is_new
+        if is_new:
+            crew.pods.clear()
+            await crew.make_pods()
+            await crew.announce_all(2)
+            await rig.settle(0.1)
+            assert await crew.epochs() == (2, 1)
+            assert sample(rig, "inplace_restart_budget_remaining") == 2
+        else:
+            await rig.settle(60.0)
+            assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        (
+            {wire.BARRIER_DEADLINE: "soon"},
+            "expected an integer from 1 to 604800, saw 'soon'; barriers have no deadline",
+        ),
+        ({wire.BARRIER_DEADLINE: "0"}, "expected an integer from 1 to 604800, saw '0'"),
+        ({wire.BARRIER_DEADLINE: "9", wire.BARRIER_DEADLINE_ACTION: "Panic"}, "expected Event or RecreateJobs"),
+        ({wire.BARRIER_DEADLINE_ACTION: "Event"}, "set both, or remove it"),
+        ({wire.RESTART_REQUESTED: "no spaces"}, "nothing is restarted"),
+        ({wire.RESTART_REQUESTED: ""}, "expected an id of 1 to 63"),
+        ({wire.RESTART_REQUESTED: "x" * 64}, "expected an id of 1 to 63"),
+    ],
+)
+async def test_what_cannot_be_read_is_a_problem_of_the_spec(annotations: dict[str, str], words: str) -> None:
+    """The condition says what was expected, what was seen and what happens; the group lives on."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
+        await rig.settle(0.1)
+        condition = await crew.condition("SpecProblem")
+        assert condition is not None
+        assert words in condition["message"]
+        assert await crew.epochs() == (1, 0)
+
+
+def pod(**parts: Any) -> Pod:
+    """Return a Pod."""
+    metadata = {"name": "p", "uid": "u", "resourceVersion": "1"} | parts.pop("metadata", {})
+    return msgspec.convert({"metadata": metadata} | parts, Pod)
+
+
+def waiting(reason: str, name: str = "worker") -> KubeObject:
+    """Return the status of a container that waits."""
+    return {"name": name, "state": {"waiting": {"reason": reason}}}
+
+
+JOB = msgspec.convert({"metadata": {"name": "j", "uid": "j", "resourceVersion": "1"}}, Job)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"spec": {"schedulingGates": [{"name": "kueue"}]}}, "Pending: scheduling gate kueue"),
+        ({"status": {"conditions": [NOWHERE]}}, "Pending: 8 Insufficient google.com/tpu"),
+        ({}, "Pending: not scheduled yet"),
+        (
+            {"spec": {"nodeName": "n"}, "status": {"containerStatuses": [waiting("ImagePullBackOff")]}},
+            "Pending: ImagePullBackOff of container worker on n",
+        ),
+        (
+            {
+                "spec": {"nodeName": "n"},
+                "status": {
+                    "initContainerStatuses": [waiting("PodInitializing", "first"), waiting("ErrImagePull", "agent")],
+                    "containerStatuses": [waiting("PodInitializing")],
+                },
+            },
+            "Pending: ErrImagePull of container agent on n",
+        ),
+        ({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}}, "Running on n: has announced nothing"),
+        (
+            {"metadata": {"annotations": {wire.EPOCH: "6"}}, "status": {"phase": "Running"}},
+            "Running: announced epoch 6",
+        ),
+        ({"metadata": {"annotations": {wire.EPOCH: "x"}}, "status": {"phase": "Running"}}, "cannot be read"),
+        ({"metadata": {"deletionTimestamp": "now"}, "spec": {"nodeName": "n"}}, "Terminating on n"),
+        ({"status": {"phase": "Failed", "reason": "Evicted"}}, "Failed: Evicted"),
+    ],
+)
+def test_why_a_slot_is_not_there(parts: dict[str, Any], words: str) -> None:
+    """What the Pod shows is said in a few words."""
+    assert words in why_absent(JOB, [pod(**parts)])
+
+
+def test_why_a_slot_without_a_pod_is_not_there() -> None:
+    """Its Job tells, or that there is none."""
+    leaving = msgspec.convert(
+        {"metadata": {"name": "j", "uid": "j", "resourceVersion": "1", "deletionTimestamp": "now"}}, Job
+    )
+    assert why_absent(None, []) == "its job does not exist"
+    assert why_absent(JOB, []) == "no pod"
+    assert why_absent(leaving, []) == "no pod: its job is being deleted"
+    assert why_absent(JOB, [pod(), pod()]) == "2 pods, of which one must go first"
+
+
+def test_a_message_of_another_scheduler_is_kept() -> None:
+    """What is not kube-scheduler's form is shown up to its first sentence's end."""
+    assert shortened("no quota for you. Ask later.") == "no quota for you"
+
+
+def test_a_pod_that_runs_keeps_no_conditions() -> None:
+    """Of 5,000 Pods that run as they should, no condition costs memory."""
+    fine = {"type": "PodScheduled", "status": "True"}
+    ready = {"name": "agent", "state": {"running": {}}}
+    status = pod(status={"conditions": [fine], "initContainerStatuses": [ready]}).status
+    assert (status.conditions, status.init_container_statuses) == (None, None)

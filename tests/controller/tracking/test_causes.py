@@ -1,0 +1,269 @@
+"""The causes of group restarts: read from Pods, kept in the status, reported in Events and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.controller.tracking.signs import SKEW_S_MAX, seconds_since
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+ENDED: dict[str, Any] = {
+    "exitCode": 137,
+    "reason": "OOMKilled",
+    "message": "cuda out of memory",
+    "finishedAt": "2023-11-14T22:13:20Z",
+}
+
+
+async def last(crew: Crew) -> KubeObject:
+    """Return status.lastGroupRestart."""
+    found: KubeObject = (await crew.status()).get(wire.LAST_GROUP_RESTART) or {}
+    return found
+
+
+async def die(crew: Crew, pod: str, ended: KubeObject | None = None) -> None:
+    """Let a Pod's worker end."""
+    status = {"name": "worker", "containerID": f"containerd://{pod}-1", "state": {"terminated": ended or ENDED}}
+    worker = status | {"image": "worker:1", "imageID": "", "ready": False, "restartCount": 0}
+    await crew.client.patch(PODS, "default", pod, {"status": {"containerStatuses": [worker]}}, subresource="status")
+
+
+def sample(rig: Rig, name: str, **labels: str) -> float:
+    """Return one sample of the first controller; 0 for none."""
+    return rig.controllers[0].metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+async def finish(rig: Rig, crew: Crew, epoch: int) -> None:
+    """Let all Pods announce an epoch, and their workers run."""
+    await crew.announce_all(epoch)
+    await rig.settle(0.1)
+    for pod in crew.pods.values():
+        await crew.set_worker(pod, run=epoch)
+    await rig.settle(0.1)
+
+
+async def test_a_worker_that_exits_is_the_cause() -> None:
+    """Container, exit code, reason and message are in the status from its first write, in the Event and a metric."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        dead, _ = crew.pods.values()
+        before = rig.writes("/jobsets/train/status")
+        await die(crew, dead)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        failure = {"pod": dead, "container": "worker", **{name: ENDED[name] for name in ENDED}}
+        assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
+        assert "syncedAt" not in entry
+        condition = await crew.condition("InPlaceRestarting")
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("True", "WorkerExit")
+        await finish(rig, crew, 2)
+        assert rig.writes("/jobsets/train/status") == before + 2
+        assert (await last(crew))["syncedAt"] > entry["startedAt"]
+        condition = await crew.condition("InPlaceRestarting")
+        assert condition is not None
+        assert condition["status"] == "False"
+        (event,) = await rig.events("GroupRestartStarted")
+        for word in (dead, "worker exited with 137 (OOMKilled)", "cuda out of memory"):
+            assert word in event["note"]
+        named = {"namespace": "default", "jobset": "train"}
+        assert sample(rig, "inplace_group_restarts_total", **named, outcome="finished", trigger="worker_exit") == 1
+        assert sample(rig, "inplace_group_restart_duration_seconds_count", trigger="worker_exit") == 1
+        seconds = sample(rig, "inplace_last_restart_duration_seconds", **named)
+        assert sample(rig, "inplace_lost_pod_seconds_total", **named) == pytest.approx(2 * seconds)
+        info = sample(
+            rig,
+            "inplace_first_failure_info",
+            **named,
+            pod=dead,
+            node="",
+            container="worker",
+            reason="OOMKilled",
+            exit_code="137",
+        )
+        assert info == 1
+        assert sample(rig, "inplace_last_restart_timestamp_seconds", **named) > 1_700_000_000
+
+
+async def test_the_first_of_several_is_the_cause() -> None:
+    """Who fails while the group restarts, or shows the end of the epoch before, is not."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        first, second = crew.pods.values()
+        await die(crew, first)
+        await die(crew, second, ENDED | {"exitCode": 1})
+        await rig.settle(0.1)
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        await die(crew, second, ENDED | {"exitCode": 1})  # kubelet's status lags behind the announcement
+        await rig.settle(0.1)
+        assert (await last(crew))["firstFailure"]["pod"] == first
+        for pod in crew.pods.values():
+            await crew.set_worker(pod, run=2)
+        await rig.settle(0.1)
+        await crew.announce(second, 3)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
+        assert "no exit code" in entry["firstFailure"]["message"]
+
+
+async def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
+    """A sidecar takes its Pod along: what its status says since the last sync is why the Pod announces again."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        first, second = crew.pods.values()
+        await end_agent(crew, first, ENDED)
+        await crew.announce(first, 2)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
+        assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
+        await finish(rig, crew, 2)
+        await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # told late
+        await crew.announce(second, 3)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
+        assert "exitCode" not in entry["firstFailure"]
+        assert "no exit code" in entry["firstFailure"]["message"]
+
+
+async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
+    """Let a Pod's sidecar end."""
+    agent = {"name": "agent", "state": {"terminated": ended}, "image": "agent:1", "imageID": "", "ready": False}
+    statuses = {"initContainerStatuses": [agent | {"restartCount": 0}]}
+    await crew.client.patch(PODS, "default", pod, {"status": statuses}, subresource="status")
+
+
+async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
+    """It began when the Pod went, although nothing could be decided before its replacement announced."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        lost, other = crew.pods.values()
+        disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+        told = {"conditions": [disruption | {"message": "node is not ready"}]}
+        await rig.admin.patch(PODS, "default", lost, {"status": told}, subresource="status")
+        await crew.remove(lost)
+        await rig.settle(7.0)
+        (job,) = (await crew.jobs()).values()
+        replacement = await crew.make_pod(job, 0)
+        await crew.announce(replacement, 2)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        assert entry["trigger"] == "pod_lost"
+        assert entry["firstFailure"] == {
+            "pod": lost,
+            "reason": "DeletionByTaintManager",
+            "message": "node is not ready",
+        }
+        await crew.announce(other, 2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+        assert sample(rig, "inplace_group_restart_duration_seconds_sum", trigger="pod_lost") >= 7.0
+
+
+async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first() -> None:
+    """The failure policy recreates all Jobs: trigger job_failed; without a Pod that was seen, the Job's words."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
+        await rig.settle(0.2)
+        entry = await last(crew)
+        assert entry["trigger"] == "job_failed"
+        assert entry["firstFailure"] == {
+            "reason": "BackoffLimitExceeded",
+            "message": "job train-workers-0: too many",
+        }
+
+
+async def test_a_resize_is_no_failure() -> None:
+    """Shrinking restarts the group: trigger resize, nobody failed."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+        job = {"name": "workers", "replicas": 1, "template": replicated_job(pods=2)["template"]}
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"replicatedJobs": [job]}})
+        await rig.settle(0.2)
+        entry = await last(crew)
+        assert (entry["trigger"], "firstFailure" in entry) == ("resize", False)
+
+
+async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
+    """The restart that it finds under way ends with the trigger that the one before has seen."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await die(crew, next(iter(crew.pods.values())))
+        await rig.settle(0.1)
+    async with rig.running(rig.controller()):
+        await rig.settle(20.0)
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        assert (entry["trigger"], entry["firstFailure"]["exitCode"]) == ("worker_exit", 137)
+        assert "syncedAt" in entry
+        registry = rig.controllers[-1].metrics.registry
+        labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
+        assert registry.get_sample_value("inplace_group_restarts_total", labels) == 1
+
+
+async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
+    """A worker ended while no controller was there: its announcement alone does not say that the Pod was lost."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+    await crew.announce(next(iter(crew.pods.values())), 2)
+    async with rig.running(rig.controller()):
+        await rig.settle(20.0)
+        entry = await last(crew)
+        assert (entry["epoch"], entry["trigger"], "firstFailure" in entry) == (2, "unknown", False)
+
+
+async def test_one_restart_too_many_still_says_who_failed() -> None:
+    """The JobSet fails with upstream's words, and the status names the Pod; that restart is never over."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=0))
+        first = next(iter(crew.pods.values()))
+        await crew.announce(first, 2)
+        await rig.settle(0.5)
+        status = await crew.status()
+        assert status["terminalState"] == "Failed"
+        entry = status[wire.LAST_GROUP_RESTART]
+        assert (entry["epoch"], entry["trigger"], "syncedAt" in entry) == (2, "worker_exit", False)
+        assert entry["firstFailure"]["pod"] == first
+        labels = {"namespace": "default", "jobset": "train", "outcome": "exceeded", "trigger": "worker_exit"}
+        assert sample(rig, "inplace_group_restarts_total", **labels) == 1
+
+
+async def test_the_first_start_is_no_restart() -> None:
+    """Nothing is said of it."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        assert await last(crew) == {}
+        assert await crew.condition("InPlaceRestarting") is None
+
+
+@pytest.mark.parametrize(
+    ("finished_at", "seconds"),
+    [("2023-11-14T22:13:19Z", 1.0), ("2023-11-14T22:13:25Z", None), ("2023-11-14T22:10:00Z", None), ("", None)],
+)
+def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds: float | None) -> None:
+    """A container that ends in the future, or long ago, says nothing about how fast it was detected."""
+    assert seconds_since(finished_at, 1_700_000_000.0) == seconds
+    assert SKEW_S_MAX < 200

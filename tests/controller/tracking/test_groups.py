@@ -1,0 +1,340 @@
+"""Pods, Jobs and JobSets find each other in any order; and the fields that are read of a Pod."""
+
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common import wire
+from inplace.common.epoch.pod_view import Life, Worker
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.note import Note
+from inplace.controller.spec.scopes import WHOLE
+from inplace.controller.tracking.group import Key
+from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.pods import life_of, read_pod, worker_of
+from inplace.simulator.cluster.virtual_time import run
+from tests.controller.manifests import jobset, replicated_job
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def make_jobset(*, version: int = 1, pods: int = 2, **status: Any) -> KubeObject:
+    """Return a JobSet as a server shows it."""
+    manifest = jobset(jobs=[replicated_job(pods=pods)])
+    manifest["metadata"] |= {"uid": "js", "resourceVersion": str(version)}
+    return manifest | {"status": status}
+
+
+def make_job(uid: str = "job", *, owner: str = "js", attempt: int = 0, **metadata: Any) -> Job:
+    """Return a Job."""
+    keys = {wire.RESTART_ATTEMPT: str(attempt)}
+    owners = [{"kind": "JobSet", "uid": owner, "controller": True}]
+    raw = {"name": "train-workers-0", "uid": uid, "resourceVersion": "1", "namespace": "default"}
+    raw |= {"labels": keys, "ownerReferences": owners} | metadata
+    return msgspec.convert({"metadata": raw}, Job)
+
+
+def make_pod(
+    index: int | str, epoch: int | str | None, *, uid: str | None = None, job: str = "job", **parts: Any
+) -> Pod:
+    """Return a Pod."""
+    raw: dict[str, Any] = {
+        "name": f"p{index}",
+        "namespace": "default",
+        "uid": uid or f"pod-{index}",
+        "resourceVersion": "1",
+        "labels": {wire.JOBSET_UID: "js", wire.JOB_COMPLETION_INDEX: str(index)},
+        "ownerReferences": [{"kind": "Job", "uid": job, "controller": True}],
+        "annotations": {} if epoch is None else {wire.EPOCH: str(epoch)},
+    }
+    return msgspec.convert({"metadata": raw | parts.pop("metadata", {}), "status": parts.pop("status", {})}, Pod)
+
+
+class World:
+    """Groups whose wishes are recorded."""
+
+    def __init__(self) -> None:
+        self.woken: list[tuple[Key, float]] = []
+        self.warnings: list[Note] = []
+        self.groups = Groups(
+            lambda key, delay_s: self.woken.append((key, delay_s)),
+            lambda _, note: self.warnings.append(note),
+            LoopClock(0.0),
+            structlog.get_logger(),
+        )
+
+    def decided(self) -> tuple[int, int] | None:
+        """Return what the ledger of the JobSet says."""
+        group = self.groups.get(("default", "train"))
+        decision = group.decisions().get(WHOLE) if group is not None else None
+        return (decision.synced, decision.deprecated) if decision is not None else None
+
+
+def in_virtual_time(play: Any) -> None:
+    """Run a plain function where a clock can be read."""
+
+    async def scenario() -> None:
+        play()
+
+    run(scenario())
+
+
+def test_the_order_in_which_things_become_known_does_not_matter() -> None:
+    """JobSet, Job and Pods in any order end in one decision."""
+
+    def play() -> None:
+        for order in permutations(range(4)):
+            world = World()
+            events = (
+                lambda groups: groups.jobset_changed(None, make_jobset()),
+                lambda groups: groups.job_changed(None, make_job()),
+                lambda groups: groups.pod_changed(None, make_pod(0, 1)),
+                lambda groups: groups.pod_changed(None, make_pod(1, 1)),
+            )
+            for position in order:
+                events[position](world.groups)
+            assert world.decided() == (1, 0), order
+            assert world.woken
+
+    in_virtual_time(play)
+
+
+def filled(**status: Any) -> World:
+    """Return a world with a running group of two."""
+    world = World()
+    world.groups.jobset_changed(None, make_jobset(**status))
+    world.groups.job_changed(None, make_job())
+    for index in range(2):
+        world.groups.pod_changed(None, make_pod(index, 1))
+    world.groups.jobset_changed(make_jobset(), make_jobset(version=2, syncedEpoch=1))
+    world.woken.clear()
+    return world
+
+
+def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
+    """Status updates of a running group's Pods cost no pass."""
+
+    def play() -> None:
+        world = filled()
+        status = {
+            "phase": "Running",
+            "containerStatuses": [{"name": "w", "containerID": "c", "state": {"running": {}}}],
+        }
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 1, status=status))
+        assert world.woken == []
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        assert world.woken == [(("default", "train"), 0.0)]
+
+    in_virtual_time(play)
+
+
+def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
+    """Their containers may still run; when they are gone, and new ones announced, the group syncs."""
+
+    def play() -> None:
+        world = filled()
+        world.groups.job_changed(make_job(), make_job(deletionTimestamp=NOW))
+        replacement = make_job("job-2")
+        for index in range(2):
+            world.groups.pod_changed(make_pod(index, 1), make_pod(index, 2))
+        assert world.decided() == (1, 0)
+        world.groups.job_changed(make_job(deletionTimestamp=NOW), None)
+        assert world.decided() == (1, 0)
+        world.groups.job_changed(None, replacement)
+        for index in range(2):
+            world.groups.pod_changed(None, make_pod(index, 2, uid=f"new-{index}", job="job-2"))
+        assert world.decided() == (1, 1)
+        for index in range(2):
+            world.groups.pod_changed(make_pod(index, 2), None)
+        assert world.decided() == (2, 0)
+
+    in_virtual_time(play)
+
+
+def test_a_job_of_an_earlier_restart_does_not_count() -> None:
+    """When status.restarts grows, the Pods of the old Jobs are leaving at once."""
+
+    def play() -> None:
+        world = filled()
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        assert world.decided() == (1, 1)
+        world.groups.jobset_changed(None, make_jobset(version=3, syncedEpoch=1, restarts=1))
+        assert world.decided() == (1, 0)
+        for index in range(2):
+            world.groups.pod_changed(make_pod(index, 1), make_pod(index, 2))
+        assert world.decided() == (1, 0)
+
+    in_virtual_time(play)
+
+
+def test_another_jobsets_pods_are_ignored_whatever_their_labels_say() -> None:
+    """A Pod counts for the JobSet that owns its Job."""
+
+    def play() -> None:
+        world = filled()
+        world.groups.job_changed(None, make_job("foreign", owner="other"))
+        world.groups.pod_changed(None, make_pod(0, 2, uid="spy", job="foreign"))
+        assert world.decided() == (1, 0)
+        assert world.woken == []
+
+    in_virtual_time(play)
+
+
+def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
+    """An orphan is nobody's; its slot waits for another Pod."""
+
+    def play() -> None:
+        world = filled()
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 1, metadata={"ownerReferences": []}))
+        group = world.groups.get(("default", "train"))
+        assert group is not None
+        assert group.ledgers[WHOLE].ledger.histogram() == {1: 1}
+
+    in_virtual_time(play)
+
+
+def test_a_deleted_jobset_is_forgotten_and_cleaned_up_after() -> None:
+    """Its events no longer reach anybody, and one pass is asked for to drop what is remembered."""
+
+    def play() -> None:
+        world = filled()
+        world.groups.jobset_changed(make_jobset(version=2), None)
+        assert world.woken == [(("default", "train"), 0.0)]
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        assert world.groups.get(("default", "train")) is None
+
+    in_virtual_time(play)
+
+
+def test_an_unreadable_status_is_reported_and_left_alone() -> None:
+    """A JobSet whose epochs nobody can read is not decided on until it changes."""
+
+    def play() -> None:
+        world = World()
+        world.groups.jobset_changed(None, make_jobset(syncedEpoch="many"))
+        assert world.groups.get(("default", "train")) is None
+        assert [note.reason for note in world.warnings] == ["UnreadableJobSet"]
+        world.groups.jobset_changed(None, make_jobset(version=2, syncedEpoch=1))
+        assert world.groups.get(("default", "train")) is not None
+
+    in_virtual_time(play)
+
+
+def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
+    """What would take all memory is counted by nobody, and its size never allocated."""
+
+    def play() -> None:
+        world = World()
+        huge = make_jobset()
+        huge["spec"]["replicatedJobs"][0]["replicas"] = 10**9
+        world.groups.jobset_changed(None, huge)
+        group = world.groups.get(("default", "train"))
+        assert group is not None
+        assert (group.ledgers, len(group.jobset.places)) == ({}, 10**9)
+        world.groups.job_changed(None, make_job())
+        world.groups.pod_changed(None, make_pod(0, 1))
+        assert (group.is_due, world.warnings) == (False, [])
+
+    in_virtual_time(play)
+
+
+@pytest.mark.parametrize("claims_job", [False, True])
+def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
+    """A Pod elsewhere that claims our Job, or by its label our JobSet, is no ghost, no double and no announcement."""
+
+    def play() -> None:
+        world = filled()
+        elsewhere = {"namespace": "elsewhere"}
+        owner = "job" if claims_job else "no-such-job"
+        for index in (0, 1, 7):
+            stranger = make_pod(index, 2, uid=f"stranger-{index}", job=owner, metadata=elsewhere)
+            world.groups.pod_changed(None, stranger)
+        assert world.decided() == (1, 0)
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        world.groups.pod_changed(make_pod(1, 1), make_pod(1, 2))
+        assert world.decided() == (2, 0)
+        assert len(world.groups.pods_of(make_job())) == 2
+
+    in_virtual_time(play)
+
+
+def test_a_job_of_another_namespace_is_nobodys() -> None:
+    """A Job elsewhere that claims our JobSet takes no place, even under the name of ours, and gives none up."""
+
+    def play() -> None:
+        world = filled()
+        group = world.groups.get(("default", "train"))
+        assert group is not None
+        stranger = make_job("stranger", namespace="elsewhere")
+        world.woken.clear()
+        world.groups.job_changed(None, stranger)
+        world.groups.job_changed(stranger, None)
+        assert [job.metadata.uid for job in world.groups.jobs_of(group.jobset).values()] == ["job"]
+        assert world.woken == []
+
+    in_virtual_time(play)
+
+
+def test_a_broken_pod_is_reported_once() -> None:
+    """The Warning comes with the broken annotation, not with every later event of the Pod."""
+
+    def play() -> None:
+        world = filled()
+        world.groups.pod_changed(make_pod(0, 1), make_pod(0, "junk"))
+        world.groups.pod_changed(make_pod(0, "junk"), make_pod(0, "junk", status={"phase": "Running"}))
+        assert [note.reason for note in world.warnings] == ["UnreadablePod"]
+
+    in_virtual_time(play)
+
+
+@pytest.mark.parametrize(
+    ("phase", "leaving", "current", "life"),
+    [
+        ("Running", False, True, Life.LIVE),
+        ("Pending", False, True, Life.LIVE),
+        ("Unknown", False, True, Life.LIVE),
+        ("Running", True, True, Life.LEAVING),
+        ("Running", False, False, Life.LEAVING),
+        ("Failed", True, True, Life.FAILED),
+        ("Failed", False, False, Life.FAILED),
+        ("Succeeded", False, True, Life.SUCCEEDED),
+        ("Succeeded", True, True, Life.FAILED),
+    ],
+)
+def test_life(phase: str, leaving: bool, current: bool, life: Life) -> None:
+    """A Pod is live when it may run for the group as it should be; leaving while it may run at all."""
+    metadata = {"deletionTimestamp": NOW} if leaving else {}
+    assert life_of(make_pod(0, 1, metadata=metadata, status={"phase": phase}), current=current) is life
+
+
+def test_a_pod_of_an_old_job_matters_only_while_it_may_run() -> None:
+    """What ended there is forgotten; it must not ask for its Job to be recreated."""
+    done = make_pod(0, 1, status={"phase": "Succeeded"})
+    assert read_pod(done, ("workers", 0), current=False).view is None
+
+
+def test_the_worker_is_all_regular_containers_together() -> None:
+    """Any that runs, any that failed, and one name for the run of them all."""
+    statuses = [
+        {"name": "a", "containerID": "c2", "state": {"terminated": {"exitCode": 3}}},
+        {"name": "b", "containerID": "c1", "state": {"running": {}}},
+        {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}},
+    ]
+    assert worker_of(make_pod(0, 1, status={"containerStatuses": statuses})) == Worker("c1,c2", True, True)
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_no_annotation_can_break_the_reader(epoch: str, index: str) -> None:
+    """Whatever somebody writes, a Pod is read: as one that announced nothing, or outside every slot."""
+    pod = make_pod(0, 1, metadata={"annotations": {wire.EPOCH: epoch}, "labels": {wire.JOB_COMPLETION_INDEX: index}})
+    reading = read_pod(pod, ("workers", 0), current=True)
+    assert reading.view is not None
+    assert reading.view.epoch is None or 1 <= reading.view.epoch < 2**31
+    assert (reading.view.slot.completion_index == -1) or index.isdigit()

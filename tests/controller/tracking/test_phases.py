@@ -1,0 +1,124 @@
+"""The phases that Pods announce are counted once each, and decide nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from inplace.common import wire
+from inplace.controller.metrics import Metrics
+from inplace.controller.spec.kinds import Pod
+from inplace.controller.tracking.phases import UNCOUNTED_MAX, PhaseReader
+from tests.controller.manifests import jobset
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+COUNT = "inplace_pod_restart_phase_duration_seconds_count"
+SUM = "inplace_pod_restart_phase_duration_seconds_sum"
+PROBLEMS = "inplace_unreadable_phases_total"
+
+
+def pod(epoch: object = None, phases: str | None = None) -> Pod:
+    """Return a Pod with these announcements."""
+    named = {wire.EPOCH: None if epoch is None else str(epoch), wire.PHASES: phases}
+    annotations = {name: value for name, value in named.items() if value is not None}
+    metadata = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1", "annotations": annotations}
+    return msgspec.convert({"metadata": metadata}, Pod)
+
+
+class World:
+    """A reader and what it counted."""
+
+    def __init__(self, *steps: tuple[Pod | None, Pod | None]) -> None:
+        self.metrics = Metrics()
+        reader = PhaseReader(self.metrics)
+        for old, new in steps:
+            reader.pod_changed(old, new)
+        self.uncounted = self.count("view")
+        self.metrics.catch_up()
+
+    def count(self, phase: str) -> float:
+        """Return how many durations of a phase were observed."""
+        return self.metrics.registry.get_sample_value(COUNT, {"phase": phase}) or 0.0
+
+    @property
+    def problems(self) -> float | None:
+        """Return how many annotations could not be read."""
+        return self.metrics.registry.get_sample_value(PROBLEMS)
+
+
+def test_each_announcement_is_counted_once() -> None:
+    """A higher epoch counts; the same event again, a status change and a deletion do not."""
+    first, second = pod(1, "v1,view=40"), pod(2, "v1,view=60,barrier=2000")
+    world = World((None, pod()), (pod(), first), (first, first), (first, second), (second, second), (second, None))
+    assert (world.count("view"), world.count("barrier"), world.count("stop")) == (2, 1, 0)
+    assert world.metrics.registry.get_sample_value(SUM, {"phase": "view"}) == pytest.approx(0.1)
+
+
+def test_what_a_herd_tells_is_counted_when_somebody_looks() -> None:
+    """Not at the event, for which every worker waits; by a scrape, and by itself when there is too much to keep."""
+    told = (pod(), pod(1, "v1,view=40"))
+    world = World(told)
+    assert (world.uncounted, world.count("view")) == (0, 1)
+    many = World(*[told] * UNCOUNTED_MAX)
+    assert many.uncounted == UNCOUNTED_MAX
+    scraped = Metrics()
+    PhaseReader(scraped).pod_changed(*told)
+    assert b'inplace_pod_restart_phase_duration_seconds_count{phase="view"} 1.0' in scraped.text()
+
+
+def test_a_new_leader_counts_nothing_again() -> None:
+    """What the caches are filled with was counted by the leader before."""
+    assert World((None, pod(3, "v1,view=40"))).count("view") == 0
+
+
+@pytest.mark.parametrize("text", ["", "v2,view=1", "v1,view=soon", "v1,name=1", "x" * 100_000])
+def test_garbage_is_counted_and_forgotten(text: str) -> None:
+    """A Pod that announces nonsense is one number, and the next Pod counts as ever."""
+    world = World((pod(), pod(1, text)), (pod(), pod(1, "v1,view=1")))
+    assert (world.problems, world.count("view")) == (1, 1)
+
+
+@pytest.mark.parametrize("epoch", ["two", "0", None])
+def test_phases_without_an_epoch_are_not_counted(epoch: str | None) -> None:
+    """Only an announcement is one; an agent without the annotation is not missed."""
+    world = World((pod(), pod(epoch, "v1,view=1")), (pod(), pod(1)))
+    assert (world.problems, world.count("view")) == (0, 0)
+
+
+async def test_the_controller_sums_up_what_its_pods_announce() -> None:
+    """Through the API server, the informer and its codec: one observation for each Pod, and no wedge by garbage."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        for number, pod_name in enumerate(sorted(crew.pods.values())):
+            text = "v1,kubelet=1200,view=50" if number else "garbage"
+            await crew.annotate(pod_name, wire.epoch_annotations(2) | {wire.PHASES: text})
+        await rig.settle()
+
+    rig.controllers[0].metrics.catch_up()
+    registry = rig.controllers[0].metrics.registry
+    pods = registry.get_sample_value(COUNT, {"phase": "kubelet"})
+    assert pods is not None
+    assert pods >= 1
+    assert registry.get_sample_value(PROBLEMS) == 1
+    assert registry.get_sample_value(SUM, {"phase": "kubelet"}) == pytest.approx(1.2 * pods)
+
+
+async def test_the_shortest_wait_at_a_barrier_is_how_long_it_took_to_lift() -> None:
+    """The Pod that announced last waited for the sync and its lift alone; it is told when the next sync is written."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        for pod, barrier_ms in zip(crew.pods.values(), (4000, 300), strict=True):
+            told = wire.epoch_annotations(2) | {wire.PHASES: f"v1,barrier={barrier_ms}"}
+            await crew.annotate(pod, told)
+        await rig.settle()
+        registry = rig.controllers[0].metrics.registry
+        name = "inplace_group_restart_phase_duration_seconds"
+        assert registry.get_sample_value(f"{name}_sum", {"phase": "lift"}) == pytest.approx(0.3)
+        for pod in crew.pods.values():
+            await crew.annotate(pod, wire.epoch_annotations(3) | {wire.PHASES: "v1,view=40"})
+        await rig.settle()
+        assert registry.get_sample_value(f"{name}_count", {"phase": "lift"}) == 1

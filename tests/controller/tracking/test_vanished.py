@@ -1,0 +1,92 @@
+"""A Pod that is deleted by force while it waits at the barrier: its epoch is skipped, and costs no restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from inplace.common.kube.resources import PODS
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+THREE = jobset(jobs=[replicated_job(pods=3)], restarts_max=1)
+
+
+async def at_the_barrier(rig: Rig) -> tuple[Crew, str]:
+    """Let a group of three restart: two wait at the barrier of epoch 2; return one of them, which has a node."""
+    crew = await rig.submit(THREE)
+    await crew.make_pods()
+    waits, also, _ = crew.pods.values()
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": waits},
+        "target": {"kind": "Node", "name": "node-0"},
+    }
+    await rig.admin.raw("POST", PODS.path("default", waits, subresource="binding"), body=binding)
+    await crew.announce_all(1)
+    await rig.settle(0.1)
+    await crew.announce(waits, 2)
+    await crew.announce(also, 2)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (1, 1)
+    return crew, waits
+
+
+async def test_the_epoch_of_a_pod_that_vanished_is_skipped_and_not_counted() -> None:
+    """One write sets S = D, before the replacement is there; the group meets in the next; one restart is used."""
+    rig = Rig()
+    async with rig.running():
+        crew, waits = await at_the_barrier(rig)
+        before = rig.writes("/jobsets/train/status")
+        await crew.remove(waits)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 2)
+        assert rig.writes("/jobsets/train/status") == before + 1
+        status = await crew.status()
+        assert (status["exemptEpochs"], status["lastExemptEpoch"]) == (1, 3)
+        assert status["lastGroupRestart"]["epoch"] == 3
+        assert "syncedAt" not in status["lastGroupRestart"]
+        await crew.make_pods()
+        await crew.announce_all(3)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (3, 2)
+        assert "terminalState" not in await crew.status()  # maxRestarts is 1
+        assert len(await rig.events("GroupRestartFinished")) == 1
+
+
+async def test_a_new_leader_finds_the_skip_in_the_status() -> None:
+    """Nothing of it is in a controller's memory alone once the write is out."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew, waits = await at_the_barrier(rig)
+        await crew.remove(waits)
+        await rig.settle(0.1)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await crew.make_pods()
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 2)
+        await crew.announce_all(3)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (3, 2)
+
+
+@pytest.mark.parametrize("how", ["ended", "never ran"])
+async def test_a_pod_that_cannot_come_back_skips_nothing(how: str) -> None:
+    """Kubelet said that it has ended, or it never had a node: its replacement announces the same epoch."""
+    rig = Rig()
+    async with rig.running():
+        crew, waits = await at_the_barrier(rig)
+        if how == "ended":
+            await crew.set_phase(waits, "Failed")
+        gone = waits if how == "ended" else next(name for name in crew.pods.values() if name != waits)
+        await crew.remove(gone)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (1, 1)
+        await crew.make_pods()
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)

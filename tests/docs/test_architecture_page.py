@@ -1,0 +1,43 @@
+"""docs/ARCHITECTURE.md walks through the code: each walk is short, and each function of it exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+WALKS: Final = ("One Pod event", "One agent start", "One fault")
+STOPS_MAX: Final = 8
+_NAMED: Final = re.compile(r"`([\w/]+\.py)`|`(\w+)`")
+
+
+def stops(title: str) -> list[str]:
+    """Return the numbered lines of a section."""
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\d\. (.*)$", section, re.MULTILINE)
+
+
+def functions(file: str) -> set[str]:
+    """Return the functions and classes of a module."""
+    tree = ast.parse((ROOT / file).read_text())
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_is_short_and_leads_through_functions_that_exist(title: str) -> None:
+    """Each stop names a module, and after it what of that module is meant."""
+    walk = stops(title)
+    assert 0 < len(walk) <= STOPS_MAX
+    file = ""
+    for stop in walk:
+        for module, name in _NAMED.findall(stop):
+            if module:
+                file = module
+            elif name not in ("plan", "World"):  # said of another module than the one before
+                assert name in functions(file), f"{file} has no {name}: {stop}"

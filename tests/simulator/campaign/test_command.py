@@ -1,0 +1,65 @@
+"""The command line: its output, and the input that it refuses."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import replace
+
+import pytest
+
+from inplace.simulator.campaign.__main__ import main
+from inplace.simulator.campaign.catalogue import CATALOGUE
+from inplace.simulator.campaign.judge import ViolationError
+from inplace.simulator.campaign.run import Outcome, run_seed
+
+
+def test_a_seed_prints_its_hash_and_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    """`run` says what was run, its trace's hash, and which faults struck."""
+    assert main(["run", "--seed", "7", "--trace"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"trace hash [0-9a-f]{16}, \d+ events", printed)
+    assert "worker-exit" in printed
+    assert " worker   " in printed
+
+
+def test_soak_counts_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    """`soak` prints a line for each fault of the catalogue and what all of it came to."""
+    assert main(["soak", "--first", "0", "--seeds", "2", "--processes", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} +\d+  ", printed, re.MULTILINE) for name in CATALOGUE)
+    assert "2 seeds" in printed
+    assert "0 violations" in printed
+
+
+def test_a_failure_comes_out_of_its_process() -> None:
+    """What a child process found reaches the soak as it was found: a failure that cannot be told would stop it dead."""
+    failure = replace(run_seed(0, only=[]), violation=ViolationError("S1", "two epochs"))
+    told: Outcome = pickle.loads(pickle.dumps(failure))  # noqa: S301
+    assert told.violation is not None
+    assert (str(told.violation), told.violation.rule) == ("S1: two epochs", "S1")
+    assert (told.seed, told.strikes, told.hash) == (failure.seed, failure.strikes, failure.hash)
+
+
+def test_a_group_of_any_size_prints_what_it_took(capsys: pytest.CaptureFixture[str]) -> None:
+    """`restart` prints hash, virtual seconds, CPU time and memory."""
+    assert main(["restart", "--seed", "7", "--pods", "6", "--mode", "supervisor"]) == 0
+    assert re.search(r"trace hash .*\n.*virtual seconds\n[\d.]+ s of CPU time, \d+ MiB", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "--seed", "seven"], "expected an integer of at least 0, saw 'seven'"),
+        (["run", "--seed", "1", "--faults", "rain"], "expected names of api-500"),
+        (["restart", "--pods", "0"], "expected an integer of at least 1, saw '0'"),
+        (["soak", "--seeds", "-1"], "expected an integer of at least 1, saw '-1'"),
+        (["sieve", "--situation", "rain"], "first start"),
+    ],
+)
+def test_bad_input_is_refused(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing runs, and the message says what is allowed."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err

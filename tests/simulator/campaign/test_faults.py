@@ -1,0 +1,50 @@
+"""Every fault of the catalogue has an effect and is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from inplace.simulator.campaign.catalogue import CATALOGUE, Place
+from inplace.simulator.campaign.run import Strike, run_scenario, run_seed
+from inplace.simulator.campaign.scenario import Scenario
+from inplace.simulator.campaign.world import SPARE_NODES
+
+pytestmark = pytest.mark.slow
+
+SEEDS_MAX = 12  # some faults need a scenario that has what they strike: two controllers, a worker that waits
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_fault_strikes(name: str) -> None:
+    """A schedule of this fault alone makes its counter go up within a few seeds, and breaks nothing."""
+    for seed in range(SEEDS_MAX):
+        outcome = run_seed(seed, faults=[CATALOGUE[name]])
+        assert outcome.violation is None, f"seed {seed}, --faults {name}: {outcome.violation}"
+        if outcome.fired[name]:
+            return
+    pytest.fail(f"expected {name} to strike in one of {SEEDS_MAX} seeds, saw that it never did")
+
+
+def test_no_fault_needs_a_node() -> None:
+    """What strikes kubelets strikes nobody when all nodes are dead."""
+    nodes = 1 + SPARE_NODES  # a node for all Pods of the default scenario
+    names = ("node-death",) * nodes + ("partition-kubelet", "kubelet-pause", "node-death-and-return")
+    strikes = tuple(Strike(number, 1.0 + number / 10, CATALOGUE[name]) for number, name in enumerate(names))
+    outcome = run_scenario(1, Scenario(), strikes, until_s=5.0)
+    assert outcome.violation is None
+    assert outcome.fired == {"node-death": nodes}
+
+
+def test_each_place_has_its_faults() -> None:
+    """So many strike at each place; a fault that is dropped or moved is a decision."""
+    assert Counter(fault.place for fault in CATALOGUE.values()) == {
+        Place.API: 17,
+        Place.NETWORK: 13,
+        Place.CONTROLLER: 10,
+        Place.AGENT: 7,
+        Place.NODE: 15,
+        Place.USER: 9,
+        Place.TIME: 3,
+    }

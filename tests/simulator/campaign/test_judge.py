@@ -1,0 +1,409 @@
+"""The judge can find every property broken; a judge that cannot is worth nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS
+from inplace.simulator.apiserver.store import Event
+from inplace.simulator.campaign import judge as rules
+from inplace.simulator.campaign.catalogue import CATALOGUE
+from inplace.simulator.campaign.fault import Fault
+from inplace.simulator.campaign.judge import Judge, ViolationError
+from inplace.simulator.campaign.liveness import L1, L2, L3, S8
+from inplace.simulator.campaign.network import Ending
+from inplace.simulator.campaign.process import Process, drive
+from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, Strike, run_scenario
+from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
+from inplace.simulator.campaign.shrink import shrink
+from inplace.simulator.campaign.trace import Trace
+from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
+from tests.simulator.campaign.properties import properties
+from tests.simulator.campaign.test_manners import MANNERS
+
+UID = "jobset-uid"
+GROUP = Scenario(pods_per_job=2)
+
+
+def jobset(synced: int, deprecated: int, **spec: Any) -> dict[str, Any]:
+    """Return the group's JobSet with a status."""
+    found = GROUP.manifest()
+    found["metadata"]["uid"] = UID
+    found["spec"] |= spec
+    return found | {"status": wire.status_of_epochs(synced, deprecated)}
+
+
+def pod(index: int, epoch: int | None = None) -> dict[str, Any]:
+    """Return a Pod of the group."""
+    annotations = {wire.JOBSET_UID: UID, wire.JOB_COMPLETION_INDEX: str(index)}
+    if epoch is not None:
+        annotations[wire.EPOCH] = str(epoch)
+    owner = {"kind": "Job", "name": "train-workers-0", "uid": "job-uid", "controller": True}
+    meta = {"name": f"pod-{index}", "uid": f"pod-uid-{index}", "annotations": annotations, "ownerReferences": [owner]}
+    return {"metadata": meta, "status": {"phase": "Running"}}
+
+
+def job() -> dict[str, Any]:
+    """Return the group's Job."""
+    owner = {"kind": wire.KIND, "name": "train", "uid": UID, "controller": True}
+    return {"metadata": {"name": "train-workers-0", "uid": "job-uid", "ownerReferences": [owner]}}
+
+
+class Bench:
+    """A judge, and hands that do what programs do."""
+
+    def __init__(self) -> None:
+        self.judge = Judge(Trace())
+        self._revision = 0
+
+    def write(self, plural: str, obj: dict[str, Any], *, by: str = "user", event_type: str = "MODIFIED") -> None:
+        """Show a write."""
+        self._revision += 1
+        key = ("default", obj["metadata"]["name"])
+        event = Event(self._revision, event_type, key, obj, None)  # type: ignore[arg-type]  # one of the three
+        process = Process(by)
+
+        async def program() -> None:
+            self.judge.observe(plural, event)
+
+        process.start(program())
+
+    def announce(self, epoch: int, *indexes: int) -> None:
+        """Let agents announce."""
+        for index in indexes:
+            self.write("pods", pod(index, epoch), by=f"agent/pod-{index}#1")
+
+    def sync(self, synced: int, deprecated: int, **spec: Any) -> None:
+        """Let the controller write S and D."""
+        self.write("jobsets", jobset(synced, deprecated, **spec), by="controller-0#1")
+
+    async def start(self, index: int, epoch: int | None = None) -> None:
+        """Let a worker start."""
+        await asyncio.sleep(0.001)
+        self.judge.worker_started(pod(index), epoch)
+
+
+async def good(bench: Bench) -> None:
+    """Start a group as it should be."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    bench.sync(1, 0)
+    await bench.start(0)
+    await bench.start(1)
+
+
+async def two_epochs(bench: Bench) -> None:
+    """Let one worker of epoch 1 run on beside epoch 2."""
+    await good(bench)
+    bench.judge.note_cause()
+    bench.judge.worker_stopped(pod(0))
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1)
+    await bench.start(0)
+
+
+async def twice(bench: Bench) -> None:
+    """Let a worker come back into its epoch."""
+    await good(bench)
+    bench.judge.worker_stopped(pod(0))
+    await bench.start(0)
+
+
+async def replaced_by_force(bench: Bench) -> None:
+    """Delete a Pod by force while it waits: it and its replacement start, and the controller saw it go."""
+    bench.judge.note_pods_listed()
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    bench.sync(1, 0)
+    await bench.start(0)
+    replacement = pod(0, 1)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.judge.worker_started(replacement, 1)
+
+
+async def replaced_by_force_unseen(bench: Bench) -> None:
+    """Do the same, and then let a new leader list the Pods: it cannot know of the one that went before."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    await asyncio.sleep(0.001)
+    bench.judge.note_pods_listed()
+    bench.sync(1, 0)
+    await bench.start(0)
+    replacement = pod(0, 1)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.judge.worker_started(replacement, 1)
+
+
+async def outlived_by_its_worker(bench: Bench) -> None:
+    """Delete a Pod by force whose worker runs on: the others restart, and nobody can know when it ends."""
+    await good(bench)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    bench.judge.worker_stopped(pod(1))
+    replacement = pod(0, 2)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.write("pods", replacement, by="agent/pod-0#2")
+    bench.announce(2, 1)
+    bench.sync(2, 1)
+    await bench.start(1)
+
+
+async def skipped(bench: Bench) -> None:
+    """Sync and deprecate an epoch in one write, before everybody announced it; the next one is not counted."""
+    policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
+    bench.sync(0, 0, failurePolicy=policy)
+    bench.announce(1, 0)
+    bench.write("pods", pod(0, 1), event_type="DELETED")
+    bench.sync(1, 1, failurePolicy=policy)
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1, failurePolicy=policy)
+    await bench.start(0)
+    await bench.start(1)
+
+
+async def moved_by_two(bench: Bench) -> None:
+    """Edit two Pods' epochs by hand, so that S jumps: the group restarts once, for these two causes."""
+    await good(bench)
+    bench.judge.note_cause(2)
+    bench.announce(50, 0)
+    bench.announce(31, 1)
+    bench.sync(31, 31)
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.announce(32, 0, 1)
+    bench.sync(32, 31)
+    await bench.start(0)
+    await bench.start(1)
+
+
+async def early(bench: Bench) -> None:
+    """Let a worker start before S."""
+    bench.announce(1, 0, 1)
+    await bench.start(0, 1)
+
+
+async def synced_alone(bench: Bench) -> None:
+    """Sync without everybody."""
+    bench.announce(1, 0)
+    bench.sync(1, 0)
+
+
+async def back(bench: Bench) -> None:
+    """Let S go back."""
+    await good(bench)
+    bench.sync(0, 0)
+
+
+async def recreated(bench: Bench) -> None:
+    """Delete a Job of which nothing had ended."""
+    await good(bench)
+    bench.write("jobs", job())
+    bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
+
+
+async def recreated_after_success(bench: Bench) -> None:
+    """Delete a Job one of whose Pods completed, and was evicted then."""
+    await good(bench)
+    bench.write("jobs", job() | {"status": {"succeeded": 1}})
+    bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
+
+
+async def once_too_often(bench: Bench) -> None:
+    """Restart with no restart left."""
+    policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
+    bench.sync(0, 0, failurePolicy=policy)
+    bench.announce(1, 0, 1)
+    bench.sync(1, 0, failurePolicy=policy)
+    bench.judge.note_cause()
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1, failurePolicy=policy)
+
+
+async def for_nothing(bench: Bench) -> None:
+    """Restart although nothing died."""
+    await good(bench)
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1)
+
+
+def judged(story: Callable[[Bench], Any]) -> ViolationError | None:
+    """Return what the judge found."""
+
+    async def main() -> ViolationError | None:
+        bench = Bench()
+        await story(bench)
+        await asyncio.sleep(0.001)
+        return bench.judge.violation
+
+    def make_loop() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop()
+        loop.drive = drive
+        return loop
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        return runner.run(main())
+
+
+BROKEN = [
+    (two_epochs, rules.S1),
+    (twice, rules.S2),
+    (replaced_by_force, rules.S2),
+    (early, rules.S3),
+    (synced_alone, rules.S3),
+    (back, rules.S4),
+    (recreated, rules.S5),
+    (once_too_often, rules.S6),
+    (for_nothing, rules.S7),
+]
+
+
+@pytest.mark.parametrize(("story", "rule"), BROKEN)
+def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) -> None:
+    """Each story breaks one property, and that is the one which is named."""
+    violation = judged(story)
+    assert violation is not None
+    assert violation.rule == rule
+
+
+@pytest.mark.parametrize(
+    "story", [good, recreated_after_success, replaced_by_force_unseen, outlived_by_its_worker, skipped, moved_by_two]
+)
+def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
+    """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
+    assert judged(story) is None
+
+
+async def _lie(world: World, rng: Random, name: str) -> None:
+    for each in world.pods:
+        world.machine.lying[each["metadata"]["uid"]] = lambda: world.note_fault(name, "a probe")
+
+
+async def _forbid_for_ever(world: World, name: str, kind: str) -> None:
+    world.network.calm = lambda: None  # type: ignore[method-assign]
+    await CATALOGUE["rights-missing"].strike(world, Random(0), name)
+    for rule in world.network.rules:
+        rule.until_s, rule.clients = 1e9, lambda client: client.startswith(kind)
+
+
+async def _cut_off_for_ever(world: World, rng: Random, name: str) -> None:
+    await _forbid_for_ever(world, name, "agent/")
+
+
+async def _break_a_watch_of_the_cheap_restart(world: World, rng: Random, name: str) -> None:
+    """Break the first watch that an agent opens once all faults have stopped; this group is together then."""
+    while not world.is_calm:
+        await world.clock.sleep(0.01)
+    open_before = list(world.network.streams)
+    while not world.network.end_streams(
+        Ending.CLEAN, lambda stream: stream.client.startswith("agent/") and stream not in open_before
+    ):
+        await world.clock.sleep(0.01)
+
+
+async def _stop_the_controller_at_the_end(world: World, rng: Random, name: str) -> None:
+    while not world.machine.completes:
+        await world.clock.sleep(0.1)
+    await _forbid_for_ever(world, name, "controller")
+
+
+async def _fail_the_jobset(world: World, rng: Random, name: str) -> None:
+    """Write the end of a JobSet that has restarts left, as a controller that miscounts would."""
+    status = {"status": {"terminalState": "Failed"}}
+    await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, status, subresource="status")
+
+
+async def _cling(world: World, rng: Random, name: str) -> None:
+    """Go on when told to end."""
+    while True:
+        try:
+            await world.clock.sleep(10.0)
+        except asyncio.CancelledError:
+            if world.now_s >= VIRTUAL_S_MAX:
+                raise
+
+
+async def _spin(world: World, rng: Random, name: str) -> None:
+    """Work without end and never rest."""
+    while True:
+        for _ in range(10_000):
+            world.trace.add("spin", "")
+        await world.clock.sleep(0.01)
+
+
+async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> None:
+    await CATALOGUE["worker-exit"].strike(world, rng, name)
+    while not (world.jobset.get("status") or {}).get("terminalState"):
+        await world.clock.sleep(0.1)
+    await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": {"failurePolicy": {"maxRestarts": 5}}})
+
+
+def planted(blow: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome:
+    """Run a group in which something goes wrong that no program can make good."""
+    planted_fault = replace(CATALOGUE["probe-lies"], strike=blow)
+    harmless: Fault = CATALOGUE["watch-closed"]
+    strikes = (Strike(0, at_s, planted_fault), Strike(1, 1.0, harmless), Strike(2, 2.0, harmless))
+    return run_scenario(1, scenario, strikes, until_s=5.0)
+
+
+def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
+    """Without `inplace-agent wait`, a worker whom kubelet lets in too early breaks safety."""
+    outcome = planted(_lie)
+    assert outcome.violation is not None
+    assert outcome.violation.rule in (rules.S1, rules.S2, rules.S3)
+
+
+def test_a_group_that_does_not_come_together_is_found_and_says_who_waits() -> None:
+    """A fault that does not stop breaks L1, and the message names Pods, status and the tasks that wait."""
+    assert "tasks wait at" in str(planted(_cut_off_for_ever).violation)
+
+
+BAD_ENDS = [
+    (_cut_off_for_ever, L1),
+    (_break_a_watch_of_the_cheap_restart, L2),
+    (_stop_the_controller_at_the_end, L3),
+    (_fail_the_jobset, S8),
+    (_cling, ENDLESS),
+    (_spin, HOT),
+]
+
+
+@pytest.mark.parametrize(("blow", "rule"), BAD_ENDS)
+def test_an_end_that_is_not_good_is_found(blow: Any, rule: str) -> None:
+    """A group that stays apart, a restart that is dear, an end that is missing or wrong, a program without an end."""
+    outcome = planted(blow)
+    assert outcome.violation is not None
+    assert outcome.violation.rule == rule
+
+
+def test_a_budget_that_is_raised_after_the_end_explains_nothing() -> None:
+    """A JobSet that failed with its restarts used up failed rightly, whatever somebody writes into its spec later."""
+    outcome = planted(_raise_the_budget_too_late, 3.0, replace(GROUP, max_restarts=0))
+    assert outcome.jobset["status"]["terminalState"] == "Failed"
+    assert outcome.violation is None
+
+
+def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
+    """Of a schedule of three the one that matters is left."""
+
+    def run(seed: int, only: list[int]) -> Outcome:
+        outcome = planted(_lie)
+        return outcome if 0 in only else replace(outcome, seed=seed, violation=None)
+
+    kept, least = shrink(planted(_lie), run)
+    assert kept == [0]
+    assert least.violation is not None
+
+
+def test_every_property_has_a_story_that_breaks_it() -> None:
+    """A property that is judged from now on needs one, here or with the manners."""
+    manners = {rule for _, rule in MANNERS if rule is not None}
+    assert {rule for _, rule in (*BROKEN, *BAD_ENDS)} | manners == properties()

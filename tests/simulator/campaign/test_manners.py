@@ -1,0 +1,140 @@
+"""How programs ask is judged, and each of the rules can be broken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from inplace.common.kube.http import Request
+from inplace.simulator.apiserver.store import Event
+from inplace.simulator.campaign.disturbance import refusal
+from inplace.simulator.campaign.judge import Judge
+from inplace.simulator.campaign.manners import L5, L6, S9, SAME_MAX, Manners
+from inplace.simulator.campaign.process import Process, ProcessClock
+from inplace.simulator.campaign.trace import Trace
+from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
+
+PATCH = Request("PATCH", "/api/v1/namespaces/default/pods/pod-0?fieldManager=agent", {})
+LEASE = Request("PUT", "/apis/coordination.k8s.io/v1/namespaces/inplace-system/leases/inplace-controller", {})
+AGENT, LEADER = "agent/pod-0#1", "controller-0#1"
+
+
+class Bench:
+    """A judge of manners, and programs that ask."""
+
+    def __init__(self) -> None:
+        self.judge = Judge(Trace())
+        self.holder = LEADER
+        self.manners = Manners(self.judge, ProcessClock(0.0), lambda: self.holder)
+
+    async def ask(self, by: str, *requests: Request, pause_s: float = 0.0) -> None:
+        """Let a process send requests, each after a pause."""
+
+        async def program() -> None:
+            for request in requests:
+                await asyncio.sleep(pause_s)
+                self.manners.sent(request)
+
+        await Process(by).start(program())
+
+    async def refuse(self, by: str, after_s: int) -> None:
+        """Let the server tell a process when to come back."""
+
+        async def program() -> None:
+            self.manners.refused(PATCH, refusal(429, "TooManyRequests", retry_after_s=after_s))
+
+        await Process(by).start(program())
+
+    async def touch_lease(self) -> None:
+        """Let somebody write into the Lease by hand."""
+        self.judge.observe("leases", Event(1, "MODIFIED", ("ns", "lease"), {"metadata": {"name": "lease"}}, None))
+
+
+def rule_of(scene: Callable[[Bench], object]) -> str | None:
+    """Play a scene under virtual time; return the rule that it broke."""
+    bench = Bench()
+
+    async def main() -> None:
+        await scene(bench)  # type: ignore[misc]
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+    return bench.judge.violation.rule if bench.judge.violation is not None else None
+
+
+async def _leader_writes(bench: Bench) -> None:
+    await bench.ask(LEADER, PATCH)
+
+
+async def _other_writes(bench: Bench) -> None:
+    await bench.ask("controller-1#1", PATCH)
+
+
+async def _other_reads(bench: Bench) -> None:
+    await bench.ask("controller-1#1", Request("GET", PATCH.path, {}))
+
+
+async def _other_writes_after_tampering(bench: Bench) -> None:
+    await bench.touch_lease()
+    await bench.ask("controller-1#1", PATCH)
+
+
+async def _other_writes_long_after_tampering(bench: Bench) -> None:
+    await bench.touch_lease()
+    await bench.ask("controller-1#1", PATCH, pause_s=60.0)
+
+
+async def _candidate_asks_for_the_lease(bench: Bench) -> None:
+    await bench.ask("controller-1#1", LEASE)
+
+
+async def _asks_often(bench: Bench) -> None:
+    await bench.ask(AGENT, *[PATCH] * (SAME_MAX + 1), pause_s=0.01)
+
+
+async def _asks_calmly(bench: Bench) -> None:
+    await bench.ask(AGENT, *[PATCH] * (SAME_MAX + 1), pause_s=0.1)
+
+
+async def _comes_too_soon(bench: Bench) -> None:
+    await bench.refuse(AGENT, 2)
+    await bench.ask(AGENT, PATCH, pause_s=1.0)
+
+
+async def _comes_in_time(bench: Bench) -> None:
+    await bench.refuse(AGENT, 2)
+    await bench.ask(AGENT, PATCH, pause_s=2.0)
+
+
+async def _controller_comes_too_soon(bench: Bench) -> None:
+    await bench.refuse(LEADER, 2)
+    await bench.ask(LEADER, PATCH, pause_s=1.0)
+
+
+async def _another_process_comes(bench: Bench) -> None:
+    await bench.refuse(AGENT, 2)
+    await bench.ask("agent/pod-0#2", PATCH)
+
+
+MANNERS = [
+    (_leader_writes, None),
+    (_other_writes, S9),
+    (_other_reads, None),
+    (_other_writes_after_tampering, None),
+    (_other_writes_long_after_tampering, S9),
+    (_candidate_asks_for_the_lease, None),
+    (_asks_often, L5),
+    (_asks_calmly, None),
+    (_comes_too_soon, L6),
+    (_comes_in_time, None),
+    (_another_process_comes, None),
+    (_controller_comes_too_soon, None),
+]
+
+
+@pytest.mark.parametrize(("scene", "rule"), MANNERS)
+def test_manners(scene: Callable[[Bench], object], rule: str | None) -> None:
+    """A deposed leader's write, a request without a pause and one before its time are seen, and nothing else is."""
+    assert rule_of(scene) == rule

@@ -1,0 +1,50 @@
+"""Whole runs: many seeds with every fault, and every situation perturbed at some of its points."""
+
+from __future__ import annotations
+
+import pytest
+
+from inplace.simulator.campaign.report import plan_command, replay_command
+from inplace.simulator.campaign.run import run_seed
+from inplace.simulator.campaign.sieve import FAULT, SITUATIONS, Pattern, plans, run_plan
+
+pytestmark = pytest.mark.slow
+
+SEEDS = 500
+FOUND = ((1000257, (2, 3, 5, 6)), (7006544, (0, 5)))  # by `make soak`, shrunk; each failed before it was mended
+PER_TEST = 20  # so that they spread over the cores
+PLANS_PER_SITUATION = 12  # `make soak` carries out all of them
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+def test_no_seed_breaks_a_property(first: int) -> None:
+    """With any of the faults at any moment, safety holds, and the group comes to a good end once they stop."""
+    for seed in range(first, first + PER_TEST):
+        outcome = run_seed(seed)
+        assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay_command(outcome)}"
+
+
+@pytest.mark.parametrize(("seed", "strikes"), FOUND)
+def test_what_a_soak_found_is_mended(seed: int, strikes: tuple[int, ...]) -> None:
+    """A failure that a fresh seed showed once does not come back."""
+    outcome = run_seed(seed, only=strikes)
+    assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay_command(outcome, strikes)}"
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_no_plan_breaks_a_situation(name: str) -> None:
+    """Whoever dies at a write, misses a delivery, or goes back in time: the group comes to a good end."""
+    every = list(enumerate(plans(name)))
+    for number, plan in every[:: -(-len(every) // PLANS_PER_SITUATION)]:
+        outcome = run_plan(plan)
+        assert outcome.violation is None, f"{outcome.violation}\nreplay: {plan_command(plan, number)}"
+        assert outcome.fired[FAULT], f"{plan} did not happen"
+
+
+def test_plans_cover_every_pattern_for_controller_and_agent() -> None:
+    """A situation's plans hold each pattern for both programs, and each write and delivery once."""
+    found = list(plans("first start"))
+    assert {(plan.pattern, plan.who) for plan in found} == {
+        (pattern, who) for pattern in Pattern for who in ("controller-", "agent/")
+    }
+    assert len(set(found)) == len(found)
