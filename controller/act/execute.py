@@ -109,7 +109,8 @@ class Executor:
                     return
                 await self._perform(jobset, action)
             except (ApiError, TransportError, ForeignObjectError) as error:
-                failures.append((action, error))
+                # Its traceback holds this frame, and the frame `failures`: a circle around the whole Job.
+                failures.append((action, error.with_traceback(None)))
                 unreachable |= isinstance(error, TransportError) and not error.sent
                 self._created_s.pop(created, None)
                 self.refusals.note(jobset, action, error)
