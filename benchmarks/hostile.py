@@ -131,7 +131,6 @@ class Bench:
 
     async def measure(self, name: str, chosen: Sequence[Attack]) -> Row:
         """Create the objects, restart the group beside them meanwhile and for some seconds after, and clean up."""
-        print(name, file=sys.stderr)
         self.turns.reset()
         self.process.reset_peak()
         self.lease.is_lost = False
@@ -227,6 +226,7 @@ async def measure(options: argparse.Namespace) -> list[Row]:
         rows: list[Row] = []
         for name, step in steps:
             rows.append(await bench.measure(name, step))
+            print(row_text(rows[-1]), file=sys.stderr, flush=True)  # of half an hour of work nothing is lost
             if rows[-1].restart_beside_ms >= SEEN_S_MAX * 1e3:
                 print("the controller does nothing any more; the other rows are left out", file=sys.stderr)
                 break
@@ -261,13 +261,17 @@ async def _bench(lab: Lab, options: argparse.Namespace) -> AsyncIterator[Bench]:
                     following.cancel()
 
 
+def row_text(row: Row) -> str:
+    """Return one line of the table."""
+    lost = "YES" if row.lease_lost else "no"
+    figures = f"{row.loop_pause_ms_max:>10}{row.restart_beside_ms:>12}{row.rss_mb:>9}{lost:>12}"
+    return f"{row.object:44}{figures}{'' if row.is_within else '  MISSED'}"
+
+
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as text, with the bounds."""
     lines = [f"{'object':44}{'pause ms':>10}{'restart ms':>12}{'RSS MB':>9}{'lease lost':>12}"]
-    for row in rows:
-        lost = "YES" if row.lease_lost else "no"
-        figures = f"{row.loop_pause_ms_max:>10}{row.restart_beside_ms:>12}{row.rss_mb:>9}{lost:>12}"
-        lines.append(f"{row.object:44}{figures}{'' if row.is_within else '  MISSED'}")
+    lines += map(row_text, rows)
     bounds = f"{PAUSE_MS_MAX:>10}{RESTART_MS_MAX:>12}{RSS_MB_MAX:>9.1f}{'no':>12}"
     return "\n".join([*lines, f"{'at most':44}{bounds}"])
 

@@ -12,7 +12,7 @@ from inplace.controller.spec.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RE
 from inplace.controller.spec.scopes import WHOLE
 from tests.controller.manifests import replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
-from tests.controller.policies import counters, started, uids, with_rules
+from tests.controller.plan.policies import counters, started, uids, with_rules
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time

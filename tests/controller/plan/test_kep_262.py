@@ -8,7 +8,7 @@ from inplace.controller.plan.failure import JOB_COUNTERS_MAX
 from inplace.controller.spec.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLICATED_JOB_UNCOUNTED
 from tests.controller.manifests import replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
-from tests.controller.policies import counters, started, uids, with_rules
+from tests.controller.plan.policies import counters, started, uids, with_rules
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time

@@ -15,7 +15,7 @@ from inplace.controller.spec.rules import (
     Matches,
     patterns_of,
 )
-from tests.controller.policies import started
+from tests.controller.plan.policies import started
 
 
 def test_a_bad_pattern_is_a_condition() -> None:
