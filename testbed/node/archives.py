@@ -29,6 +29,7 @@ _SOURCES = (
     "controller",
     "examples",
     "images/lock.py",
+    "inplace/__init__.py",
 )
 _LOCAL_SOURCES = ("pause", "worker")
 
