@@ -135,7 +135,7 @@ class Reconciler:
         if jobset.failure_policy is None or not jobset.failure_policy.rules:
             return {}
         jobs = self.groups.jobs_of(jobset).values()
-        failed = (job for job in jobs if bucket_of(jobset, job) is Bucket.FAILED)
+        failed = [job for job in jobs if bucket_of(jobset, job) is Bucket.FAILED]
         return group.matches.look(jobset, failed, self.clock.monotonic_s)
 
     def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:

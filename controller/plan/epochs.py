@@ -134,7 +134,7 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
 def note_restarting(draft: Draft) -> None:
     """Set InPlaceRestarting in a write that happens anyway, as does that which begins or ends a group restart."""
     scopes = draft.jobset.scopes_in(draft.status).values() if draft.jobset.is_in_place else ()
-    restarting = [scope for scope in scopes if 0 < scope.synced <= scope.deprecated]
+    restarting = [scope for scope in scopes if scope.is_restarting]
     if bool(restarting) == draft.is_true(conditions.IN_PLACE_RESTARTING) or not draft.is_written_anyway:
         return
     if not restarting:
@@ -162,4 +162,4 @@ def _cannot_restart(draft: Draft, job: Job) -> bool:
 def _is_restarting(draft: Draft, name: str) -> bool:
     """Say whether the status says that a scope restarts, and this pass does not end that."""
     scope = draft.jobset.scopes[name]
-    return 0 < scope.synced <= scope.deprecated and draft.observed.decisions[name].synced == scope.synced
+    return scope.is_restarting and draft.observed.decisions[name].synced == scope.synced

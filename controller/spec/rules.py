@@ -11,7 +11,7 @@ KEP-262.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -72,7 +72,7 @@ class Matches:
     _rules: Rules = ()
     _conditions: Mapping[str, Condition | None] = field(default_factory=dict)
 
-    def look(self, jobset: JobSet, failed: Iterable[Job], now_s: Callable[[], float]) -> Mapping[str, int | None]:
+    def look(self, jobset: JobSet, failed: Sequence[Job], now_s: Callable[[], float]) -> Mapping[str, int | None]:
         """Find the rules of those failed Jobs that were not looked at before, and forget all that are gone."""
         rules = jobset.failure_policy.rules if jobset.failure_policy is not None else ()
         known = self._conditions if rules == self._rules else {}
