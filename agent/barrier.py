@@ -20,7 +20,6 @@ from typing import Final, NamedTuple, Protocol
 
 from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
 from inplace.agent.config import AgentConfig
-from inplace.agent.listener import listen
 from inplace.agent.log import LazyLog
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.kube.clock import Clock
@@ -65,11 +64,7 @@ class Barrier(Protocol):
     """Holds the worker back until lifted. A sidecar lifts it for ever; a supervisor closes it between two workers."""
 
     async def start(self) -> None:
-        """Close the barrier and begin to answer.
-
-        Raises:
-            BarrierError: it cannot answer there.
-        """
+        """Close the barrier and begin to answer."""
 
     def lift(self, epoch: int | None) -> None:
         """Let the worker start; `epoch` is None when in-place restart is off."""
@@ -90,19 +85,17 @@ class HttpBarrier:
     Args:
         render_metrics: returns (media type, body) of the metrics for an Accept header; None while the start would
             pay for loading what renders them.
-        listener: a socket that listens already; the barrier closes it.
+        listener: the socket that it answers on, see `agent.listener`; the barrier closes it.
     """
 
     def __init__(
         self,
         config: AgentConfig,
         *,
+        listener: socket.socket,
         clock: Clock,
         render_metrics: Callable[[str], tuple[str, bytes] | None],
-        listener: socket.socket | None = None,
     ) -> None:
-        self._address = config.barrier_address
-        self._port = config.barrier_port
         self._paths = frozenset((config.barrier_path, OUR_PATH, UPSTREAM_PATH))
         self._clock = clock
         self._render_metrics = render_metrics
@@ -117,13 +110,11 @@ class HttpBarrier:
     @property
     def port(self) -> int:
         """Return the port in use (the one the system chose when the configured one is 0)."""
-        return self._port
+        return int(self._listener.getsockname()[1])
 
     async def start(self) -> None:
-        """Answer on the socket that was bound early, or bind one now."""
-        listener = self._listener or listen(self._address, self._port)
-        self._port = listener.getsockname()[1]
-        self._server = await asyncio.start_server(self._accept, sock=listener, limit=REQUEST_BYTES_MAX)
+        """Begin to answer 503."""
+        self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=REQUEST_BYTES_MAX)
 
     def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
         """Answer 200 from now on."""

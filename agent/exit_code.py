@@ -49,6 +49,18 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+class StartError(Exception):
+    """An agent cannot start; nothing was announced.
+
+    Attributes:
+        event: its name in the log.
+        code: the process's exit code.
+    """
+
+    event: str
+    code: int
+
+
 NOT_EXECUTABLE: Final = 126  # a worker's command, as a shell has it
 NOT_FOUND: Final = 127
 UPSTREAM_RESTART_IN_PLACE: Final = 1  # X when upstream's names are in use: cmd/in-place-restart-agent's default

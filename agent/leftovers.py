@@ -19,14 +19,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from inplace.agent.exit_code import ExitCode, StartError
+from inplace.agent.process_tree import STUCK_S
+
 SUPERVISOR: Final = "INPLACE_SUPERVISOR"
-STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
 _PAUSE_S: Final = 0.005
 _ENDED: Final = (b"Z", b"X")  # states of a process that only waits to be reaped
 
 
-class LeftoversError(Exception):
+class LeftoversError(StartError):
     """Processes of an earlier worker survive SIGKILL."""
+
+    event = "worker_stuck"
+    code = ExitCode.WORKER_STUCK
 
 
 def supervisor_mark(namespace: str, pod: str) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import errno
 import socket
 
+from inplace.agent.exit_code import ExitCode, StartError
 from inplace.common.typed import Final
 
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
 
 
-class BarrierError(Exception):
+class BarrierError(StartError):
     """The barrier cannot listen where the manifest says."""
+
+    event = "barrier_unavailable"
+    code = ExitCode.BARRIER_UNAVAILABLE
 
 
 def listen(address: str, port: int) -> socket.socket:

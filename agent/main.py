@@ -1,8 +1,8 @@
 """
-The console script `inplace-agent`: one process around one `Agent`.
+The console script `inplace-agent`: the process of one agent.
 
 First it handles SIGTERM and SIGINT, because a container's first process ignores them otherwise. Then it imports the
-rest. It owns the parts that an `Agent` does not have: the environment, signals, the loop and the exit code.
+rest. It owns what no agent does: the environment, signals, the loop and the exit code.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def main() -> int:
         signal(number, _exit_at_once)
     if len(sys.argv) > 1 or os.environ.get("WORKER_COMMAND"):
         return _follow(sys.argv[1:])
-    from inplace.agent.process import run_process
+    from inplace.agent.sidecar import run_sidecar
 
-    return run_process(os.environ)
+    return run_sidecar(os.environ)
 
 
 def _follow(arguments: list[str]) -> int:
@@ -49,9 +49,9 @@ def _follow(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if isinstance(options, RunOptions):
-        from inplace.agent.supervisor_process import run_supervisor
+        from inplace.agent.supervised import run_supervised
 
-        return run_supervisor(options, os.environ)
+        return run_supervised(options, os.environ)
     from inplace.agent.wait import run_wait
 
     return run_wait(options, os.environ)

@@ -15,13 +15,18 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from inplace.agent.exit_code import ExitCode, StartError
 from inplace.agent.prctl import PR_SET_CHILD_SUBREAPER, prctl
 
+STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
 _RESCANS_MAX: Final = 20  # in one go; a tree that grows faster is looked at again after a pause
 
 
-class ReaperError(Exception):
+class ReaperError(StartError):
     """Orphans cannot be adopted here, so a worker's child could escape."""
+
+    event = "reaper_refused"
+    code = ExitCode.CONFIG
 
 
 def become_reaper() -> None:

@@ -23,8 +23,9 @@ from typing import Any
 from benchmarks.obvious_client import follow_for_ever
 from inplace.agent.barrier import Report
 from inplace.agent.config import AgentConfig
+from inplace.agent.driver import Parts
 from inplace.agent.herd import Herd
-from inplace.agent.runtime import Agent
+from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http import Request, Response, Stream
 from inplace.common.kube.http1 import Http1Transport
@@ -189,7 +190,8 @@ class _Agents:
 
         async def run(ready: asyncio.Event) -> None:
             transport = _Transport(inner, self._counter(ready))
-            agent = Agent(config, transport=transport, clock=LoopClock(), rng=Random(index), barrier=quiet, log=quiet)
+            parts = Parts(transport=transport, clock=LoopClock(), rng=Random(index), barrier=quiet, log=quiet)
+            agent = SidecarAgent(config, parts)
             code = await agent.run()
             raise RuntimeError(f"expected agent {index} to wait at its barrier, saw it exit with {code}")
 

@@ -7,10 +7,11 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from inplace.agent.config import AgentConfig
-from inplace.agent.runtime import Agent
+from inplace.agent.driver import Parts
+from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.wait import POLL_S
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
@@ -233,18 +234,19 @@ class AgentContainer(Container):
             lie()
         return self.barrier.lifted or lie is not None
 
-    def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:  # noqa: ARG002
-        return Agent(config, barrier=self.barrier, **self._parts())
+    def _make(self, config: AgentConfig, run: ContainerRun) -> SidecarAgent | SupervisorAgent:  # noqa: ARG002
+        return SidecarAgent(config, self._parts())
 
-    def _parts(self) -> dict[str, Any]:
+    def _parts(self) -> Parts:
         machine = self._machine
-        return {
-            "transport": machine.transport_for(self.client, self.pod),
-            "clock": machine.clock,
-            "rng": Random(machine.rng.random()),
-            "log": QUIET,
-            "memory": machine.disk(self.uid),
-        }
+        return Parts(
+            transport=machine.transport_for(self.client, self.pod),
+            clock=machine.clock,
+            rng=Random(machine.rng.random()),
+            barrier=self.barrier,
+            log=QUIET,
+            memory=machine.disk(self.uid),
+        )
 
     def _config(self, run: ContainerRun) -> AgentConfig:
         """Read the environment; what is kept on the disk corrects an older PREVIOUS_EPOCH, as in the program."""

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from inplace.agent.arguments import RunOptions, parse
 from inplace.agent.config import AgentConfig
-from inplace.agent.runtime import Agent
-from inplace.agent.supervisor import Supervisor
+from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import EPOCH
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.containers import AgentContainer, Container, Machine, Training
@@ -70,7 +69,7 @@ class SupervisorContainer(AgentContainer):
     """A supervisor and its worker: one container, so the end of the first is the end of both."""
 
     _worker: SupervisedWorker
-    agent: Supervisor
+    agent: SupervisorAgent
 
     def terminate(self) -> None:
         """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
@@ -91,11 +90,11 @@ class SupervisorContainer(AgentContainer):
         await Container.probe(self, probe)
         return self.barrier.lifted
 
-    def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:
+    def _make(self, config: AgentConfig, run: ContainerRun) -> SupervisorAgent:
         options = parse(run.command[1:], run.env)
         assert isinstance(options, RunOptions), f"expected a supervisor's command line, saw {run.command}"
         self._worker = SupervisedWorker(self._machine, run.pod)
-        return Supervisor(config, worker=self._worker, options=options, barrier=self.barrier, **self._parts())
+        return SupervisorAgent(config, self._parts(), worker=self._worker, options=options)
 
     def _clean_up(self) -> None:
         self._worker.kill()

@@ -1,7 +1,7 @@
 """
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
-An agent (a command that starts with `inplace-agent`) is the real one: `agent.runtime.Agent` as a coroutine
+An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` as a coroutine
 with an in-memory transport and barrier. Any other container is a worker: it takes its first step after a
 while, goes on until it is told to exit, and exits 0 after STEPS steps of STEP_S seconds if its environment
 says so.
@@ -17,8 +17,9 @@ from typing import Any
 
 from inplace.agent.barrier import Report
 from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.driver import Parts
 from inplace.agent.exit_code import ExitCode
-from inplace.agent.runtime import Agent
+from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
@@ -98,7 +99,7 @@ class _Instance:
 class ModelAgent(_Instance):
     """The real agent's coroutine in the place of its process."""
 
-    def __init__(self, agent: Agent | None, barrier: ModelBarrier, code: int, *args: Any) -> None:
+    def __init__(self, agent: SidecarAgent | None, barrier: ModelBarrier, code: int, *args: Any) -> None:
         super().__init__(*args)
         self.agent = agent
         self.barrier = barrier
@@ -220,20 +221,19 @@ class ModelRuntime:
     async def close(self) -> None:
         """Do nothing."""
 
-    def _agent(self, run: ContainerRun, barrier: ModelBarrier) -> tuple[Agent | None, int]:
+    def _agent(self, run: ContainerRun, barrier: ModelBarrier) -> tuple[SidecarAgent | None, int]:
         try:
             config = AgentConfig.from_env(run.env)
         except ConfigError:
             return None, ExitCode.CONFIG
-        agent = Agent(
-            config,
+        parts = Parts(
             transport=self._transport_for(run.pod),
             clock=self._clock,
             rng=self._rng,
             barrier=barrier,
             log=QuietLog(),
         )
-        return agent, 0
+        return SidecarAgent(config, parts), 0
 
     def _stepper(self, run: ContainerRun) -> Callable[[], None]:
         meta = run.pod["metadata"]

@@ -1,4 +1,4 @@
-"""One real `Agent` over real sockets against a scripted server, with a clock that makes no test wait."""
+"""One real `SidecarAgent` over real sockets against a scripted server, with a clock that makes no test wait."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 from inplace.agent.barrier import Report
 from inplace.agent.config import AgentConfig
+from inplace.agent.driver import REMINDER, Parts
 from inplace.agent.epoch_file import EpochMemory, NoMemory
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.prelude import head_start
-from inplace.agent.runtime import REMINDER, Agent
+from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport
@@ -145,8 +146,7 @@ class Rig:
         if with_head_start:  # in a thread, because the server needs this one
             ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
         transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
-        agent = Agent(
-            self.config,
+        parts = Parts(
             transport=transport,
             clock=self.clock,
             rng=Random(7),
@@ -156,6 +156,7 @@ class Rig:
             memory=self.memory,
             phases=phases,
         )
+        agent = SidecarAgent(self.config, parts)
         try:
             async with asyncio.timeout(RUN_S_MAX):
                 return await agent.run()

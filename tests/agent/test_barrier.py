@@ -14,7 +14,7 @@ import pytest
 from inplace.agent import barrier as barrier_module
 from inplace.agent.barrier import HttpBarrier, Report
 from inplace.agent.exposition import render
-from inplace.agent.listener import BarrierError
+from inplace.agent.listener import BarrierError, listen
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.wait import lifted_epoch
 from inplace.common.kube.clock import LoopClock
@@ -27,9 +27,11 @@ pytestmark = pytest.mark.asyncio
 @asynccontextmanager
 async def listening(address: str = "127.0.0.1", port: int = 0, **config: object) -> AsyncIterator[HttpBarrier]:
     """Run a barrier on a port the system chooses."""
-    settings = replace(CONFIG, barrier_address=address, barrier_port=port, **config)
     barrier = HttpBarrier(
-        settings, clock=LoopClock(), render_metrics=lambda accept: render(AgentMetrics(epoch=3), accept)
+        replace(CONFIG, **config),
+        listener=listen(address, port),
+        clock=LoopClock(),
+        render_metrics=lambda accept: render(AgentMetrics(epoch=3), accept),
     )
     await barrier.start()
     try:
@@ -122,8 +124,7 @@ async def test_metrics_and_health_are_served() -> None:
 
 async def test_a_scrape_does_not_delay_the_start() -> None:
     """While nothing renders metrics yet, the scraper is told to come back, and nothing is loaded for it."""
-    settings = replace(CONFIG, barrier_address="127.0.0.1", barrier_port=0)
-    barrier = HttpBarrier(settings, clock=LoopClock(), render_metrics=lambda _: None)
+    barrier = HttpBarrier(CONFIG, listener=listen("127.0.0.1", 0), clock=LoopClock(), render_metrics=lambda _: None)
     await barrier.start()
     assert (await ask(barrier, get("/metrics")))[0] == 503
     await barrier.stop()
@@ -168,9 +169,7 @@ async def test_a_slow_request_is_dropped() -> None:
             assert delay_s is not None, "expected a bound, saw none"
             return super().timeout(delay_s / 250)
 
-    barrier = HttpBarrier(
-        replace(CONFIG, barrier_address="127.0.0.1", barrier_port=0), clock=Hasty(), render_metrics=lambda _: None
-    )
+    barrier = HttpBarrier(CONFIG, listener=listen("127.0.0.1", 0), clock=Hasty(), render_metrics=lambda _: None)
     await barrier.start()
     assert (await ask(barrier, b"GET /healthz HTT"))[0] == 0
     await barrier.stop()

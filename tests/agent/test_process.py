@@ -150,7 +150,7 @@ class Dying:
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "inplace.agent.session":
+        if name == "inplace.agent.loop":
             Dying()
 
 sys.unraisablehook = lambda _: None
@@ -223,7 +223,7 @@ SLEEPY = """
 import time
 time.sleep(0.3)
 from inplace.agent.config import AgentConfig
-from inplace.agent.session import _with_what_is_left_of_the_slot as left
+from inplace.agent.loop import _with_what_is_left_of_the_slot as left
 print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
 print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
 """

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from inplace.agent.arguments import RunOptions
+from inplace.agent.driver import Parts
 from inplace.agent.exit_code import NOT_FOUND, ExitCode
-from inplace.agent.supervisor import Supervisor
+from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import WorkerStartError, WorkerStuckError
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport
@@ -72,7 +73,7 @@ class StickyWorker(UndeadWorker):
 class AbsentWorker(UndeadWorker):
     """Its command is not there any more; SIGTERM comes in the same turn of the loop."""
 
-    supervisor: Supervisor
+    supervisor: SupervisorAgent
 
     def start(self, env: Mapping[str, str]) -> None:
         """Fail, with a signal on its way."""
@@ -83,7 +84,7 @@ class AbsentWorker(UndeadWorker):
 class ObedientWorker(UndeadWorker):
     """Ends when it is told to, the first one by itself if `first_dies`; the second start is the test's end."""
 
-    supervisor: Supervisor
+    supervisor: SupervisorAgent
 
     def __init__(self, *, first_dies: bool) -> None:
         super().__init__()
@@ -119,16 +120,9 @@ async def run(
     watches = [[*shown, silence]]
     async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
         transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=clock)
-        supervisor = Supervisor(
-            replace(CONFIG, **config),
-            worker=worker,
-            options=RunOptions(("worker",)),
-            transport=transport,
-            clock=clock,
-            rng=Random(7),
-            barrier=NotedBarrier(),
-            log=log,
-        )
+        parts = Parts(transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=log)
+        options = RunOptions(("worker",))
+        supervisor = SupervisorAgent(replace(CONFIG, **config), parts, worker=worker, options=options)
         if isinstance(worker, AbsentWorker | ObedientWorker):
             worker.supervisor = supervisor
         try:

@@ -28,9 +28,16 @@ def listed(title: str) -> set[str]:
 
 
 def logged() -> Iterator[str]:
-    """Yield the constant first argument of each call of a log's method in the agent."""
+    """Yield the constant first argument of each call of a log's method in the agent, and each StartError's event."""
     for path in (ROOT / "agent").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield from (
+                    one.value.value
+                    for one in node.body
+                    if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "event"
+                    if isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
+                )
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)

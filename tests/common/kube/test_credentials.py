@@ -11,7 +11,7 @@ import pytest
 import trustme
 import yaml
 
-from inplace.agent.process import credentials_from_env
+from inplace.agent.shell import credentials_from_env
 from inplace.common.kube.credentials import Credentials, CredentialsError
 from inplace.common.kube.http import TransportError
 

@@ -1,5 +1,5 @@
 """
-The supervisor's shell: an `Agent` that is the worker's parent.
+A supervisor's agent: it is the worker's parent.
 
 It differs from a sidecar in one thing: a group restart ends and starts a child process instead of the agent itself. The
 watch and the connection for announcements stay open. `common.epoch.supervisor` decides; this class starts and stops the
@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Any, Final
+from typing import Final
 
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
+from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
-from inplace.agent.runtime import Agent
-from inplace.agent.worker import EPOCH, STUCK_S, Worker, WorkerStartError, WorkerStuckError
-from inplace.common.epoch import supervisor
-from inplace.common.epoch.agent import Announce, Phase, View
+from inplace.agent.process_tree import STUCK_S
+from inplace.agent.worker import EPOCH, Worker, WorkerStartError, WorkerStuckError
+from inplace.common.epoch.agent import AgentState, Announce, Phase, View
 from inplace.common.epoch.supervisor import (
+    Event,
     Leave,
     Life,
     StartWorker,
@@ -29,40 +30,49 @@ from inplace.common.epoch.supervisor import (
     WorkerExited,
     WorkerGone,
     WorkerNotStarted,
+    step,
 )
 
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
 
 
-class Supervisor(Agent):
-    """One Pod's agent and its worker.
+class SupervisorAgent:
+    """One Pod's agent, which is its worker's parent.
 
     Args:
         config: settings, already checked.
         worker: starts and ends the worker's processes.
         options: how the worker is run.
-        parts: as for `Agent`.
     """
 
-    def __init__(self, config: AgentConfig, *, worker: Worker, options: RunOptions, **parts: Any) -> None:
-        super().__init__(config, **parts)
+    def __init__(self, config: AgentConfig, parts: Parts, *, worker: Worker, options: RunOptions) -> None:
+        self._config = config
         self._worker = worker
         self._options = options
+        self._clock = parts.clock
+        self._log = parts.log
         self._machine = SupervisorState(
-            self._state,
+            AgentState(previous=config.previous_epoch, reached=config.reached_epoch),
             final_codes=options.final_codes,
             restart_code=config.restart_exit_code if options.once else None,
         )
+        self._driver = Driver(config, parts, self)
+        self._phases = self._driver.phases
         self._stop_signal = signal.SIGTERM
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._watch_over: asyncio.Task[None] | None = None  # of the newest worker
         self._ordered_s: float | None = None  # when a view made the whole group announce again
 
+    @property
+    def state(self) -> AgentState:
+        """Return where the agent's own machine stands."""
+        return self._machine.agent
+
     async def run(self) -> int:
         """Run until the Pod ends; return the exit code. Whatever happens, no process of the worker is left."""
         self._worker.prepare()
         try:
-            return await super().run()
+            return await self._driver.run()
         finally:
             self._worker.kill()
 
@@ -70,16 +80,16 @@ class Supervisor(Agent):
         """Take note that this process was told to end; the worker is told by the same signal."""
         self._log.info("signalled", signal=number.name, then="the worker is ended first")
         self._stop_signal = number
-        self._take_own(Terminate(number))
+        self._driver.take(Terminate(number))
 
     def forward(self, number: signal.Signals) -> None:
         """Pass a signal on to the worker."""
         self._worker.signal(number)
 
-    def _advance(self, event: supervisor.Event) -> tuple[object, ...]:
-        announced_before = self._state.epoch > 0
-        self._machine, actions = supervisor.step(self._machine, event)
-        self._state = self._machine.agent
+    def step(self, event: Event) -> tuple[object, ...]:
+        """Advance the machine."""
+        announced_before = self.state.epoch > 0
+        self._machine, actions = step(self._machine, event)
         if (
             announced_before
             and isinstance(event, View)
@@ -88,10 +98,8 @@ class Supervisor(Agent):
             self._ordered_s = self._clock.monotonic_s()
         return actions
 
-    def _take_own(self, event: supervisor.Event) -> None:
-        self._take(event)  # type: ignore[arg-type]  # the sidecar's events and more, for `_advance` alone
-
-    def _perform(self, action: object) -> None:
+    def perform(self, action: object) -> None:
+        """Start or stop the worker, or end this process."""
         match action:
             case StartWorker(epoch):
                 self._start(epoch)
@@ -99,36 +107,32 @@ class Supervisor(Agent):
                 self._stop(action)
             case Leave(code):
                 self._leave(code)
-            case _:
-                super()._perform(action)
 
-    async def _announce(self, epoch: int) -> None:
-        """Announce; while the group waits at the barrier, the next worker's process may get ready."""
-        await self._take_slot()
-        await super()._announce(epoch)
-        if self._options.standby and self._machine.life is Life.ABSENT and self._state.phase is Phase.WAITING:
-            self._worker.stage()
-
-    async def _take_slot(self) -> None:
+    async def before_announcement(self) -> None:
         """Spread what every supervisor of a large group sends on the same view; who found out by itself goes first."""
         if self._ordered_s is not None:
             due_s, self._ordered_s = self._ordered_s + self._config.restart_slot_s, None
             await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
 
+    def after_announcement(self) -> None:
+        """Let the next worker's process get ready while the group waits at the barrier."""
+        if self._options.standby and self._machine.life is Life.ABSENT and self.state.phase is Phase.WAITING:
+            self._worker.stage()
+
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = {EPOCH: "" if epoch is None else str(epoch), RESTART_COUNT: str((epoch or 1) - 1)}
-        self._remember_run(epoch)
+        self._driver.remember_run(epoch)
         began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)
         except WorkerStartError as error:
             self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
-            asyncio.get_running_loop().call_soon(self._take_own, WorkerNotStarted(error.code))
+            asyncio.get_running_loop().call_soon(self._driver.take, WorkerNotStarted(error.code))
             return
         self._phases.worker_runs(self._clock.monotonic_s() - began_s)
-        self._watch_over = self._tasks.create_task(self._see_off())
-        self._lift(epoch)
+        self._watch_over = self._driver.start(self._see_off())
+        self._driver.lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""
@@ -142,7 +146,7 @@ class Supervisor(Agent):
         self._worker.signal(number)
         if self._patience is not None:
             self._patience.cancel()
-        self._patience = self._tasks.create_task(self._kill_after(grace_s))
+        self._patience = self._driver.start(self._kill_after(grace_s))
         self._log.info("worker_stopping", why=why, signal=number.name, grace_s=grace_s)
 
     async def _kill_after(self, grace_s: float) -> None:
@@ -163,19 +167,19 @@ class Supervisor(Agent):
         for task in (self._patience, self._watch_over):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-        self._exit.set_result(code)
+        self._driver.end(code)
 
     async def _see_off(self) -> None:
         """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
         code = await self._worker.exited()
         self._phases.worker_down()
-        ended_s = self._started_s = self._clock.monotonic_s()
+        self._driver.begin_run()
+        ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        self._take_own(WorkerExited(code))
-        self._barrier.close()
-        self._metrics.lifted = False
+        self._driver.take(WorkerExited(code))
+        self._driver.lower()
         try:
             await self._worker.gone()
         except WorkerStuckError as error:
@@ -183,6 +187,6 @@ class Supervisor(Agent):
             return
         gone_s = self._clock.monotonic_s()
         self._phases.worker_gone()
-        self._take_own(WorkerGone())
+        self._driver.take(WorkerGone())
         await asyncio.sleep(0)  # the announcement goes first
         self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))

@@ -1,36 +1,35 @@
 """
-Read the settings, bind the barrier, announce, run the agent in a loop, and turn every ending into an exit code.
+The process around an agent, for both modes: read the settings, start, and turn every ending into an exit code.
 
-The order keeps the start short: only what the announcement needs comes before it. asyncio and the modules that use it
-are imported after the announcement has left, structlog after that.
+A sidecar's announcement leaves before there is an event loop, so this module imports none; `agent.loop` is its other
+half. What the modes do differently on the way is in `agent.sidecar` and `agent.supervised`.
 """
 
 from __future__ import annotations
 
-import gc
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-from inplace.agent.agent_file import leave_agent_file
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.epoch_file import EpochFile, EpochMemory, NoMemory
-from inplace.agent.exit_code import ExitCode
-from inplace.agent.listener import BarrierError, listen
+from inplace.agent.exit_code import ExitCode, StartError
 from inplace.agent.log import LazyLog
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
-from inplace.agent.prelude import head_start
 from inplace.agent.version import VERSION
 from inplace.common.kube.credentials import Credentials, CredentialsError, in_cluster
-from inplace.common.record import replace
-from inplace.common.typed import Final
+from inplace.common.record import record, replace
+from inplace.common.typed import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import ssl
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class _SignalledError(BaseException):
+class SignalledError(BaseException):
     """A signal came before there was a loop to take it."""
 
     def __init__(self, number: int) -> None:
@@ -38,28 +37,49 @@ class _SignalledError(BaseException):
         self.number = number
 
 
-def run_process(env: Mapping[str, str]) -> int:
-    """Run the agent; return the process's exit code."""
+@record
+class Shell:
+    """What an agent's process has before it has a loop.
+
+    Args:
+        context: TLS settings, None for plain HTTP.
+        signals: those that came before there was a loop.
+    """
+
+    config: AgentConfig
+    credentials: Credentials
+    context: ssl.SSLContext | None
+    log: LazyLog
+    memory: EpochMemory
+    metrics: AgentMetrics
+    phases: RestartPhases
+    signals: list[int]
+
+
+def run_shell(env: Mapping[str, str], start: Callable[[Shell], int]) -> int:
+    """Read the settings and run `start`; return the process's exit code."""
     log = LazyLog()
     try:
-        config, credentials = read_settings(env)
-        log = LazyLog(config.log_format, config.log_level)
-        for warning in config.warnings:
-            log.warning("setting_ignored", message=warning)
-        config = with_kept_epoch(config, log)
-        log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch)
-        return _start(config, credentials, log)
-    except _SignalledError as signalled:
+        with _signals_raised() as signals:
+            config, credentials, context = read_settings(env)
+            log = LazyLog(config.log_format, config.log_level)
+            for warning in config.warnings:
+                log.warning("setting_ignored", message=warning)
+            memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
+            metrics = AgentMetrics()
+            phases = phases_of(config, metrics)
+            return start(Shell(config, credentials, context, log, memory, metrics, phases, signals))
+    except SignalledError as signalled:
         name, code = signal.Signals(signalled.number).name, 128 + signalled.number
         log.info("signalled", signal=name, then=f"exit {code}")
         return code
-    except BarrierError as error:
-        log.error("barrier_unavailable", message=str(error), then="exit; nothing was announced")
-        return ExitCode.BARRIER_UNAVAILABLE
     except ConfigError as error:
         for problem in error.problems:
             log.error("setting_refused", message=problem, then=f"exit {ExitCode.CONFIG.value}; nothing was sent")
         return ExitCode.CONFIG
+    except StartError as error:
+        log.error(error.event, message=str(error), then=f"exit {error.code}; nothing was announced")
+        return error.code
     except Exception as error:  # noqa: BLE001 - the process's boundary: kubelet wants a code
         import traceback
 
@@ -69,43 +89,11 @@ def run_process(env: Mapping[str, str]) -> int:
         log.load()
 
 
-def _start(config: AgentConfig, credentials: Credentials, log: LazyLog) -> int:
-    """Bind, announce, then load the rest of the agent in the shadow of the server's answer, and run it.
-
-    Raises:
-        BarrierError, ConfigError: nothing was announced.
-    """
-    try:
-        context = credentials.ssl_context()
-    except CredentialsError as error:
-        raise ConfigError((str(error),)) from error
-    memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
-    metrics = AgentMetrics()
-    phases = phases_of(config, metrics)
-    with listen(config.barrier_address, config.barrier_port) as listener, _signals_raised() as signalled:
-        gc.disable()  # what is imported stays; looking for garbage in it is for nothing
-        ahead = head_start(config, credentials, context, memory, phases)
-        problem = leave_agent_file(config.agent_file) if config.agent_file else None
-        if problem is not None:
-            log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
-        from inplace.agent.session import Session
-
-        gc.freeze()
-        gc.enable()
-        session = Session(
-            config=config,
-            credentials=credentials,
-            context=context,
-            log=log,
-            memory=memory,
-            metrics=metrics,
-            phases=phases,
-            listener=listener,
-            ahead=ahead,
-        )
-        if signalled:  # and what that raised was lost: Python drops it in a destructor, of which imports have many
-            raise _SignalledError(signalled[0])
-        return session.run()
+def begin(shell: Shell, **fields: object) -> Shell:
+    """Log that the agent starts, and correct the environment's epoch by the one that was kept; return the new shell."""
+    config = with_kept_epoch(shell.config, shell.log)
+    shell.log.info("agent_started", version=VERSION, pod=config.pod_name, previous=config.previous_epoch, **fields)
+    return replace(shell, config=config)
 
 
 @contextmanager
@@ -114,21 +102,21 @@ def _signals_raised() -> Iterator[list[int]]:
 
     Yields the list of the signals that came.
     """
-    signalled: list[int] = []
+    signals: list[int] = []
 
     def raise_signalled(number: int, _frame: FrameType | None) -> None:
-        signalled.append(number)
-        raise _SignalledError(number)
+        signals.append(number)
+        raise SignalledError(number)
 
     before = [(number, signal.signal(number, raise_signalled)) for number in SIGNALS]
     try:
-        yield signalled
+        yield signals
     finally:
         for number, handler in before:
             signal.signal(number, handler)
 
 
-def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
+def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials, ssl.SSLContext | None]:
     """Read everything that comes from outside.
 
     Raises:
@@ -141,11 +129,12 @@ def read_settings(env: Mapping[str, str]) -> tuple[AgentConfig, Credentials]:
         problems.extend(error.problems)
     try:
         credentials = credentials_from_env(env)
+        context = credentials.ssl_context()
     except CredentialsError as error:
         problems.append(str(error))
     if problems:
         raise ConfigError(tuple(problems))
-    return config, credentials
+    return config, credentials, context
 
 
 def credentials_from_env(env: Mapping[str, str]) -> Credentials:

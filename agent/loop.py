@@ -1,0 +1,141 @@
+"""
+Run an agent in an event loop, for both modes: its parts, its signals, its end.
+
+A sidecar loads this module after its announcement has left, or after that had to be put off. From then on only the
+answer to it is urgent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from random import Random
+from typing import Final, Protocol
+
+from inplace.agent.barrier import Barrier, HttpBarrier, Report, renderer
+from inplace.agent.config import AgentConfig
+from inplace.agent.driver import Parts
+from inplace.agent.phases import boot_s, process_started_s
+from inplace.agent.shell import SIGNALS, Shell, SignalledError
+from inplace.common.kube.ahead import Ahead
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import Request
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.record import replace
+
+LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
+STOP_S_MAX: Final = 1.0  # from the agent's end to the process's; kubelet's shortest grace period is 2 s
+
+
+class Agent(Protocol):
+    """What a mode runs in the loop."""
+
+    async def run(self) -> int:
+        """Run until the process must end; return its exit code."""
+
+    def terminate(self, number: signal.Signals) -> None:
+        """End soon: this process got a signal."""
+
+
+class NoBarrier:
+    """Opens no port: only the worker waits for the lift, and the lift starts it."""
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    def lift(self, epoch: int | None) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def report(self, report: Report) -> None:
+        """Do nothing."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
+def run_loop(
+    shell: Shell,
+    make: Callable[[AgentConfig, Parts], Agent],
+    *,
+    listener: socket.socket | None,
+    ahead: Ahead | None = None,
+) -> int:
+    """Run an agent until it ends; return the process's exit code.
+
+    Args:
+        shell: the process so far.
+        make: makes the agent, in the loop.
+        listener: the barrier's socket, bound; None for a barrier that nobody asks.
+        ahead: the requests that were sent before, with their answers.
+
+    Raises:
+        SignalledError: a signal came before the loop could take it.
+    """
+    if shell.signals:  # and what that raised was lost: Python drops it in a destructor, of which imports have many
+        raise SignalledError(shell.signals[0])
+    return asyncio.run(_run(shell, make, listener, ahead))
+
+
+async def _run(
+    shell: Shell,
+    make: Callable[[AgentConfig, Parts], Agent],
+    listener: socket.socket | None,
+    ahead: Ahead | None,
+) -> int:
+    loop, log = asyncio.get_running_loop(), shell.log
+
+    def on_sent(request: Request) -> None:
+        if request.method == "PATCH":  # the announcement is in the kernel's hands; its answer takes a while
+            loop.call_soon(log.load)
+
+    config = _with_what_is_left_of_the_slot(shell.config)
+    # A slot is time to load everything in; without one the announcement goes first.
+    loop.call_later(0.0 if config.start_slot_s > 0 else LOG_LOAD_S, log.load)
+    clock = LoopClock()
+    transport = Http1Transport(shell.credentials, clock=clock, on_sent=on_sent, context=shell.context, ahead=ahead)
+    barrier: Barrier = NoBarrier()
+    if listener is not None:
+        render_metrics = renderer(shell.metrics, log, clock)
+        barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
+    agent = make(
+        config,
+        Parts(
+            transport=transport,
+            clock=clock,
+            rng=Random(),
+            barrier=barrier,
+            log=log,
+            metrics=shell.metrics,
+            memory=shell.memory,
+            phases=shell.phases,
+        ),
+    )
+    for number in SIGNALS:
+        loop.add_signal_handler(number, agent.terminate, number)
+    try:
+        code = await agent.run()
+        loop.call_later(STOP_S_MAX, _leave, code)  # whatever hangs (a name look-up in a thread) may not hold us
+        return code
+    finally:
+        shell.phases.leave()
+        await transport.close()
+
+
+def _with_what_is_left_of_the_slot(config: AgentConfig) -> AgentConfig:
+    """Count the slot from the process's first moment: the imports since then used a part of it."""
+    if config.start_slot_s <= 0:
+        return config
+    now_s = boot_s()
+    return replace(config, start_slot_s=max(0.0, config.start_slot_s - (now_s - process_started_s(now_s))))
+
+
+def _leave(code: int) -> None:
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,87 @@
+"""
+The supervisor's process: its own worker below it, and the signals for that worker.
+
+A worker's command that does not exist is refused before anything is announced. SIGTERM and SIGINT end the worker, then
+this process. SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+from inplace.agent.arguments import RunOptions, find_program
+from inplace.agent.config import AgentConfig
+from inplace.agent.driver import Parts
+from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
+from inplace.agent.listener import listen
+from inplace.agent.log import LazyLog
+from inplace.agent.loop import run_loop
+from inplace.agent.process_tree import become_reaper
+from inplace.agent.shell import SIGNALS, Shell, begin, run_shell
+from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.worker import WorkerProcess, WorkerStartError
+
+FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
+    """Run the agent and its worker; return the process's exit code."""
+    return run_shell(env, partial(_start, options, env))
+
+
+def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
+    """Make sure that a worker can be run, and that none runs; then run the agent.
+
+    Raises:
+        StartError: nothing was announced.
+    """
+    check_command(options.command[0], env)
+    become_reaper()
+    end_what_was_left(shell.config, shell.log)
+    shell = begin(shell, worker=options.command[0])
+
+    def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
+        mark = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
+        worker = WorkerProcess(options.command, {**env, **mark}, clock=parts.clock)
+        agent = SupervisorAgent(config, parts, worker=worker, options=options)
+        for number in FORWARDED:
+            asyncio.get_running_loop().add_signal_handler(number, agent.forward, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *FORWARDED})  # a careless parent may have blocked them
+        return agent
+
+    with ExitStack() as stack:
+        listener = None
+        if options.listens:
+            listener = stack.enter_context(listen(shell.config.barrier_address, shell.config.barrier_port))
+        return run_loop(shell, make, listener=listener)
+
+
+def check_command(program: str, env: Mapping[str, str]) -> None:
+    """Refuse a program that is not there BEFORE the group waits for this Pod.
+
+    Raises:
+        WorkerStartError: it cannot be found or executed.
+    """
+    path = find_program(program, env)
+    if path is None:
+        where = "a file" if "/" in program else f"a program in PATH ({env.get('PATH', os.defpath)})"
+        raise WorkerStartError(f"the worker's command: expected {where}, saw {program!r}", NOT_FOUND)
+    if not os.access(path, os.X_OK):
+        raise WorkerStartError(f"the worker's command: expected an executable file, saw {path!r}", NOT_EXECUTABLE)
+
+
+def end_what_was_left(config: AgentConfig, log: LazyLog) -> None:
+    """End the worker of an earlier supervisor BEFORE this one says that none is left; process 1 had no other before.
+
+    Raises:
+        LeftoversError: it does not end.
+    """
+    if os.getpid() != 1 and (count := end_leftovers(config.namespace, config.pod_name)):
+        log.warning("leftovers_killed", message=f"{count} processes of a supervisor that was killed ran on")
