@@ -41,11 +41,11 @@ _REASONS: Final = {
 }
 
 
-class Report(NamedTuple):
+class BarrierState(NamedTuple):
     """The agent's state, for clients of the barrier.
 
     Args:
-        phase: `common.epoch.agent.Phase`'s value.
+        phase: `common.epoch.agent.AgentPhase`'s value.
         epoch: the epoch this process chose, 0 before.
         synced, deprecated: S and D as last seen; None before the first view.
         since_s: the clock's monotonic seconds at which the phase began.
@@ -72,7 +72,7 @@ class Barrier(Protocol):
     def close(self) -> None:
         """Hold the next worker back."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: BarrierState) -> None:
         """Take note of what the agent is doing."""
 
     async def stop(self) -> None:
@@ -105,7 +105,7 @@ class HttpBarrier:
         self._local: Seats[asyncio.StreamWriter] = Seats(LOCAL_SEATS, per_source=LOCAL_SEATS)
         self._peers: Seats[asyncio.StreamWriter] = Seats(PEER_SEATS, per_source=PEER_SEATS_PER_SOURCE)
         self._lifted = asyncio.Event()
-        self._report: Report | None = None
+        self._report: BarrierState | None = None
 
     @property
     def port(self) -> int:
@@ -124,7 +124,7 @@ class HttpBarrier:
         """Answer 503 again."""
         self._lifted.clear()
 
-    def report(self, report: Report) -> None:
+    def report(self, report: BarrierState) -> None:
         """Keep the newest report for the next answer."""
         self._report = report
 

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Protocol
 
 from inplace.agent.announcer import Announcer
-from inplace.agent.barrier import Barrier, Report
+from inplace.agent.barrier import Barrier, BarrierState
 from inplace.agent.config import AgentConfig
 from inplace.agent.epoch_file import EpochMemory, NoMemory
 from inplace.agent.exit_code import ExitCode
@@ -28,7 +28,7 @@ from inplace.agent.log import Log
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.retry_budget import RetryBudget
-from inplace.common.epoch.agent import AgentState, Announce, GiveUp, Phase, StillWaiting, TakeConsistentView
+from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, GiveUp, StillWaiting, TakeConsistentView
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.typed import Final
@@ -219,7 +219,7 @@ class Driver:
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None
-        if self._mode.state.phase is Phase.WAITING:
+        if self._mode.state.phase is AgentPhase.WAITING:
             self._reminder = self._tasks.create_task(self._remind(), name=REMINDER)
 
     async def _remind(self) -> None:
@@ -264,7 +264,7 @@ class Driver:
         self._metrics.synced = view.synced if view else 0
         self._metrics.deprecated = view.deprecated if view else 0
         self._barrier.report(
-            Report(
+            BarrierState(
                 phase=state.phase.value,
                 epoch=state.epoch,
                 synced=view.synced if view else None,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from inplace.agent.barrier import Barrier, HttpBarrier, Report, renderer
+from inplace.agent.barrier import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
 from inplace.agent.phases import boot_s, process_started_s
@@ -53,7 +53,7 @@ class NoBarrier:
     def close(self) -> None:
         """Do nothing."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: BarrierState) -> None:
         """Do nothing."""
 
     async def stop(self) -> None:

@@ -3,7 +3,7 @@ The agent's numbers, as plain integers; `agent.exposition` turns them into Prome
 
 Label values are bounded: verbs, outcomes, causes and phases are names from this project, never text from a server.
 
-`observe(Phase.STOP, seconds)` feeds the histogram and, until the next announcement is built, `ended`, from which
+`observe(RestartPhase.STOP, seconds)` feeds the histogram and, until the next announcement is built, `ended`, from which
 `agent.phases` writes the annotation. That module also does the timing: callers tell it moments, not durations.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 from inplace.common.typed import Final
 
 # Seconds. Edges at 1 (a supervisor's promise at 5,000 Pods) and 10 (a sidecar's); the start itself is some 50 ms.
@@ -74,10 +74,10 @@ class AgentMetrics:
         self.deprecated = deprecated
         self.lifted = lifted
         self.heard_s = heard_s
-        self.durations: dict[Phase, Durations] = {}
-        self.ended: dict[Phase, float] = {}
+        self.durations: dict[RestartPhase, Durations] = {}
+        self.ended: dict[RestartPhase, float] = {}
 
-    def observe(self, phase: Phase, seconds: float) -> None:
+    def observe(self, phase: RestartPhase, seconds: float) -> None:
         """Note how long a phase took that has just ended."""
         self.ended[phase] = seconds
         self.durations.setdefault(phase, Durations()).add(seconds)

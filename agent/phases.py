@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import TEXT_BYTES_MAX, Phase, parse_phases, phases_text
+from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase, parse_phases, phases_text
 from inplace.common.typed import Final
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -51,7 +51,7 @@ class PhaseFile:
         self._path = path
         self._boot_id_path = boot_id_path
 
-    def keep(self, ended: Mapping[Phase, float], left_s: float | None) -> None:
+    def keep(self, ended: Mapping[RestartPhase, float], left_s: float | None) -> None:
         """Write the file anew; a disk that refuses costs these numbers only."""
         moment = "-" if left_s is None else f"{left_s:.3f}"
         try:
@@ -60,7 +60,7 @@ class PhaseFile:
         except OSError:
             return
 
-    def recall(self) -> tuple[dict[Phase, float], float | None]:
+    def recall(self) -> tuple[dict[RestartPhase, float], float | None]:
         """Return (phases, when the last process ended); nothing where there is no file of this boot."""
         try:
             with open(self._path, encoding="ascii") as file:  # noqa: PTH123
@@ -124,7 +124,7 @@ class RestartPhases:
         phases, left_s = self._file.recall()
         self._metrics.ended = phases | self._metrics.ended
         if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
-            self._metrics.observe(Phase.KUBELET, max(0.0, self._started_s - left_s))
+            self._metrics.observe(RestartPhase.KUBELET, max(0.0, self._started_s - left_s))
 
     def announcing(self, epoch: int) -> str:
         """Return the annotation's value for the announcement of `epoch`, "" for none; the same each time."""
@@ -133,7 +133,7 @@ class RestartPhases:
         self.recall()
         self._chosen_s = self._now_s()
         if self._epoch == 0:
-            self._metrics.observe(Phase.VIEW, self._chosen_s - self._started_s)
+            self._metrics.observe(RestartPhase.VIEW, self._chosen_s - self._started_s)
         self._epoch = epoch
         self._accepted_s = None
         self._text = phases_text(self._metrics.ended) if self._annotate else ""
@@ -145,20 +145,20 @@ class RestartPhases:
         if self._accepted_s is not None:
             return
         now_s = self._accepted_s = self._now_s()
-        self._metrics.observe(Phase.ANNOUNCE, now_s - self._chosen_s)
+        self._metrics.observe(RestartPhase.ANNOUNCE, now_s - self._chosen_s)
         if self._down_s is not None:
-            self._metrics.observe(Phase.DEATH, now_s - self._down_s)
+            self._metrics.observe(RestartPhase.DEATH, now_s - self._down_s)
         self._keep(None)
 
     def lifted(self) -> None:
         """Note that the barrier is lifted."""
         now_s = self._now_s()
         if self._accepted_s is not None:
-            self._metrics.observe(Phase.BARRIER, now_s - self._accepted_s)
+            self._metrics.observe(RestartPhase.BARRIER, now_s - self._accepted_s)
             self._accepted_s = None
         if not self._lifted_once:
             self._lifted_once = True
-            self._metrics.observe(Phase.LIFT, now_s - self._started_s)
+            self._metrics.observe(RestartPhase.LIFT, now_s - self._started_s)
         self._keep(None)
 
     def worker_down(self) -> None:
@@ -169,13 +169,13 @@ class RestartPhases:
     def worker_gone(self) -> None:
         """Note that no process of the worker is left; BEFORE the announcement that says so."""
         if self._down_s is not None:
-            self._metrics.observe(Phase.STOP, self._now_s() - self._down_s)
+            self._metrics.observe(RestartPhase.STOP, self._now_s() - self._down_s)
 
     def worker_runs(self, took_s: float) -> None:
         """Note that the worker's process runs, `took_s` seconds after it was allowed to."""
-        self._metrics.observe(Phase.START, took_s)
+        self._metrics.observe(RestartPhase.START, took_s)
         if self._down_s is not None:
-            self._metrics.observe(Phase.DOWN, self._now_s() - self._down_s)
+            self._metrics.observe(RestartPhase.DOWN, self._now_s() - self._down_s)
             self._down_s = None
 
     def leave(self) -> None:

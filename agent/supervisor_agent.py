@@ -18,17 +18,17 @@ from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.worker import EPOCH, Worker, WorkerStartError, WorkerStuckError
-from inplace.common.epoch.agent import AgentState, Announce, Phase, View
+from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
 from inplace.common.epoch.supervisor import (
     Event,
     Leave,
-    Life,
     StartWorker,
     StopWorker,
     SupervisorState,
     Terminate,
     WorkerExited,
     WorkerGone,
+    WorkerLife,
     WorkerNotStarted,
     step,
 )
@@ -116,7 +116,7 @@ class SupervisorAgent:
 
     def after_announcement(self) -> None:
         """Let the next worker's process get ready while the group waits at the barrier."""
-        if self._options.standby and self._machine.life is Life.ABSENT and self.state.phase is Phase.WAITING:
+        if self._options.standby and self._machine.life is WorkerLife.ABSENT and self.state.phase is AgentPhase.WAITING:
             self._worker.stage()
 
     def _start(self, epoch: int | None) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.restart_model import NO_SLOTS, Mode, Restart, Restarting, Slots
+from benchmarks.restart_model import NO_SLOTS, Mode, ModelledRestart, Restarting, Slots
 from inplace.simulator.profile import NUMBERS, read_profile
 
 RECORDED: Final = Path(__file__).parents[1] / "simulator" / "recorded"
@@ -41,22 +41,22 @@ class Figure:
     profile: str
     pods: int
     mode: Mode
-    read: Callable[[Restart], float]
+    read: Callable[[ModelledRestart], float]
     apf: bool = False
     slots: Slots = NO_SLOTS
     fitted: bool = False
 
 
-def _total_s(run: Restart) -> float:
+def _total_s(run: ModelledRestart) -> float:
     return run.total_s
 
 
-def _from_the_order_s(run: Restart) -> float:
+def _from_the_order_s(run: ModelledRestart) -> float:
     """Return the seconds from the moment at which all agents may begin."""
     return run.total_s - run.phases["deprecated"]
 
 
-def _rejected(run: Restart) -> float:
+def _rejected(run: ModelledRestart) -> float:
     return run.rejected
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.controller_lab import NAMESPACE, ControllerProcess, Lab
 from benchmarks.controller_pods import POLL_S, PlayedGroup, at_once, jobset
-from benchmarks.controller_restart import Restart, announce_all, form, watching
+from benchmarks.controller_restart import MeasuredRestart, announce_all, form, watching
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
 
@@ -29,8 +29,8 @@ class Burst:
     """
 
     seconds: float
-    restarts: list[Restart]
-    idle: list[Restart]
+    restarts: list[MeasuredRestart]
+    idle: list[MeasuredRestart]
     cpu_s: float
 
 
@@ -41,7 +41,7 @@ async def measure_burst(lab: Lab, process: ControllerProcess, jobsets: int, idle
     async with watching(lab.client, "victim") as watch:
         await form(group, watch)
         idle = [await announce_all(group, watch, kubelets=False) for _ in range(idle_restarts)]
-        restarts: list[Restart] = []
+        restarts: list[MeasuredRestart] = []
         before = await _count_jobs(lab.client)
         began_s, began_cpu_s = time.monotonic(), process.cpu_s()
         creating = asyncio.create_task(_create(lab.client, jobsets))

@@ -71,7 +71,7 @@ async def watching(client: KubeClient, name: str) -> AsyncIterator[StatusWatch]:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class MeasuredRestart:
     """One group restart.
 
     Args:
@@ -98,7 +98,7 @@ async def form(group: PlayedGroup, watch: StatusWatch) -> None:
     await group.count_ready(ready=True)
 
 
-async def restart(group: PlayedGroup, watch: StatusWatch, process: ControllerProcess) -> Restart:
+async def restart(group: PlayedGroup, watch: StatusWatch, process: ControllerProcess) -> MeasuredRestart:
     """Restart a running group as a failure does: one Pod first, then all others; kubelets report every change."""
     await asyncio.sleep(TAIL_S)
     began_cpu_s = process.cpu_s()
@@ -117,7 +117,7 @@ async def cost_of_announcements(group: PlayedGroup, watch: StatusWatch, process:
     return process.cpu_s() - began_cpu_s
 
 
-async def announce_all(group: PlayedGroup, watch: StatusWatch, *, kubelets: bool) -> Restart:
+async def announce_all(group: PlayedGroup, watch: StatusWatch, *, kubelets: bool) -> MeasuredRestart:
     """Announce the next epoch, one Pod first and one last, and time the two status writes.
 
     With `kubelets` it is also reported that all containers ended, between deprecation and the other announcements.
@@ -137,4 +137,4 @@ async def announce_all(group: PlayedGroup, watch: StatusWatch, *, kubelets: bool
     await group.announce([last])
     announce_s += time.monotonic() - others_s
     synced_s = await watch.when(synced=group.epoch)
-    return Restart(deprecated_s - first_s, synced_s - last_s, synced_s - first_s, announce_s)
+    return MeasuredRestart(deprecated_s - first_s, synced_s - last_s, synced_s - first_s, announce_s)

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.obvious_client import follow_for_ever
-from inplace.agent.barrier import Report
+from inplace.agent.barrier import BarrierState
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
 from inplace.agent.herd import Herd
@@ -121,7 +121,7 @@ class _Quiet:
 
     def close(self) -> None: ...
 
-    def report(self, report: Report) -> None: ...
+    def report(self, report: BarrierState) -> None: ...
 
     def debug(self, event: str, **fields: Any) -> None: ...
 

@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.chart import Curve, draw_chart
-from benchmarks.restart_model import Mode, Restart, Restarting
+from benchmarks.restart_model import Mode, ModelledRestart, Restarting
 from inplace.simulator.profile import Profile, ProfileError, read_profile, shipped
 
 SIZES: Final = (100, 500, 1_000, 5_000, 10_000)
@@ -36,7 +36,7 @@ JUDGED: Final = 5_000
 SHOWN: Final = 1_000  # the least size in docs/reliability.md
 
 
-def modelled(profile: Profile, pods: int, mode: Mode, apf: bool, seeds: int) -> Restart:
+def modelled(profile: Profile, pods: int, mode: Mode, apf: bool, seeds: int) -> ModelledRestart:
     """Return the run with the median total."""
     runs = [Restarting(profile, pods, mode, apf, seed=seed).run() for seed in range(1, seeds + 1)]
     return sorted(runs, key=lambda run: run.total_s)[len(runs) // 2]
@@ -65,7 +65,7 @@ def measure(profile: Profile, sizes: Iterable[int], seeds: int) -> dict[str, Any
     return {"kind": "modelled", "profile": profile.shown(), "seeds": seeds, "rows": rows, "baselines": baselines}
 
 
-def _row(pods: int, mode: str, apf: bool, run: Restart) -> dict[str, Any]:
+def _row(pods: int, mode: str, apf: bool, run: ModelledRestart) -> dict[str, Any]:
     return {
         "pods": pods,
         "mode": mode,

@@ -42,7 +42,7 @@ NO_SLOTS: Final = Slots(window_s_max=0.0)  # what deploy/apf says to set
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class ModelledRestart:
     """One modelled restart; moments are seconds after the death.
 
     Args:
@@ -109,7 +109,7 @@ class Restarting:
     _synced_s: list[float] = field(default_factory=list)
     _last_s: float = 0.0
 
-    def run(self) -> Restart:
+    def run(self) -> ModelledRestart:
         """Restart the group once."""
         self._rng = Random(f"{self.seed}/{self.profile.name}/{self.pods}/{self.mode}")
         self.servers = servers_of(self.profile, self.agenda, apf=self.apf, rng=self._rng)
@@ -122,7 +122,7 @@ class Restarting:
         self._die()
         self.agenda.run()
         rejected = sum(server.rejected for server in self.servers)
-        return Restart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases)
+        return ModelledRestart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases)
 
     # What the draws say without any contention.
 

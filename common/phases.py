@@ -5,7 +5,7 @@ A Pod's announcement carries the phases that ended since its last one. So the co
 group restart went without scraping 5,000 Pods. Source of the encoding: docs/adr/0011-phases.md.
 
     text  = "v1" *( "," name "=" milliseconds )     e.g. v1,kubelet=1203,view=41,announce=12,barrier=3021,lift=3074
-    name  = one of `Phase`, each at most once, in any order
+    name  = one of `RestartPhase`, each at most once, in any order
     milliseconds = 1 to 7 decimal digits; 9999999 (2 h 46 min) also stands for anything longer
 
 Reading is strict: another version, an unknown or repeated name, or another spelling of a number makes the whole text
@@ -21,7 +21,7 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.typed import Final
 
 
-class Phase(Enum):
+class RestartPhase(Enum):
     """A stretch of a Pod's restart; not to be confused with the state of the protocol's machine.
 
     Sidecar mode has the first five, supervisor mode all but KUBELET after its first start. LIFT and DOWN are totals.
@@ -40,24 +40,24 @@ class Phase(Enum):
 
 VERSION: Final = "v1"
 MILLISECONDS_MAX: Final = 9_999_999  # far beyond the last bucket of every histogram; bounds the text
-TEXT_BYTES_MAX: Final = len(VERSION) + sum(len(f",{phase.value}=9999999") for phase in Phase)  # 131
-_NAMES: Final = {phase.value: phase for phase in Phase}
+TEXT_BYTES_MAX: Final = len(VERSION) + sum(len(f",{phase.value}=9999999") for phase in RestartPhase)  # 131
+_NAMES: Final = {phase.value: phase for phase in RestartPhase}
 
 
-def phases_text(seconds: Mapping[Phase, float]) -> str:
+def phases_text(seconds: Mapping[RestartPhase, float]) -> str:
     """Return the annotation's value for the durations of phases, in seconds."""
     parts = [f",{phase.value}={_milliseconds(duration_s)}" for phase, duration_s in seconds.items()]
     return VERSION + "".join(parts)
 
 
-def parse_phases(text: str) -> dict[Phase, float]:
+def parse_phases(text: str) -> dict[RestartPhase, float]:
     """Return the durations, in seconds, that an annotation's value carries.
 
     Raises:
         RemoteProtocolError: it does not follow the grammar above (its writer is at fault).
     """
     version, *parts = text.split(",") if len(text) <= TEXT_BYTES_MAX else [""]
-    seconds: dict[Phase, float] = {}
+    seconds: dict[RestartPhase, float] = {}
     for part in parts:
         name, _, digits = part.partition("=")
         phase = _NAMES.get(name)

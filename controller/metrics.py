@@ -23,7 +23,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 from inplace.controller.serving.exposition import SteppedCollector, pieces
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.tracking.counts import GroupCount
@@ -173,7 +173,7 @@ class Metrics:
             self.restart_seconds.labels(trigger.value)
         for part in RESTART_PHASES:
             self.restart_phase_seconds.labels(part)
-        for phase in Phase:
+        for phase in RestartPhase:
             self.pod_phase_seconds.labels(phase.value)
 
     def pieces(self) -> Iterator[str]:

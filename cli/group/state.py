@@ -26,7 +26,7 @@ from inplace.controller.spec.scopes import Scope
 NAMED_MAX = 10_000  # slots without a Pod that get a name: every slot of the largest group; a spec may ask for 2**62
 
 
-class Phase(Enum):
+class GroupPhase(Enum):
     """Where a JobSet is; for its scopes, the first four."""
 
     RUNNING = "Running"
@@ -42,7 +42,7 @@ class Phase(Enum):
     UNREADABLE = "Unreadable"
 
 
-ENDED = (Phase.COMPLETED, Phase.FAILED)
+ENDED = (GroupPhase.COMPLETED, GroupPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ScopeState:
     """
 
     name: str
-    phase: Phase
+    phase: GroupPhase
     synced: int
     deprecated: int
     target: int
@@ -79,7 +79,7 @@ class ScopeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class LastRestart:
     """The last group restart, as the controller or, where it says nothing, the Pods remember it.
 
     Args:
@@ -111,7 +111,7 @@ class GroupState:
 
     namespace: str
     name: str
-    phase: Phase
+    phase: GroupPhase
     jobset: JobSet | None
     scopes: Sequence[ScopeState]
     pods: int
@@ -119,7 +119,7 @@ class GroupState:
     conditions: Mapping[str, Mapping[str, str]] | None = None
     used: int | None = None
     allowed: int | None = None
-    last: Restart | None = None
+    last: LastRestart | None = None
     managed_by: str | None = None
     not_due: Sequence[str] = ()
     strays: Sequence[str] = ()
@@ -169,7 +169,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
         scopes = _scopes(jobset, own, frozenset(not_due), named_max)
     except RemoteProtocolError as error:
         problem = {"Unreadable": {"type": "Unreadable", "reason": "Unreadable", "message": str(error)}}
-        return GroupState(namespace, name, Phase.UNREADABLE, None, (), len(own), conditions=true | problem)
+        return GroupState(namespace, name, GroupPhase.UNREADABLE, None, (), len(own), conditions=true | problem)
     policy = jobset.failure_policy
     return GroupState(
         namespace,
@@ -265,27 +265,27 @@ def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: 
     )
 
 
-def _scope_phase(scope: Scope, target: int, late: int) -> Phase:
+def _scope_phase(scope: Scope, target: int, late: int) -> GroupPhase:
     if scope.synced == 0:
-        return Phase.STARTING
+        return GroupPhase.STARTING
     if target > scope.synced:
-        return Phase.RESTARTING
-    return Phase.DEGRADED if late else Phase.RUNNING
+        return GroupPhase.RESTARTING
+    return GroupPhase.DEGRADED if late else GroupPhase.RUNNING
 
 
-def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, object]) -> Phase:
+def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, object]) -> GroupPhase:
     """Return the first that holds; a scope that is worse off speaks for the others."""
-    states: list[tuple[bool, Phase]] = [
-        (jobset.is_true("Completed"), Phase.COMPLETED),
-        (jobset.is_true("Failed"), Phase.FAILED),
-        (jobset.is_leaving, Phase.LEAVING),
-        (jobset.suspended, Phase.SUSPENDED),
-        ("RestartingJobSet" in true, Phase.RECREATING),
-        (not jobset.is_in_place, Phase.OTHER),
+    states: list[tuple[bool, GroupPhase]] = [
+        (jobset.is_true("Completed"), GroupPhase.COMPLETED),
+        (jobset.is_true("Failed"), GroupPhase.FAILED),
+        (jobset.is_leaving, GroupPhase.LEAVING),
+        (jobset.suspended, GroupPhase.SUSPENDED),
+        ("RestartingJobSet" in true, GroupPhase.RECREATING),
+        (not jobset.is_in_place, GroupPhase.OTHER),
     ]
     phases = [scope.phase for scope in scopes]
-    states += [(phase in phases, phase) for phase in (Phase.RESTARTING, Phase.STARTING, Phase.DEGRADED)]
-    return next((phase for holds, phase in states if holds), Phase.RUNNING)
+    states += [(phase in phases, phase) for phase in (GroupPhase.RESTARTING, GroupPhase.STARTING, GroupPhase.DEGRADED)]
+    return next((phase for holds, phase in states if holds), GroupPhase.RUNNING)
 
 
 def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
@@ -294,13 +294,13 @@ def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
     return in_place + jobset.recreations_counted  # the one that was too many is among them
 
 
-def _last_restart(status: Mapping[str, object]) -> Restart | None:
+def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
     """Read status.lastGroupRestart; None where no controller of ours wrote it."""
     seen = status.get(wire.LAST_GROUP_RESTART)
     if not isinstance(seen, dict) or not isinstance(seen.get("epoch"), int):
         return None
     failure = seen.get("firstFailure")
-    return Restart(
+    return LastRestart(
         seen["epoch"],
         seen.get("trigger"),
         seen.get("startedAt"),

@@ -10,7 +10,7 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LintRule:
     """One rule.
 
     Args:
@@ -22,15 +22,15 @@ class Rule:
     why: str
 
 
-def _error(why: str) -> Rule:
-    return Rule("error", why)
+def _error(why: str) -> LintRule:
+    return LintRule("error", why)
 
 
-def _warning(why: str) -> Rule:
-    return Rule("warning", why)
+def _warning(why: str) -> LintRule:
+    return LintRule("warning", why)
 
 
-RULES: Final[Mapping[str, Rule]] = {
+RULES: Final[Mapping[str, LintRule]] = {
     # The JobSet and its Jobs: cli/lint/jobset.py
     "restart-strategy": _warning("under another strategy the agents lift their barrier at once and restart nothing"),
     "disabled": _warning("the annotation switches in-place restart off: agents lift their barrier at once"),

@@ -41,7 +41,7 @@ class LintOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LintReport:
     """What was found in one JobSet; its name is for people."""
 
     name: str
@@ -80,13 +80,13 @@ async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
     )
 
 
-def lint(stream: Stream) -> list[Report]:
+def lint(stream: Stream) -> list[LintReport]:
     """Return the findings about each JobSet of a stream, from the manifest alone."""
     objects = list(stream.objects())
-    return [Report(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
+    return [LintReport(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
 
 
-def _judged(stream: Stream, reports: Sequence[Report]) -> list[Report]:
+def _judged(stream: Stream, reports: Sequence[LintReport]) -> list[LintReport]:
     """Add the embedded API server's refusals of JobSets without an error so far; the rules above explain better."""
     from inplace.cli.lint.embedded import judge
 
@@ -97,9 +97,9 @@ def _judged(stream: Stream, reports: Sequence[Report]) -> list[Report]:
     ]
 
 
-def _with(report: Report, more: Sequence[Finding]) -> Report:
+def _with(report: LintReport, more: Sequence[Finding]) -> LintReport:
     """Return a report with further findings, each once."""
-    return Report(report.name, tuple(dict.fromkeys((*report.findings, *more))))
+    return LintReport(report.name, tuple(dict.fromkeys((*report.findings, *more))))
 
 
 def _has_error(findings: Iterable[Finding]) -> bool:
@@ -120,7 +120,7 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
             yield from check_containers(member)
 
 
-def _document(reports: Iterable[Report]) -> dict[str, Any]:
+def _document(reports: Iterable[LintReport]) -> dict[str, Any]:
     """Return the reports for programs."""
     findings = [
         {
@@ -140,7 +140,7 @@ def _document(reports: Iterable[Report]) -> dict[str, Any]:
     return {"jobsets": [report.name for report in reports], **counts, "findings": findings}
 
 
-def _print(reports: Sequence[Report]) -> None:
+def _print(reports: Sequence[LintReport]) -> None:
     """Print the reports for people; colours are for terminals."""
     from inplace.cli.terminal.console import VisibleConsole
 

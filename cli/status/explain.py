@@ -9,7 +9,7 @@ from typing import Any, Final
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group
-from inplace.cli.group.state import GroupState, Phase, group_state
+from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.cluster_events import Event, read_events
 from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
@@ -20,7 +20,7 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.resources import NODES, PODS
 
-WAITING: Final = (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED)
+WAITING: Final = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
 DETAILS_MAX: Final = 10  # Pods of a large group that are read whole
 PODS_SHOWN: Final = 10
@@ -100,7 +100,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
                 lines.append((f"     {names}", "dim"))
         lines += [("", ""), ("What to do", "bold")]
         lines += [(f"  {number}. {one_line(cause.advice)}", "") for number, cause in enumerate(explanation.causes, 1)]
-    elif state.phase is Phase.RUNNING:
+    elif state.phase is GroupPhase.RUNNING:
         lines += [("", ""), ("Nothing keeps it from training.", "green")]
     lines += [(f"not read: {one_line(problem)}", "yellow") for problem in explanation.facts.unread]
     return lines

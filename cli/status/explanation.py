@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.state import GroupState, Phase, ScopeState
+from inplace.cli.group.state import GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.cluster_events import Event
@@ -89,28 +89,28 @@ def headline(state: GroupState) -> str:
     """Return one sentence."""
     pods = count_text(state.expected, "Pod")
     match state.phase:
-        case Phase.RUNNING:
+        case GroupPhase.RUNNING:
             epochs = ", ".join(str(scope.synced) for scope in state.scopes)
             return f"it trains: all {pods} are at epoch {epochs}"
-        case Phase.STARTING:
+        case GroupPhase.STARTING:
             return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
-        case Phase.RESTARTING:
+        case GroupPhase.RESTARTING:
             return f"it restarts in place: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
-        case Phase.DEGRADED:
+        case GroupPhase.DEGRADED:
             return f"it runs epoch {_target(state)} without {state.late:,} of its {pods}"
-        case Phase.RECREATING:
+        case GroupPhase.RECREATING:
             return "it recreates its Jobs and Pods"
-        case Phase.SUSPENDED:
+        case GroupPhase.SUSPENDED:
             return "it is suspended"
-        case Phase.COMPLETED:
+        case GroupPhase.COMPLETED:
             return "it completed"
-        case Phase.FAILED:
+        case GroupPhase.FAILED:
             return "it failed"
-        case Phase.LEAVING:
+        case GroupPhase.LEAVING:
             return "it is being deleted"
-        case Phase.UNREADABLE:
+        case GroupPhase.UNREADABLE:
             return "its controller cannot read it, and leaves it alone"
-        case Phase.OTHER:
+        case GroupPhase.OTHER:
             return "it does not restart in place: a failure recreates its Pods"
 
 
@@ -157,15 +157,15 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield Obstacle(
             "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
         )
-    if state.phase is Phase.FAILED:
+    if state.phase is GroupPhase.FAILED:
         yield _of_failed(state, conditions["Failed"])
-    elif state.phase is Phase.SUSPENDED:
+    elif state.phase is GroupPhase.SUSPENDED:
         patch = '{"spec":{"suspend":false}}'
         advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
         yield Obstacle("Suspended", "spec.suspend is true", advice)
-    elif state.phase is Phase.RECREATING:
+    elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
-    elif state.phase in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
+    elif state.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
         yield from _of_controller(facts, now_s)
         yield from _of_strays(state)
         yield from _of_stragglers(facts)
@@ -223,7 +223,7 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
 
 def _of_counting(state: GroupState) -> Iterator[Obstacle]:
     """Yield that every Pod is there and only the controller is missing."""
-    late = [scope for scope in state.scopes if scope.phase is not Phase.RUNNING]
+    late = [scope for scope in state.scopes if scope.phase is not GroupPhase.RUNNING]
     if late and not state.strays and not any(scope.late for scope in late):
         text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
         advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"

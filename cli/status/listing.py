@@ -8,13 +8,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from inplace.cli.group.state import GroupState, Phase, ScopeState, group_state
+from inplace.cli.group.state import GroupPhase, GroupState, ScopeState, group_state
 from inplace.cli.status.view import STYLES
 from inplace.cli.terminal.moments import duration_text, parse_time
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 
-GATHERING = (Phase.RESTARTING, Phase.STARTING)
+GATHERING = (GroupPhase.RESTARTING, GroupPhase.STARTING)
 
 
 def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
@@ -27,7 +27,7 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
         age_s = parse_time(raw["metadata"].get("creationTimestamp"))
         table.add_row(
             row["name"],
-            Text(row["phase"], STYLES.get(Phase(row["phase"]), "")),
+            Text(row["phase"], STYLES.get(GroupPhase(row["phase"]), "")),
             "/".join(str(epoch) for epoch in row["epochs"]) or "-",
             f"{row['jobsReady']}/{row['jobs']}",
             "-" if row["restarts"]["used"] is None else f"{row['restarts']['used']}/{row['restarts']['max']}",
@@ -54,15 +54,15 @@ def list_data(raw: KubeObject) -> dict[str, Any]:
     }
 
 
-def _phase(state: GroupState) -> Phase:
+def _phase(state: GroupState) -> GroupPhase:
     """Return the phase as the status alone has it: without Pods every group looks degraded."""
-    if state.phase not in (Phase.STARTING, Phase.RESTARTING, Phase.DEGRADED):
+    if state.phase not in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
         return state.phase
     phases = [_scope_phase(scope) for scope in state.scopes]
-    return next((phase for phase in GATHERING if phase in phases), Phase.RUNNING)
+    return next((phase for phase in GATHERING if phase in phases), GroupPhase.RUNNING)
 
 
-def _scope_phase(scope: ScopeState) -> Phase:
+def _scope_phase(scope: ScopeState) -> GroupPhase:
     if scope.synced == 0:
-        return Phase.STARTING
-    return Phase.RESTARTING if scope.deprecated >= scope.synced else Phase.RUNNING
+        return GroupPhase.STARTING
+    return GroupPhase.RESTARTING if scope.deprecated >= scope.synced else GroupPhase.RUNNING

@@ -9,7 +9,7 @@ from typing import Final
 
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import ENDED, Phase, group_state
+from inplace.cli.group.state import ENDED, GroupPhase, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text, parse_time
 from inplace.cli.terminal.screen import run_command
@@ -17,12 +17,12 @@ from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, KubeObject
 
 CANNOT: Final = {
-    Phase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
-    Phase.SUSPENDED: "it is suspended",
-    Phase.LEAVING: "it is being deleted",
-    Phase.UNREADABLE: "its controller cannot read it; `inplace explain` says why",
-    Phase.COMPLETED: "it completed",
-    Phase.FAILED: "it failed",
+    GroupPhase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
+    GroupPhase.SUSPENDED: "it is suspended",
+    GroupPhase.LEAVING: "it is being deleted",
+    GroupPhase.UNREADABLE: "its controller cannot read it; `inplace explain` says why",
+    GroupPhase.COMPLETED: "it completed",
+    GroupPhase.FAILED: "it failed",
 }
 
 

@@ -13,11 +13,11 @@ from enum import IntEnum
 from itertools import groupby
 
 from inplace.cli.group.pod_facts import Container, PodFact
-from inplace.cli.group.state import Restart
+from inplace.cli.group.state import LastRestart
 from inplace.cli.terminal.moments import parse_time
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import Phase, parse_phases
+from inplace.common.phases import RestartPhase, parse_phases
 
 SECOND_S = 1.0  # what managedFields cuts off: a supervised group restarts within one, so the latest moment is taken
 TAIL = 0.05  # share of the picture behind the last moment
@@ -77,11 +77,11 @@ class RestartTimeline:
     until_s: float
     synced_s: float | None
     rows: Sequence[Row]
-    last: Restart | None
+    last: LastRestart | None
 
 
 def restart_timeline(
-    pods: Iterable[PodFact], last: Restart | None, *, now_s: float, rows_max: int
+    pods: Iterable[PodFact], last: LastRestart | None, *, now_s: float, rows_max: int
 ) -> RestartTimeline | None:
     """Return the last restart; None when there was none, or no Pod remembers it.
 
@@ -116,11 +116,11 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
     phases = _phases(pod)
     announced_s = _announced_s(pod)
     if announced_s is None and back_s is not None:  # nobody keeps managedFields
-        announced_s = back_s + phases.get(Phase.VIEW, 0.0)
-    if Phase.DEATH in phases:  # a supervisor: its worker is no container of its own
+        announced_s = back_s + phases.get(RestartPhase.VIEW, 0.0)
+    if RestartPhase.DEATH in phases:  # a supervisor: its worker is no container of its own
         latest_s = announced_s + SECOND_S if announced_s is not None else synced_s
         announced_s = latest_s if latest_s is None or synced_s is None else min(latest_s, synced_s)
-        ended_s, back_s = None if announced_s is None else announced_s - phases[Phase.DEATH], announced_s
+        ended_s, back_s = None if announced_s is None else announced_s - phases[RestartPhase.DEATH], announced_s
         working_s = synced_s
     if working_s is not None and synced_s is not None:  # its second may have begun before S was written; it did not
         working_s = max(working_s, synced_s)
@@ -185,7 +185,7 @@ def _announced_s(pod: PodFact) -> float | None:
     )
 
 
-def _phases(pod: PodFact) -> Mapping[Phase, float]:
+def _phases(pod: PodFact) -> Mapping[RestartPhase, float]:
     text = pod.metadata.annotations.phases if pod.metadata.annotations is not None else None
     try:
         return parse_phases(text) if text is not None else {}

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from inplace.cli.group.state import ENDED, GroupState, Phase, ScopeState
+from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
@@ -20,14 +20,14 @@ BAR_COLUMNS_MAX = 40
 NARROW = 60  # columns: a name and its reason no longer fit on one line
 NAMES_SHOWN = 10  # of those who are waited for; `-o json` has them all
 STYLES = {
-    Phase.RUNNING: "green",
-    Phase.COMPLETED: "green",
-    Phase.STARTING: "yellow",
-    Phase.RESTARTING: "yellow",
-    Phase.RECREATING: "yellow",
-    Phase.DEGRADED: "red",
-    Phase.FAILED: "red",
-    Phase.UNREADABLE: "red",
+    GroupPhase.RUNNING: "green",
+    GroupPhase.COMPLETED: "green",
+    GroupPhase.STARTING: "yellow",
+    GroupPhase.RESTARTING: "yellow",
+    GroupPhase.RECREATING: "yellow",
+    GroupPhase.DEGRADED: "red",
+    GroupPhase.FAILED: "red",
+    GroupPhase.UNREADABLE: "red",
 }
 
 
@@ -43,15 +43,15 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))
     parts: list[RenderableType] = [title, *(Text(one_line(line)) for line in _notes(state))]
-    for scope in state.scopes if state.phase not in (*ENDED, Phase.SUSPENDED) else ():
+    for scope in state.scopes if state.phase not in (*ENDED, GroupPhase.SUSPENDED) else ():
         parts += _scope(scope, columns, left_s)
     if state.stuck:
         parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))
     parts += [Text(one_line(line)) for line in _history(state, now_s)]
     if state.late and state.phase in (
-        Phase.STARTING,
-        Phase.RESTARTING,
-        Phase.DEGRADED,
+        GroupPhase.STARTING,
+        GroupPhase.RESTARTING,
+        GroupPhase.DEGRADED,
     ):  # last: a low terminal cuts names only
         parts += [Text(""), Text(f"waiting for {count_text(state.late, 'Pod')}", "bold"), *_late(state, columns)]
     return Group(*parts)
@@ -62,7 +62,7 @@ def _notes(state: GroupState) -> Iterator[str]:
     conditions = state.conditions or {}
     if state.managed_by is not None:
         yield f"managed by {state.managed_by}: our controller leaves it alone"
-    if state.phase is Phase.OTHER:
+    if state.phase is GroupPhase.OTHER:
         yield f"{count_text(state.pods, 'Pod')}; it does not restart in place (failurePolicy.restartStrategy)"
     if state.not_due:
         yield f"not started yet, by startup order: {', '.join(state.not_due)}"
@@ -75,12 +75,12 @@ def _scope(scope: ScopeState, columns: int, left_s: float | None) -> Iterator[Re
     """Yield one scope: a line, a bar, and a row for each epoch."""
     name = f"{scope.name}: " if scope.name else ""
     line = f"{name}epoch {scope.target} · {scope.arrived:,} of {count_text(scope.expected, 'Pod')}"
-    if scope.phase in (Phase.RUNNING, Phase.DEGRADED):
+    if scope.phase in (GroupPhase.RUNNING, GroupPhase.DEGRADED):
         line += f" · {scope.working:,} working"
-    elif left_s is not None and scope.phase in (Phase.STARTING, Phase.RESTARTING):
+    elif left_s is not None and scope.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING):
         line += f" · about {duration_text(left_s)} left"
     yield Text(line)
-    if scope.phase is not Phase.RUNNING:
+    if scope.phase is not GroupPhase.RUNNING:
         width = min(BAR_COLUMNS_MAX, max(10, columns - 10))
         done = width * scope.arrived // max(scope.expected, 1)
         share = scope.arrived / max(scope.expected, 1)

@@ -22,7 +22,7 @@ from inplace.common.record import record, replace
 from inplace.common.typed import Final
 
 
-class Phase(Enum):
+class AgentPhase(Enum):
     """Where this Pod stands."""
 
     STARTING = "starting"  # no usable view yet
@@ -119,30 +119,30 @@ Event = View | Accepted | NotAccepted | StillWaiting
 Action = TakeConsistentView | Announce | LiftBarrier | RestartInPlace | GiveUp
 
 # docs/protocol.md draws this table; `make rewrite` regenerates it.
-TRANSITIONS: Final[Mapping[Phase, Mapping[Verdict, Phase]]] = {
-    Phase.ANNOUNCING: {
-        Verdict.BYPASS: Phase.BYPASSED,
+TRANSITIONS: Final[Mapping[AgentPhase, Mapping[Verdict, AgentPhase]]] = {
+    AgentPhase.ANNOUNCING: {
+        Verdict.BYPASS: AgentPhase.BYPASSED,
         # Every other verdict waits for the outcome: leaving with a write in flight could let it land on our successor.
-        Verdict.DEPRECATED: Phase.ANNOUNCING,
-        Verdict.SYNCED: Phase.ANNOUNCING,
-        Verdict.PASSED: Phase.ANNOUNCING,
-        Verdict.PENDING: Phase.ANNOUNCING,
+        Verdict.DEPRECATED: AgentPhase.ANNOUNCING,
+        Verdict.SYNCED: AgentPhase.ANNOUNCING,
+        Verdict.PASSED: AgentPhase.ANNOUNCING,
+        Verdict.PENDING: AgentPhase.ANNOUNCING,
     },
-    Phase.WAITING: {
-        Verdict.BYPASS: Phase.BYPASSED,
-        Verdict.DEPRECATED: Phase.RESTARTING,
-        Verdict.SYNCED: Phase.LIFTED,
-        Verdict.PASSED: Phase.RESTARTING,
-        Verdict.PENDING: Phase.WAITING,
+    AgentPhase.WAITING: {
+        Verdict.BYPASS: AgentPhase.BYPASSED,
+        Verdict.DEPRECATED: AgentPhase.RESTARTING,
+        Verdict.SYNCED: AgentPhase.LIFTED,
+        Verdict.PASSED: AgentPhase.RESTARTING,
+        Verdict.PENDING: AgentPhase.WAITING,
     },
-    Phase.LIFTED: {
-        Verdict.BYPASS: Phase.LIFTED,
-        Verdict.DEPRECATED: Phase.RESTARTING,
-        Verdict.SYNCED: Phase.LIFTED,
-        Verdict.PASSED: Phase.RESTARTING,
+    AgentPhase.LIFTED: {
+        Verdict.BYPASS: AgentPhase.LIFTED,
+        Verdict.DEPRECATED: AgentPhase.RESTARTING,
+        Verdict.SYNCED: AgentPhase.LIFTED,
+        Verdict.PASSED: AgentPhase.RESTARTING,
     },
 }
-TERMINAL: Final = frozenset({Phase.RESTARTING, Phase.EXHAUSTED})
+TERMINAL: Final = frozenset({AgentPhase.RESTARTING, AgentPhase.EXHAUSTED})
 
 
 @record
@@ -157,7 +157,7 @@ class AgentState:
     """
 
     previous: int | None = None
-    phase: Phase = Phase.STARTING
+    phase: AgentPhase = AgentPhase.STARTING
     epoch: int = 0
     view: View | None = None
     reached: int = 0
@@ -176,19 +176,19 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...
         raise InvariantError(f"event {event!r} after terminal phase {state.phase.value}")
     if isinstance(event, View):
         state = replace(state, view=newest(state.view, event))
-        if state.phase in (Phase.STARTING, Phase.CONFIRMING):
+        if state.phase in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
             return _choose(state)
         return _settle(state)
     if isinstance(event, StillWaiting):
-        if state.phase is not Phase.WAITING:
+        if state.phase is not AgentPhase.WAITING:
             raise InvariantError(f"{event!r} in phase {state.phase.value}")
         # Not beside WAITING: as with the first one, nobody leaves while the write is in flight.
-        return replace(state, phase=Phase.ANNOUNCING), (Announce(state.epoch),)
-    if state.phase is Phase.BYPASSED:
+        return replace(state, phase=AgentPhase.ANNOUNCING), (Announce(state.epoch),)
+    if state.phase is AgentPhase.BYPASSED:
         return state, ()
-    if state.phase is not Phase.ANNOUNCING or event.epoch != state.epoch:
+    if state.phase is not AgentPhase.ANNOUNCING or event.epoch != state.epoch:
         raise InvariantError(f"outcome {event!r} in phase {state.phase.value} with epoch {state.epoch}")
-    waiting = replace(state, phase=Phase.WAITING)
+    waiting = replace(state, phase=AgentPhase.WAITING)
     if isinstance(event, Accepted):
         return _settle(waiting)
     if judge(state.epoch, _seen(state)) in (Verdict.DEPRECATED, Verdict.PASSED):
@@ -226,19 +226,19 @@ def _choose(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     """Choose the epoch of this process from a fresh view, or ask for one."""
     view = _seen(state)
     if not view.in_place:
-        return replace(state, phase=Phase.BYPASSED), (LiftBarrier(None),)
+        return replace(state, phase=AgentPhase.BYPASSED), (LiftBarrier(None),)
     if not is_fresh(view, state.previous, state.reached):
-        actions = () if state.phase is Phase.CONFIRMING else (TakeConsistentView(),)
-        return replace(state, phase=Phase.CONFIRMING), actions
+        actions = () if state.phase is AgentPhase.CONFIRMING else (TakeConsistentView(),)
+        return replace(state, phase=AgentPhase.CONFIRMING), actions
     if view.synced >= INT32_MAX:
-        return replace(state, phase=Phase.EXHAUSTED), (GiveUp(view.synced),)
+        return replace(state, phase=AgentPhase.EXHAUSTED), (GiveUp(view.synced),)
     epoch = view.synced + 1
-    return replace(state, phase=Phase.ANNOUNCING, epoch=epoch), (Announce(epoch),)
+    return replace(state, phase=AgentPhase.ANNOUNCING, epoch=epoch), (Announce(epoch),)
 
 
 def _settle(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     """Move along TRANSITIONS by the verdict of the newest view."""
-    if state.phase is Phase.BYPASSED:
+    if state.phase is AgentPhase.BYPASSED:
         return state, ()
     verdict = judge(state.epoch, _seen(state))
     phase = TRANSITIONS[state.phase].get(verdict)
@@ -249,14 +249,14 @@ def _settle(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     return replace(state, phase=phase), _entering(phase, state.epoch, verdict)
 
 
-def _entering(phase: Phase, epoch: int, verdict: Verdict) -> tuple[Action, ...]:
+def _entering(phase: AgentPhase, epoch: int, verdict: Verdict) -> tuple[Action, ...]:
     """Return the action that goes with entering a phase."""
     match phase:
-        case Phase.LIFTED:
+        case AgentPhase.LIFTED:
             return (LiftBarrier(epoch),)
-        case Phase.BYPASSED:
+        case AgentPhase.BYPASSED:
             return (LiftBarrier(None),)
-        case Phase.RESTARTING:
+        case AgentPhase.RESTARTING:
             return (RestartInPlace(epoch, verdict),)
         case _:
             return ()

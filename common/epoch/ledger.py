@@ -17,7 +17,7 @@ from typing import TypeVar
 from inplace.common.epoch.decision import Decision, Standing
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.pod_view import Life, PodView
+from inplace.common.epoch.pod_view import PodLife, PodView
 from inplace.common.epoch.slot import Shape, Slot
 
 
@@ -168,7 +168,7 @@ class Ledger:
     def lives(self, uid: str) -> bool:
         """Say whether a Pod stands live in an expected slot."""
         record = self._records.get(uid)
-        return record is not None and record.expected and record.pod.life is Life.LIVE
+        return record is not None and record.expected and record.pod.life is PodLife.LIVE
 
     def has_died(self, uid: str) -> bool:
         """Say whether a Pod's worker of epoch S died, as `decide` sees it early."""
@@ -176,7 +176,7 @@ class Ledger:
 
     def standing(self) -> Standing:
         """Count the Pods by what they do; O(N), so for a scrape and not for an event."""
-        live = sum(pod.pod.life is Life.LIVE for slot in self._occupants.values() for pod in slot.values())
+        live = sum(pod.pod.life is PodLife.LIVE for slot in self._occupants.values() for pod in slot.values())
         running = self._pods_at[self.synced] if self._is_running() else 0
         waiting = sum(count for epoch, count in self._pods_at.items() if epoch > self.synced)
         missing = max(0, self.shape.size - live - sum(self._succeeded.values()))
@@ -292,7 +292,7 @@ class Ledger:
         `_find_lost`'s, whose write fails in the second, because its resourceVersion is old.
         """
         uid, epoch = record.pod.uid, record.pod.epoch
-        if record.pod.life is not Life.LIVE:
+        if record.pod.life is not PodLife.LIVE:
             self._intruders.discard(uid)
         if epoch is not None and epoch > self.synced + 1:
             self._ahead.add(uid)
@@ -303,7 +303,7 @@ class Ledger:
         record.epoch = epoch
         if epoch > self.synced:
             self._intruders.discard(uid)
-        elif self._census and record.expected and record.pod.life is Life.LIVE:
+        elif self._census and record.expected and record.pod.life is PodLife.LIVE:
             self._intruders.add(uid)
 
     def _has_broken(self, record: _Record) -> bool:
@@ -351,9 +351,9 @@ class Ledger:
         pod = record.pod
         if not record.expected:
             self._ghosts += sign if pod.life in _OCCUPYING else 0
-        elif pod.life is Life.SUCCEEDED:
+        elif pod.life is PodLife.SUCCEEDED:
             _bump(self._succeeded, (pod.slot.replicated_job, pod.slot.job_index), sign)
-        elif pod.life is Life.LIVE and record.epoch is not None:
+        elif pod.life is PodLife.LIVE and record.epoch is not None:
             _bump(self._pods_at, record.epoch, sign)
 
     def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
@@ -366,7 +366,7 @@ class Ledger:
             _bump(self._slots_ahead, only.pod.epoch, sign)
 
 
-_OCCUPYING = (Life.LIVE, Life.LEAVING)
+_OCCUPYING = (PodLife.LIVE, PodLife.LEAVING)
 _Key = TypeVar("_Key")
 
 
@@ -381,7 +381,7 @@ def _only_live(slot: dict[str, _Record]) -> _Record | None:
     if len(slot) != 1:
         return None
     (only,) = slot.values()
-    return only if only.pod.life is Life.LIVE else None
+    return only if only.pod.life is PodLife.LIVE else None
 
 
 def _is_occupant(record: _Record) -> bool:

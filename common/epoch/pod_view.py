@@ -8,7 +8,7 @@ from enum import Enum
 from inplace.common.epoch.slot import Slot
 
 
-class Life(Enum):
+class PodLife(Enum):
     """How alive a Pod is, as far as the barrier cares."""
 
     LIVE = "live"  # not terminal, not terminating, owned by a current Job
@@ -46,6 +46,6 @@ class PodView:
     uid: str
     slot: Slot
     epoch: int | None = None
-    life: Life = Life.LIVE
+    life: PodLife = PodLife.LIVE
     worker: Worker = Worker()
     name: str = ""

@@ -16,12 +16,12 @@ from enum import Enum
 
 from inplace.common.epoch.agent import (
     Accepted,
+    AgentPhase,
     AgentState,
     Announce,
     GiveUp,
     LiftBarrier,
     NotAccepted,
-    Phase,
     RestartInPlace,
     StillWaiting,
     TakeConsistentView,
@@ -35,7 +35,7 @@ from inplace.common.epoch.errors import InvariantError
 from inplace.common.record import replace
 
 
-class Life(Enum):
+class WorkerLife(Enum):
     """What there is of the worker in this Pod."""
 
     ABSENT = "absent"  # no process of it, of any epoch
@@ -121,7 +121,7 @@ class SupervisorState:
     """
 
     agent: AgentState = field(default_factory=AgentState)
-    life: Life = Life.ABSENT
+    life: WorkerLife = WorkerLife.ABSENT
     code: int | None = None
     final_codes: frozenset[int] = frozenset()
     restart_code: int | None = None
@@ -136,10 +136,10 @@ def step(state: SupervisorState, event: Event) -> Step:
     Raises:
         InvariantError: the shell broke its contract (an event after the end, an exit of a worker that does not run).
     """
-    if state.life is Life.LEFT:
+    if state.life is WorkerLife.LEFT:
         raise InvariantError(f"event {event!r} after the supervisor left")
     match event:
-        case View() if state.life in (Life.STOPPING, Life.LEFTOVERS):
+        case View() if state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
             view = event if state.agent.view is None else newest(state.agent.view, event)
             return replace(state, agent=replace(state.agent, view=view)), ()
         case View() | Accepted() | NotAccepted() | StillWaiting():
@@ -149,7 +149,7 @@ def step(state: SupervisorState, event: Event) -> Step:
         case WorkerGone():
             return _gone(state)
         case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
-            return replace(state, life=Life.LEFT), (Leave(code),)
+            return replace(state, life=WorkerLife.LEFT), (Leave(code),)
         case Terminate(number):
             return _terminate(state, 128 + number)
 
@@ -160,15 +160,15 @@ def _follow(state: SupervisorState, event: AgentEvent) -> Step:
     state = replace(state, agent=agent)
     match actions:
         case (LiftBarrier(epoch),):
-            return replace(state, life=Life.RUNNING), (StartWorker(epoch),)
-        case (RestartInPlace(verdict=verdict),) if state.life is Life.RUNNING:
-            return replace(state, life=Life.STOPPING, code=state.restart_code), (StopWorker(verdict),)
+            return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
+        case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:
+            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (StopWorker(verdict),)
         case (RestartInPlace(),) if state.restart_code is not None:
-            return replace(state, life=Life.LEFT), (Leave(state.restart_code),)
+            return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
         case (RestartInPlace(),):
             return _begin_again(state)
         case (GiveUp() as give_up,):
-            return replace(state, life=Life.LEFT), (give_up,)
+            return replace(state, life=WorkerLife.LEFT), (give_up,)
         case ((Announce() | TakeConsistentView()) as wanted,):
             return state, (wanted,)
         case ():
@@ -182,35 +182,35 @@ def _exited(state: SupervisorState, code: int) -> SupervisorState:
     The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
     ends anyway, a final code is passed on, so that a podFailurePolicy sees it.
     """
-    if state.life not in (Life.RUNNING, Life.STOPPING):
+    if state.life not in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
     if state.restart_code is not None:
-        return replace(state, life=Life.LEFTOVERS, code=code if state.life is Life.RUNNING else state.code)
+        return replace(state, life=WorkerLife.LEFTOVERS, code=code if state.life is WorkerLife.RUNNING else state.code)
     is_final = code in state.final_codes
-    if state.life is Life.STOPPING:
+    if state.life is WorkerLife.STOPPING:
         leaves_with = code if is_final and state.code is not None else state.code
     else:
         leaves_with = code if code == 0 or is_final or not _restarts_in_place(state) else None
-    return replace(state, life=Life.LEFTOVERS, code=leaves_with)
+    return replace(state, life=WorkerLife.LEFTOVERS, code=leaves_with)
 
 
 def _gone(state: SupervisorState) -> Step:
     """Leave, or go on with the next epoch."""
-    if state.life is not Life.LEFTOVERS:
+    if state.life is not WorkerLife.LEFTOVERS:
         raise InvariantError(f"a worker is gone in life {state.life.value}")
     if state.code is not None:
-        return replace(state, life=Life.LEFT), (Leave(state.code),)
+        return replace(state, life=WorkerLife.LEFT), (Leave(state.code),)
     return _begin_again(state)
 
 
 def _terminate(state: SupervisorState, code: int) -> Step:
     """End the worker first; a second signal loses the patience."""
     match state.life:
-        case Life.ABSENT:
-            return replace(state, life=Life.LEFT), (Leave(code),)
-        case Life.RUNNING:
-            return replace(state, life=Life.STOPPING, code=code), (StopWorker(None),)
-        case Life.STOPPING if state.code is not None:
+        case WorkerLife.ABSENT:
+            return replace(state, life=WorkerLife.LEFT), (Leave(code),)
+        case WorkerLife.RUNNING:
+            return replace(state, life=WorkerLife.STOPPING, code=code), (StopWorker(None),)
+        case WorkerLife.STOPPING if state.code is not None:
             return state, (StopWorker(None, at_once=True),)
     return replace(state, code=code if state.code is None else state.code), ()
 
@@ -222,10 +222,10 @@ def _begin_again(state: SupervisorState) -> Step:
         raise InvariantError(f"no view after epoch {state.agent.epoch}")
     agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached)
     # Consistent is relative to the machine's beginning, and this one begins now.
-    return _follow(replace(state, agent=agent, life=Life.ABSENT), replace(view, consistent=False))
+    return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))
 
 
 def _restarts_in_place(state: SupervisorState) -> bool:
     """Say whether a dead worker is the group's affair; without in-place restart it is the Job's."""
     view = state.agent.view
-    return state.agent.phase is not Phase.BYPASSED and view is not None and view.in_place
+    return state.agent.phase is not AgentPhase.BYPASSED and view is not None and view.in_place

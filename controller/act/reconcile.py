@@ -161,8 +161,8 @@ class Reconciler:
             if waited_s < planned.hold_s:
                 return planned.hold_s - waited_s
         due_since_s = {
-            name: counted.due_since_s if counted.due_since_s is not None else now_s
-            for name, counted in group.ledgers.items()
+            name: scope_ledger.due_since_s if scope_ledger.due_since_s is not None else now_s
+            for name, scope_ledger in group.ledgers.items()
         }
         causes = group.causes()  # BEFORE the write: a watch that is faster than the answer ends them
         patch: dict[str, Any] = {
@@ -179,7 +179,7 @@ class Reconciler:
             return None  # deleted meanwhile; its own event cleans up
         self._dirty_since_s.pop(jobset.uid, None)
         if "conditions" in planned.status:
-            group.told_s = self.clock.monotonic_s()
+            group.reported_s = self.clock.monotonic_s()
         self._tell(group, jobset, planned, due_since_s, causes, written)
         self.jobsets.absorb(written)
         return None

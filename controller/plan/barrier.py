@@ -30,7 +30,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class WaitingBarrier:
     """A barrier that waits.
 
     Args:
@@ -38,7 +38,7 @@ class Barrier:
         arrived: slots that are there.
         expected: N.
         waited_s: for how long it has waited.
-        told_s: how long ago the conditions were written; None before the first write.
+        reported_s: how long ago the conditions were written; None before the first write.
         missing: the first slots that it waits for; none while they are not needed.
         in_the_way: names of Pods that hold it up beside those that are missing, by reason.
         deadline_in_s: how long until its deadline is over; None when it has none.
@@ -49,7 +49,7 @@ class Barrier:
     arrived: int
     expected: int
     waited_s: float
-    told_s: float | None = None
+    reported_s: float | None = None
     missing: tuple[Missing, ...] = ()
     in_the_way: Mapping[str, Sequence[str]] = field(default_factory=dict)
     deadline_in_s: float | None = None

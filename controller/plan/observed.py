@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inplace.common.epoch.decision import Decision
-from inplace.controller.plan.barrier import Barrier
+from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
@@ -39,6 +39,6 @@ class Observed:
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
     causes: Mapping[str, Cause] = field(default_factory=dict)
-    barriers: Mapping[str, Barrier] = field(default_factory=dict)
+    barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     now_micro: str = ""
     matches: Mapping[str, int | None] = field(default_factory=dict)

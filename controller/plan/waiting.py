@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob
-from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, Barrier
+from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, WaitingBarrier
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec import conditions
 
@@ -45,7 +45,7 @@ def watch_barriers(draft: Draft) -> bool:
     return False
 
 
-def _waiting(draft: Draft) -> Mapping[str, Barrier]:
+def _waiting(draft: Draft) -> Mapping[str, WaitingBarrier]:
     """Return the barriers that still wait after this pass."""
     if draft.jobset.suspended:
         return {}
@@ -54,14 +54,14 @@ def _waiting(draft: Draft) -> Mapping[str, Barrier]:
     return {name: barrier for name, barrier in barriers if name in scopes and scopes[name].synced < barrier.epoch}
 
 
-def _may_tell(draft: Draft, barriers: Iterable[Barrier]) -> bool:
+def _may_tell(draft: Draft, barriers: Iterable[WaitingBarrier]) -> bool:
     """Say whether other words may be written now: with a write that happens anyway, or after a while."""
     if not draft.is_true(conditions.BARRIER_WAITING) or draft.is_written_anyway:
         return True
-    return all(barrier.told_s is None or barrier.told_s >= REPEAT_S for barrier in barriers)
+    return all(barrier.reported_s is None or barrier.reported_s >= REPEAT_S for barrier in barriers)
 
 
-def _words(barriers: Mapping[str, Barrier]) -> Iterator[str]:
+def _words(barriers: Mapping[str, WaitingBarrier]) -> Iterator[str]:
     """Yield a sentence for each barrier; ten names in all."""
     names_left = NAMES_MAX
     for scope, barrier in barriers.items():
@@ -82,7 +82,7 @@ def _in_the_way(names: Sequence[str], why: str) -> str:
     return f"{pods} {' '.join(names[:NAMES_MAX])}{more} ({why})"
 
 
-def _end_patience(draft: Draft, scope: str, barrier: Barrier) -> None:
+def _end_patience(draft: Draft, scope: str, barrier: WaitingBarrier) -> None:
     """Tell that a deadline is over, and recreate the Jobs that hold the barrier up where that is wanted."""
     deadline = draft.jobset.barrier_deadline
     assert deadline is not None, "a barrier is late by a deadline"

@@ -63,7 +63,7 @@ class Group:
         expected: the replicatedJobs that the barriers wait for; None while no pass has said so: then all of them,
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
-        told_s: when conditions were last written.
+        reported_s: when conditions were last written.
         matches: which rule of the failure policy each failed Job matches.
     """
 
@@ -71,7 +71,7 @@ class Group:
     ledgers: dict[str, ScopeLedger] = field(default_factory=dict)
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
-    told_s: float | None = None
+    reported_s: float | None = None
     matches: Matches = field(default_factory=Matches)
 
     @property
@@ -82,7 +82,7 @@ class Group:
     @property
     def is_due(self) -> bool:
         """Say whether agents wait for this JobSet's status: a ledger asks for another one."""
-        return any(counted.due_since_s is not None for counted in self.ledgers.values())
+        return any(scope_ledger.due_since_s is not None for scope_ledger in self.ledgers.values())
 
     def open_ledgers(self) -> None:
         """Begin to count anew, from what the status says."""
@@ -96,17 +96,17 @@ class Group:
     def learn(self) -> None:
         """Tell every ledger what the status says now."""
         for name, scope in self.jobset.scopes.items():
-            if (counted := self.ledgers.get(name)) is not None:
-                if scope.synced > counted.ledger.synced:
-                    counted.waits_since_s = counted.deadline_from_s = None
+            if (scope_ledger := self.ledgers.get(name)) is not None:
+                if scope.synced > scope_ledger.ledger.synced:
+                    scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
-                        counted.cause = None
-                counted.ledger.learn(scope.synced, scope.deprecated)
+                        scope_ledger.cause = None
+                scope_ledger.ledger.learn(scope.synced, scope.deprecated)
 
     def reshape(self) -> None:
         """Tell every ledger which slots are expected now."""
-        for name, counted in self.ledgers.items():
-            counted.ledger.reshape(self._shape(name))
+        for name, scope_ledger in self.ledgers.items():
+            scope_ledger.ledger.reshape(self._shape(name))
 
     def ledger_of(self, replicated_job: str | None) -> ScopeLedger | None:
         """Return the ledger that counts a replicatedJob's Pods.
@@ -133,42 +133,44 @@ class Group:
 
     def causes(self) -> Mapping[str, Cause]:
         """Return why each scope restarts, of those that do."""
-        return {name: counted.cause for name, counted in self.ledgers.items() if counted.cause is not None}
+        return {
+            name: scope_ledger.cause for name, scope_ledger in self.ledgers.items() if scope_ledger.cause is not None
+        }
 
     def note_causes(self, causes: Mapping[str, Cause], now_s: float) -> None:
         """Take in what the planner knows of why scopes restart."""
         for name, cause in causes.items():
-            if (counted := self.ledgers.get(name)) is not None and counted.cause is not cause:
-                seen_s = counted.cause.seen_s if counted.cause is not None else None
-                counted.cause = replace(cause, seen_s=now_s if seen_s is None else seen_s)
+            if (scope_ledger := self.ledgers.get(name)) is not None and scope_ledger.cause is not cause:
+                seen_s = scope_ledger.cause.seen_s if scope_ledger.cause is not None else None
+                scope_ledger.cause = replace(cause, seen_s=now_s if seen_s is None else seen_s)
 
     def decisions(self) -> Mapping[str, Decision]:
         """Ask every ledger."""
         return {name: self.decide(name) for name in self.ledgers}
 
-    def note_due(self, counted: ScopeLedger, now_s: float) -> bool:
+    def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""
-        jobset, ledger = self.jobset, counted.ledger
+        jobset, ledger = self.jobset, scope_ledger.ledger
         due = waits = False
         if not (jobset.is_finished or jobset.suspended or jobset.is_leaving):
-            decision = self.decide(counted.name)
+            decision = self.decide(scope_ledger.name)
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
             due = changes or decision.exceeded or bool(decision.recreate)
             # A Pod that announced beyond S asks for a change; before the first sync all Pods wait.
             waits = changes or ledger.deprecated >= ledger.synced > 0 or (ledger.synced == 0 and ledger.shape.size > 0)
-        counted.note_waiting(now_s, waits=waits)
+        scope_ledger.note_waiting(now_s, waits=waits)
         if not due:
-            counted.due_since_s = None
-        elif counted.due_since_s is None:
-            counted.due_since_s = now_s
+            scope_ledger.due_since_s = None
+        elif scope_ledger.due_since_s is None:
+            scope_ledger.due_since_s = now_s
         return due
 
     def counts(self, now_s: float) -> Iterator[GroupCount]:
         """Yield how each scope stands; for metrics."""
         if self.jobset.failure_policy is None or self.jobset.is_finished:
             return
-        for position, (name, counted) in enumerate(self.ledgers.items()):
-            ledger = counted.ledger
+        for position, (name, scope_ledger) in enumerate(self.ledgers.items()):
+            ledger = scope_ledger.ledger
             yield GroupCount(
                 *self.key,
                 scope=name,
@@ -176,7 +178,7 @@ class Group:
                 standing=ledger.standing(),
                 synced=ledger.synced,
                 deprecated=ledger.deprecated,
-                waited_s=0.0 if counted.waits_since_s is None else now_s - counted.waits_since_s,
+                waited_s=0.0 if scope_ledger.waits_since_s is None else now_s - scope_ledger.waits_since_s,
                 whole=self._count_once(name) if position == 0 else None,
             )
 

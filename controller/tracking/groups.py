@@ -155,15 +155,15 @@ class Groups:
         self._pods_of.setdefault(job_uid, {})[new.metadata.uid] = new
         self._wake_to_place(old, new)
         lived = self._lives(new)
-        group, counted, problem, moved = self._read(new, job_uid)
-        if group is None or counted is None:
+        group, scope_ledger, problem, moved = self._read(new, job_uid)
+        if group is None or scope_ledger is None:
             return
-        self._note_sign(counted, old, new, lived=lived)
+        self._note_sign(scope_ledger, old, new, lived=lived)
         if problem and (old is None or _readable(old) != _readable(new)):
             message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
-            self._wake_if_due(group, counted)
+            self._wake_if_due(group, scope_ledger)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
         """Return the Pods that a Job controls."""
@@ -217,27 +217,27 @@ class Groups:
     def _read_pods_of(self, job_uid: str) -> None:
         """Read the Pods of one Job again: which side it is on has changed."""
         for pod in self._pods_of.get(job_uid, {}).values():
-            group, counted, *_ = self._read(pod, job_uid)
-            if group is not None and counted is not None:
-                self._wake_if_due(group, counted)
+            group, scope_ledger, *_ = self._read(pod, job_uid)
+            if group is not None and scope_ledger is not None:
+                self._wake_if_due(group, scope_ledger)
 
     def _read(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, str, bool]:
         """Show a Pod to the ledger it belongs to.
 
         Return its group, that ledger, the Pod's broken fields, and whether the ledger may decide otherwise now.
         """
-        group, counted, reading = self._assign(pod, job_uid)
+        group, scope_ledger, reading = self._assign(pod, job_uid)
         uid = pod.metadata.uid
         home = self._home_of.get(uid)
-        moved = home is not counted or reading.view is None
+        moved = home is not scope_ledger or reading.view is None
         if home is not None and moved:
             self._evict(uid)
-        if counted is None:
+        if scope_ledger is None:
             return None, None, "", False
         if reading.view is not None:
-            self._home_of[uid] = counted
-            moved |= counted.ledger.observe(reading.view)
-        return group, counted, reading.problem, moved
+            self._home_of[uid] = scope_ledger
+            moved |= scope_ledger.ledger.observe(reading.view)
+        return group, scope_ledger, reading.problem, moved
 
     def _evict(self, pod_uid: str, *, vanished: bool = False) -> ScopeLedger | None:
         """Take a Pod out of the ledger it is in; return that."""
@@ -272,8 +272,8 @@ class Groups:
         if group is None:
             return None, None, Reading(None)
         replicated_job = labels.replicated_job if labels is not None else None
-        counted = group.ledgers.get(home.name) if home is not None else group.ledger_of(replicated_job)
-        return group, counted, read_pod(pod, NOWHERE, current=False)
+        scope_ledger = group.ledgers.get(home.name) if home is not None else group.ledger_of(replicated_job)
+        return group, scope_ledger, read_pod(pod, NOWHERE, current=False)
 
     def _job_of(self, pod: Pod, job_uid: str) -> Job | None:
         """Return the Job that controls a Pod; None when it is unknown, or is in another namespace."""
@@ -304,18 +304,18 @@ class Groups:
         home = self._home_of.get(pod.metadata.uid)
         return home is not None and home.ledger.lives(pod.metadata.uid)
 
-    def _note_sign(self, counted: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
+    def _note_sign(self, scope_ledger: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
         """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
-        if counted.cause is not None:
+        if scope_ledger.cause is not None:
             return
-        group = self._groups.get(counted.jobset_uid)
+        group = self._groups.get(scope_ledger.jobset_uid)
         synced_at = synced_at_of(group.jobset.status) if group is not None else ""
-        if (sign := sign_of(old, new, counted.ledger, lived=lived, synced_at=synced_at)) is None:
+        if (sign := sign_of(old, new, scope_ledger.ledger, lived=lived, synced_at=synced_at)) is None:
             return
         trigger, failure = sign
         after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None
         now_s, now = self.clock.monotonic_s(), micro_time(self.clock)
-        counted.cause = Cause(trigger, now, now_s, failure, after_s)
+        scope_ledger.cause = Cause(trigger, now, now_s, failure, after_s)
 
     def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
         if self._note_due(group, *ledgers):
@@ -324,8 +324,8 @@ class Groups:
     def _note_due(self, group: Group, *ledgers: ScopeLedger) -> bool:
         """Say whether some ledger asks for another status; each notes since when."""
         now_s, due = self.clock.monotonic_s(), False
-        for counted in ledgers:
-            due |= group.note_due(counted, now_s)
+        for scope_ledger in ledgers:
+            due |= group.note_due(scope_ledger, now_s)
         return due
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import Phase, parse_phases
+from inplace.common.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.group import ScopeLedger
@@ -35,7 +35,7 @@ class PhaseReader:
     def __init__(self, metrics: Metrics, home_of: Callable[[str], ScopeLedger | None] = lambda _: None) -> None:
         self._metrics = metrics
         self._home_of = home_of
-        self._observe = {phase: metrics.pod_phase_seconds.labels(phase.value).observe for phase in Phase}
+        self._observe = {phase: metrics.pod_phase_seconds.labels(phase.value).observe for phase in RestartPhase}
         self._uncounted: list[tuple[str, ScopeLedger | None]] = []
         metrics.catch_up = self.count
 
@@ -62,7 +62,7 @@ class PhaseReader:
                 continue
             for phase, seconds in phases.items():
                 self._observe[phase](seconds)
-            if home is not None and (waited_s := phases.get(Phase.BARRIER)) is not None:
+            if home is not None and (waited_s := phases.get(RestartPhase.BARRIER)) is not None:
                 home.note_barrier(waited_s)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Slot
 from inplace.controller.spec.kinds import Pod
 
@@ -33,7 +33,7 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
     matters while its containers may still run.
     """
     life = life_of(pod, current=current)
-    if not current and life is not Life.LEAVING:
+    if not current and life is not PodLife.LEAVING:
         return Reading(None)
     problems = []
     try:
@@ -50,7 +50,7 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
     return Reading(view, "; ".join(problems))
 
 
-def life_of(pod: Pod, *, current: bool) -> Life:
+def life_of(pod: Pod, *, current: bool) -> PodLife:
     """Say how alive a Pod is, as far as the barrier cares.
 
     A completed Pod that is being deleted counts as gone: whether its Job must be recreated is read from the
@@ -58,13 +58,13 @@ def life_of(pod: Pod, *, current: bool) -> Life:
     """
     match pod.status.phase, pod.metadata.deletion_timestamp is not None:
         case ("Failed", _) | ("Succeeded", True):
-            return Life.FAILED
+            return PodLife.FAILED
         case ("Succeeded", False):
-            return Life.SUCCEEDED
+            return PodLife.SUCCEEDED
         case (_, True):
-            return Life.LEAVING
+            return PodLife.LEAVING
         case _:
-            return Life.LIVE if current else Life.LEAVING
+            return PodLife.LIVE if current else PodLife.LEAVING
 
 
 def worker_of(pod: Pod) -> Worker:

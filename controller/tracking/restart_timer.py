@@ -77,12 +77,12 @@ class RestartTimer:
         """Drop a JobSet."""
         self._timings.pop(uid, None)
 
-    def _observe_lift(self, counted: ScopeLedger) -> None:
+    def _observe_lift(self, scope_ledger: ScopeLedger) -> None:
         """Observe how fast the barrier before this one lifted: all Pods have told of it by now."""
         self.metrics.catch_up()
-        if counted.barrier_s_min is not None:
-            self._observe("lift", counted.barrier_s_min)
-            counted.barrier_s_min = None
+        if scope_ledger.barrier_s_min is not None:
+            self._observe("lift", scope_ledger.barrier_s_min)
+            scope_ledger.barrier_s_min = None
 
     def _observe(self, phase: str, seconds: float) -> None:
         self.metrics.restart_phase_seconds.labels(phase).observe(seconds)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from inplace.common.epoch.slot import Slot
-from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, Barrier, Missing
+from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, Missing, WaitingBarrier
 from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.places import Place
 from inplace.controller.tracking.absent import why_absent
@@ -19,46 +19,48 @@ from inplace.controller.tracking.group import Group, ScopeLedger
 from inplace.controller.tracking.groups import Groups
 
 
-def call_roll(groups: Groups, group: Group, now_s: float) -> Mapping[str, Barrier]:
+def call_roll(groups: Groups, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
     """Return the barriers that wait, by scope."""
-    found = {name: _barrier(groups, group, counted, now_s) for name, counted in group.ledgers.items()}
+    found = {name: _barrier(groups, group, scope_ledger, now_s) for name, scope_ledger in group.ledgers.items()}
     return {name: barrier for name, barrier in found.items() if barrier is not None}
 
 
-def _barrier(groups: Groups, group: Group, counted: ScopeLedger, now_s: float) -> Barrier | None:
-    if counted.waits_since_s is None or counted.deadline_from_s is None:
+def _barrier(groups: Groups, group: Group, scope_ledger: ScopeLedger, now_s: float) -> WaitingBarrier | None:
+    if scope_ledger.waits_since_s is None or scope_ledger.deadline_from_s is None:
         return None
-    deadline, ledger = group.jobset.barrier_deadline, counted.ledger
-    waited_s = now_s - counted.waits_since_s
-    left_s = None if deadline is None else max(0.0, counted.deadline_from_s + deadline.seconds - now_s)
+    deadline, ledger = group.jobset.barrier_deadline, scope_ledger.ledger
+    waited_s = now_s - scope_ledger.waits_since_s
+    left_s = None if deadline is None else max(0.0, scope_ledger.deadline_from_s + deadline.seconds - now_s)
     is_late = left_s == 0.0
     is_told = waited_s >= PATIENCE_S or is_late or group.jobset.is_true(BARRIER_WAITING)
     arrived = ledger.arrived_by_job() if is_told else {}
-    return Barrier(
+    return WaitingBarrier(
         epoch=ledger.next_epoch,
         arrived=ledger.arrived(),
         expected=ledger.shape.size,
         waited_s=waited_s,
-        told_s=None if group.told_s is None else now_s - group.told_s,
-        missing=tuple(islice(_missing(groups, group, counted, arrived), NAMES_MAX)) if is_told else (),
+        reported_s=None if group.reported_s is None else now_s - group.reported_s,
+        missing=tuple(islice(_missing(groups, group, scope_ledger, arrived), NAMES_MAX)) if is_told else (),
         in_the_way=ledger.names_in_the_way() if is_told else {},
         deadline_in_s=left_s,
-        late=frozenset(_late(groups, group, counted, arrived)) if is_late else frozenset(),
+        late=frozenset(_late(groups, group, scope_ledger, arrived)) if is_late else frozenset(),
     )
 
 
-def _late(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[str]:
+def _late(groups: Groups, group: Group, scope_ledger: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[str]:
     """Yield the names of existing Jobs with a Pod that is not at the barrier."""
     places = group.jobset.places
     for name in groups.jobs_of(group.jobset):
         place = places.get(name)
-        if place is not None and arrived.get(place, 0) < counted.ledger.shape.size_of(*place):
+        if place is not None and arrived.get(place, 0) < scope_ledger.ledger.shape.size_of(*place):
             yield name
 
 
-def _missing(groups: Groups, group: Group, counted: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[Missing]:
+def _missing(
+    groups: Groups, group: Group, scope_ledger: ScopeLedger, arrived: Mapping[Place, int]
+) -> Iterator[Missing]:
     jobs = groups.jobs_of(group.jobset)
-    for slot, uids in counted.ledger.absent(arrived):
+    for slot, uids in scope_ledger.ledger.absent(arrived):
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := groups.pod_of(job, uid)) is not None]
         yield Missing(_job_name(group, slot), slot.completion_index, why_absent(job, pods))

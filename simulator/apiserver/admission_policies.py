@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from inplace.common.kube.resources import KubeObject
-from inplace.simulator.apiserver.cel_programs import Scope, compiled
+from inplace.simulator.apiserver.cel_programs import CelVariables, compiled
 from inplace.simulator.apiserver.kinds import Kind
 from inplace.simulator.apiserver.store import CollectionKey, Store
 
@@ -78,7 +78,7 @@ def _names(names: list[str], name: str) -> bool:
 def _decided(policy: Mapping[str, Any], attempt: Attempt) -> str | None:
     """Return why a policy refuses; the first broken validation speaks."""
     ignores = policy.get("failurePolicy") == "Ignore"
-    scope = Scope(
+    scope = CelVariables(
         {
             "object": attempt.new,
             "oldObject": attempt.old,
@@ -98,7 +98,7 @@ def _decided(policy: Mapping[str, Any], attempt: Attempt) -> str | None:
     return None
 
 
-def _show_variables(policy: Mapping[str, Any], scope: Scope) -> None:
+def _show_variables(policy: Mapping[str, Any], scope: CelVariables) -> None:
     """Show the policy's variables in their order; each sees those before it."""
     variables: dict[str, Any] = {}
     scope.set("variables", variables)
@@ -107,7 +107,7 @@ def _show_variables(policy: Mapping[str, Any], scope: Scope) -> None:
         scope.set("variables", variables)
 
 
-def _value(expression: str, scope: Scope) -> Any:
+def _value(expression: str, scope: CelVariables) -> Any:
     program = compiled(expression)
     if program is None:
         raise _Failed(f"expression '{expression}' does not compile")

@@ -64,7 +64,7 @@ def compiled(expression: str) -> cel.Program | None:
         return None
 
 
-class Scope:
+class CelVariables:
     """What programs see: variables, and the functions of Kubernetes.
 
     A value is converted ONCE, however many programs look at it: that takes as long as a simple rule on a large object.

@@ -15,15 +15,15 @@ from typing import Any
 
 import cel
 
-from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, Scope, compiled, warn_once
+from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, CelVariables, compiled, warn_once
 from inplace.simulator.apiserver.schema import Schema
-from inplace.simulator.apiserver.status import Cause, show
+from inplace.simulator.apiserver.status import StatusCause, show
 
 _USES_OLD = re.compile(r"\boldSelf\b")
 _REASONS = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
 
 
-def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
+def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[StatusCause]) -> None:
     """Append a cause for each broken rule at and below `path`.
 
     `old` is the correlated value before an update, None on create; unchanged values are not checked again.
@@ -54,20 +54,27 @@ def _correlated(item: Any, old: Any, schema: Schema) -> Any:
     return None
 
 
-def _scopes(value: Any, old: Any) -> Callable[[bool], Scope]:
+def _scopes(value: Any, old: Any) -> Callable[[bool], CelVariables]:
     """Return what gives a rule its scope: all plain rules share one, and all that take an optional oldSelf another."""
 
     @cache
-    def scope_of(is_optional: bool) -> Scope:
+    def scope_of(is_optional: bool) -> CelVariables:
         if not is_optional:
-            return Scope({"self": value, "oldSelf": old})
-        return Scope({"self": value, "oldSelf": cel.OptionalValue.none() if old is None else cel.OptionalValue.of(old)})
+            return CelVariables({"self": value, "oldSelf": old})
+        return CelVariables(
+            {"self": value, "oldSelf": cel.OptionalValue.none() if old is None else cel.OptionalValue.of(old)}
+        )
 
     return scope_of
 
 
 def _check(
-    rule: dict[str, Any], value: Any, old: Any, scope_of: Callable[[bool], Scope], path: str, causes: list[Cause]
+    rule: dict[str, Any],
+    value: Any,
+    old: Any,
+    scope_of: Callable[[bool], CelVariables],
+    path: str,
+    causes: list[StatusCause],
 ) -> None:
     expression, is_optional = rule["rule"], bool(rule.get("optionalOldSelf"))
     if old is None and not is_optional and _USES_OLD.search(expression):
@@ -83,19 +90,19 @@ def _check(
             warn_once(expression, str(error))
             return
         message = f"Invalid value: {_shown(value)}rule evaluation error: {error}"
-        causes.append(Cause(path, message))
+        causes.append(StatusCause(path, message))
         return
     if holds is not True:
         causes.append(_broken(rule, value, path, scope))
 
 
-def _broken(rule: dict[str, Any], value: Any, path: str, scope: Scope) -> Cause:
+def _broken(rule: dict[str, Any], value: Any, path: str, scope: CelVariables) -> StatusCause:
     message = rule.get("message") or f"failed rule: {rule['rule']}"
     if rule.get("messageExpression"):
         message = scope.text_of(rule["messageExpression"]) or message
     field = path + str(rule.get("fieldPath", ""))
     reason = rule.get("reason", "FieldValueInvalid")
-    return Cause(field, f"Invalid value: {_shown(value)}{message}", reason if reason in _REASONS else _REASONS[0])
+    return StatusCause(field, f"Invalid value: {_shown(value)}{message}", reason if reason in _REASONS else _REASONS[0])
 
 
 def _shown(value: Any) -> str:

@@ -18,7 +18,7 @@ from inplace.simulator.apiserver.cel_rules import check_rules
 from inplace.simulator.apiserver.kinds import Kind, Strategy, WriteContext
 from inplace.simulator.apiserver.schema import Schema, drop_nulls, fill_defaults, prune
 from inplace.simulator.apiserver.schema_validation import validate
-from inplace.simulator.apiserver.status import Cause, bad_request, bad_value, required
+from inplace.simulator.apiserver.status import StatusCause, bad_request, bad_value, required
 from inplace.simulator.apiserver.table import custom_columns
 
 _BLOCKING = frozenset(
@@ -58,20 +58,20 @@ class CustomStrategy(Strategy):
         defaulted: KubeObject = fill_defaults(drop_nulls(obj, self._schema), self._schema)
         return defaulted
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new object."""
         return self._causes(obj, None)
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a changed object, transition rules included."""
         return self._causes(new, old)
 
-    def validate_status(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_status(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a changed status."""
         return self._causes(new, old)
 
-    def _causes(self, new: KubeObject, old: KubeObject | None) -> list[Cause]:
-        causes: list[Cause] = []
+    def _causes(self, new: KubeObject, old: KubeObject | None) -> list[StatusCause]:
+        causes: list[StatusCause] = []
         for field, child in self._schema.properties.items():
             if field in new and field not in ("apiVersion", "kind", "metadata"):
                 validate(new[field], child, field, causes, (old or {}).get(field))
@@ -79,7 +79,7 @@ class CustomStrategy(Strategy):
         if not any(cause.reason in _BLOCKING for cause in causes):
             check_rules(new, old, self._schema, "", causes)
         elif self._schema.has_rules:
-            causes.append(Cause("<nil>", f"Invalid value: null: {_NOT_CHECKED}"))
+            causes.append(StatusCause("<nil>", f"Invalid value: null: {_NOT_CHECKED}"))
         return causes
 
 
@@ -103,7 +103,7 @@ class CrdStrategy(Strategy):
         spec.setdefault("conversion", {"strategy": "None"})
         return new | {"spec": spec}
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a definition."""
         spec = obj["spec"]
         names = spec["names"]
@@ -121,9 +121,9 @@ class CrdStrategy(Strategy):
         for index, version in enumerate(versions):
             if not (version.get("schema") or {}).get("openAPIV3Schema"):
                 message = "Required value: schemas are required"
-                yield Cause(f"spec.versions[{index}].schema.openAPIV3Schema", message, "FieldValueRequired")
+                yield StatusCause(f"spec.versions[{index}].schema.openAPIV3Schema", message, "FieldValueRequired")
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update breaks."""
         for field in ("group", "scope"):
             if new["spec"].get(field) != old["spec"].get(field):

@@ -16,7 +16,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
 from inplace.simulator.apiserver.metadata import LABEL_CHARACTERS_MAX
 from inplace.simulator.apiserver.pods import default_pod_spec, pod_spec_causes
-from inplace.simulator.apiserver.status import Cause, bad_value, not_supported, required
+from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -88,7 +88,7 @@ class JobStrategy(Strategy):
         spec = default_job_spec(new.get("spec") or {})
         return new | {"spec": old["spec"] if spec == old["spec"] else spec}
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new Job."""
         spec = obj["spec"]
         yield from _count_causes(spec)
@@ -104,9 +104,9 @@ class JobStrategy(Strategy):
             yield required("spec.template.spec.restartPolicy", 'Required value: valid values: "OnFailure", "Never"')
         if spec.get("podFailurePolicy") and policy != "Never":
             message = f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
-            yield Cause("spec.template.spec.restartPolicy", message)
+            yield StatusCause("spec.template.spec.restartPolicy", message)
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update breaks."""
         if new["spec"] is old["spec"]:
             return
@@ -123,7 +123,7 @@ class JobStrategy(Strategy):
             yield bad_value("spec.template", "<template>", "field is immutable")
 
 
-def _count_causes(spec: dict[str, Any]) -> Iterable[Cause]:
+def _count_causes(spec: dict[str, Any]) -> Iterable[StatusCause]:
     for field in _COUNTS:
         value = spec.get(field)
         if value is not None and (not isinstance(value, int) or value < 0):
@@ -132,7 +132,7 @@ def _count_causes(spec: dict[str, Any]) -> Iterable[Cause]:
         yield not_supported("spec.completionMode", spec.get("completionMode"), ("Indexed", "NonIndexed"))
 
 
-def _indexed_causes(name: str, spec: dict[str, Any]) -> Iterable[Cause]:
+def _indexed_causes(name: str, spec: dict[str, Any]) -> Iterable[StatusCause]:
     completions = spec.get("completions")
     if completions is None:
         yield required("spec.completions", "Required value: when completion mode is Indexed")
@@ -143,7 +143,7 @@ def _indexed_causes(name: str, spec: dict[str, Any]) -> Iterable[Cause]:
         yield bad_value("metadata.name", name, f"{rule}: {name}-{max(completions - 1, 0)}")
 
 
-def _completions_causes(spec: dict[str, Any], before: dict[str, Any]) -> Iterable[Cause]:
+def _completions_causes(spec: dict[str, Any], before: dict[str, Any]) -> Iterable[StatusCause]:
     """Allow completions to change only for Indexed Jobs, together with and equal to parallelism (KEP-3715)."""
     completions, parallelism = spec.get("completions"), spec.get("parallelism")
     if completions == before.get("completions"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from inplace.common.kube.resources import KubeObject, Resource
-from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.status import StatusCause
 
 if TYPE_CHECKING:
     from inplace.simulator.apiserver.schema import Schema
@@ -48,15 +48,15 @@ class Strategy:
         """Return what will be stored for an update (e.g. fields that clients cannot change put back)."""
         return new
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that a new object breaks."""
         return ()
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update of anything but the status breaks."""
         return ()
 
-    def validate_status(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_status(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that a write to the status subresource breaks."""
         return ()
 

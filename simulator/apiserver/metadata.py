@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
-from inplace.simulator.apiserver.status import Cause, StatusError, bad_request, bad_value, required
+from inplace.simulator.apiserver.status import StatusCause, StatusError, bad_request, bad_value, required
 
 NAME_CHARACTERS_MAX = 253
 LABEL_CHARACTERS_MAX = 63
@@ -83,7 +83,7 @@ def _not_a_string(field: str, key: str, value: Any) -> StatusError:
     return bad_request(f"json: cannot unmarshal {kind} into Go struct field ObjectMeta.{path} of type string")
 
 
-def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[Cause]:
+def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[StatusCause]:
     """Return the rules that a new object's name breaks."""
     name = meta.get("name")
     if not name:
@@ -100,7 +100,7 @@ def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[Cause]:
         yield bad_value("metadata.name", name, SUBDOMAIN_RULE)
 
 
-def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[Cause]:
+def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[StatusCause]:
     """Return the rules that labels and annotations break."""
     for key, value in (meta.get("labels") or {}).items():
         if not _QUALIFIED.fullmatch(key):
@@ -117,10 +117,10 @@ def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[Cause]:
             yield bad_value(f"{path}.annotations", key, rule)
     if total > ANNOTATIONS_BYTES_MAX:
         message = f"Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
-        yield Cause(f"{path}.annotations", message, "FieldValueTooLong")
+        yield StatusCause(f"{path}.annotations", message, "FieldValueTooLong")
 
 
-def owner_causes(meta: dict[str, Any]) -> Iterable[Cause]:
+def owner_causes(meta: dict[str, Any]) -> Iterable[StatusCause]:
     """Return the rules that owner references break."""
     controllers = 0
     for index, owner in enumerate(meta.get("ownerReferences") or ()):
@@ -155,7 +155,7 @@ def kept(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def update_causes(new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+def update_causes(new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
     """Return the rules that an update of metadata breaks."""
     meta, before = new["metadata"], old["metadata"]
     for field in ("name", "namespace"):
@@ -170,4 +170,4 @@ def update_causes(new: KubeObject, old: KubeObject) -> Iterable[Cause]:
         if added:
             rule = "no new finalizers can be added if the object is being deleted, found new finalizers"
             message = f"Forbidden: {rule} {sorted(added)}"
-            yield Cause("metadata.finalizers", message, "FieldValueForbidden")
+            yield StatusCause("metadata.finalizers", message, "FieldValueForbidden")

@@ -17,7 +17,7 @@ from inplace.simulator.apiserver import ownership, status
 from inplace.simulator.apiserver.kinds import Kind
 from inplace.simulator.apiserver.merge_patch import OPERATIONS_MAX, PatchError, json_patch, merge_patch
 from inplace.simulator.apiserver.metadata import check_types
-from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.status import StatusCause
 from inplace.simulator.apiserver.strategic_patch import strategic_merge
 from inplace.simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
@@ -115,7 +115,7 @@ class Patches:
     def _configuration(self, kind: Kind, object_key: tuple[str, str], body: bytes, options: WriteOptions) -> KubeObject:
         """Return the applied configuration, reduced to the part that this path writes."""
         if not options.manager:
-            cause = Cause("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
+            cause = StatusCause("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [cause])
         config: KubeObject = decode_yaml(body) if not body.lstrip().startswith(b"{") else decode_json(body)
         check_identity(kind, config)

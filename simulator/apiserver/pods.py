@@ -14,7 +14,7 @@ from typing import Any
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
 from inplace.simulator.apiserver.metadata import is_dns_label
-from inplace.simulator.apiserver.status import Cause, bad_value, not_supported, required
+from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required
 
 RESTART_RULES_MAX = 20
 EXIT_CODES_MAX = 255
@@ -100,7 +100,7 @@ def _default_env(variable: dict[str, Any]) -> dict[str, Any]:
     return variable | {"valueFrom": variable["valueFrom"] | {"fieldRef": {"apiVersion": "v1"} | field_ref}}
 
 
-def pod_spec_causes(spec: Any, path: str) -> Iterable[Cause]:
+def pod_spec_causes(spec: Any, path: str) -> Iterable[StatusCause]:
     """Return the rules that a Pod spec breaks."""
     if not isinstance(spec, dict) or not spec.get("containers"):
         yield required(f"{path}.containers")
@@ -118,7 +118,7 @@ def pod_spec_causes(spec: Any, path: str) -> Iterable[Cause]:
 
 def _container_causes(
     container: dict[str, Any], path: str, names: set[str], volumes: set[Any], *, init: bool
-) -> Iterable[Cause]:
+) -> Iterable[StatusCause]:
     name = container.get("name")
     if not name:
         yield required(f"{path}.name")
@@ -129,24 +129,24 @@ def _container_causes(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters",
         )
     elif name in names:
-        yield Cause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
+        yield StatusCause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
     names.add(name or "")
     if not container.get("image"):
         yield required(f"{path}.image")
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount.get("name") not in volumes:
             message = f'Not found: "{mount.get("name")}"'
-            yield Cause(f"{path}.volumeMounts[{index}].name", message, "FieldValueNotFound")
+            yield StatusCause(f"{path}.volumeMounts[{index}].name", message, "FieldValueNotFound")
     yield from _restart_causes(container, path)
     sidecar = init and container.get("restartPolicy") == "Always"
     if init and not sidecar:
         for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(probe):
                 message = "Forbidden: may not be set for init containers without restartPolicy=Always"
-                yield Cause(f"{path}.{probe}", message, "FieldValueForbidden")
+                yield StatusCause(f"{path}.{probe}", message, "FieldValueForbidden")
 
 
-def _restart_causes(container: dict[str, Any], path: str) -> Iterable[Cause]:
+def _restart_causes(container: dict[str, Any], path: str) -> Iterable[StatusCause]:
     """Return the broken rules of KEP-5307 (container restart rules) and KEP-5532 (RestartAllContainers)."""
     policy = container.get("restartPolicy")
     if policy is not None and policy not in _POD_RESTART_POLICIES:
@@ -161,12 +161,12 @@ def _restart_causes(container: dict[str, Any], path: str) -> Iterable[Cause]:
         )
     if len(rules) > RESTART_RULES_MAX:
         message = f"Too many: {len(rules)}: must have at most {RESTART_RULES_MAX} items"
-        yield Cause(f"{path}.restartPolicyRules", message, "FieldValueTooMany")
+        yield StatusCause(f"{path}.restartPolicyRules", message, "FieldValueTooMany")
     for index, rule in enumerate(rules):
         yield from _rule_causes(rule, f"{path}.restartPolicyRules[{index}]")
 
 
-def _rule_causes(rule: dict[str, Any], path: str) -> Iterable[Cause]:
+def _rule_causes(rule: dict[str, Any], path: str) -> Iterable[StatusCause]:
     if rule.get("action") not in _RULE_ACTIONS:
         yield not_supported(f"{path}.action", rule.get("action", ""), _RULE_ACTIONS)
     codes = rule.get("exitCodes")
@@ -177,7 +177,7 @@ def _rule_causes(rule: dict[str, Any], path: str) -> Iterable[Cause]:
         yield not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), _OPERATORS)
     if len(codes.get("values") or ()) > EXIT_CODES_MAX:
         message = f"Too many: {len(codes['values'])}: must have at most {EXIT_CODES_MAX} items"
-        yield Cause(f"{path}.exitCodes.values", message, "FieldValueTooMany")
+        yield StatusCause(f"{path}.exitCodes.values", message, "FieldValueTooMany")
 
 
 class PodStrategy(Strategy):
@@ -197,7 +197,7 @@ class PodStrategy(Strategy):
         spec["tolerations"] = [*tolerations, *missing]
         return obj | {"spec": spec, "status": {"phase": "Pending", "qosClass": _qos_class(spec)}}
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new Pod."""
         return pod_spec_causes(obj["spec"], "spec")
 
@@ -211,28 +211,30 @@ class PodStrategy(Strategy):
                 spec[field] = old["spec"][field]
         return new | {"spec": old["spec"] if spec == old["spec"] else spec}
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update breaks; most of a Pod never changes."""
         if new["spec"] is old["spec"]:
             return
         allowed = _MUTABLE | (_MUTABLE_WHILE_GATED if old["spec"].get("schedulingGates") else frozenset())
         if _fixed(new["spec"], allowed) != _fixed(old["spec"], allowed):
-            yield Cause("spec", _UPDATE_FORBIDDEN, "FieldValueForbidden")
+            yield StatusCause("spec", _UPDATE_FORBIDDEN, "FieldValueForbidden")
         yield from _gate_causes(new["spec"], old["spec"])
         if any(
             toleration not in (new["spec"].get("tolerations") or ())
             for toleration in old["spec"].get("tolerations") or ()
         ):
             message = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
-            yield Cause("spec.tolerations", message, "FieldValueForbidden")
+            yield StatusCause("spec.tolerations", message, "FieldValueForbidden")
 
 
-def _gate_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterable[Cause]:
+def _gate_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterable[StatusCause]:
     before = {gate["name"] for gate in old.get("schedulingGates") or ()}
     for index, gate in enumerate(new.get("schedulingGates") or ()):
         if gate["name"] not in before:
             message = "Forbidden: only deletion is allowed, but found new scheduling gate"
-            yield Cause(f"spec.schedulingGates[{index}].name", f"{message} '{gate['name']}'", "FieldValueForbidden")
+            yield StatusCause(
+                f"spec.schedulingGates[{index}].name", f"{message} '{gate['name']}'", "FieldValueForbidden"
+            )
 
 
 def _fixed(spec: dict[str, Any], allowed: frozenset[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from inplace.simulator.apiserver.negotiation import Format, bookmark, encode_eve
 from inplace.simulator.apiserver.options import ApiServerOptions
 from inplace.simulator.apiserver.route import Route, is_true
 from inplace.simulator.apiserver.selectors import Predicate, field_selector, label_predicate
-from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.status import StatusCause
 from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 from inplace.simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
 
@@ -346,7 +346,7 @@ def _wants_initial_events(query: Mapping[str, str]) -> bool:
 
 
 def _forbidden_option(message: str) -> status.StatusError:
-    cause = Cause("resourceVersionMatch", f"Forbidden: {message}", "FieldValueForbidden")
+    cause = StatusCause("resourceVersionMatch", f"Forbidden: {message}", "FieldValueForbidden")
     return status.invalid("ListOptions", "meta.k8s.io", "", [cause])
 
 

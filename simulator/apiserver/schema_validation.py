@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from inplace.simulator.apiserver.schema import Schema
-from inplace.simulator.apiserver.status import Cause, bad_value, not_supported, required, show
+from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required, show
 
 _INT64_MAX = 2**63 - 1
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), _INT64_MAX)}
@@ -31,7 +31,7 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-def validate(value: Any, schema: Schema, path: str, causes: list[Cause], old: Any = None) -> None:
+def validate(value: Any, schema: Schema, path: str, causes: list[StatusCause], old: Any = None) -> None:
     """Append a cause for each broken keyword below `path`; a part equal to `old` is left alone."""
     if old is not None and value == old:
         return
@@ -51,7 +51,7 @@ def validate(value: Any, schema: Schema, path: str, causes: list[Cause], old: An
     _validate_combinations(value, schema, path, causes)
 
 
-def _has_type(value: Any, schema: Schema, path: str, causes: list[Cause]) -> bool:
+def _has_type(value: Any, schema: Schema, path: str, causes: list[StatusCause]) -> bool:
     actual = _JSON_TYPES[type(value)]
     if actual == "integer" and not -_INT64_MAX - 1 <= value <= _INT64_MAX:
         actual = "number"
@@ -63,18 +63,18 @@ def _has_type(value: Any, schema: Schema, path: str, causes: list[Cause]) -> boo
         fits = fits or (wanted == "integer" and actual == "number" and float(value).is_integer() and abs(value) < 2**63)
     if not fits:
         message = f"Invalid value: {show(actual)}: {path} in body must be of type {wanted}: {show(actual)}"
-        causes.append(Cause(path, message, "FieldValueTypeInvalid"))
+        causes.append(StatusCause(path, message, "FieldValueTypeInvalid"))
     return fits
 
 
-def _validate_enum(value: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
+def _validate_enum(value: Any, schema: Schema, path: str, causes: list[StatusCause]) -> None:
     allowed = schema.raw.get("enum")
     if allowed and value not in allowed:
         causes.append(not_supported(path, value, [str(item) for item in allowed]))
 
 
 def _validate_object(
-    value: dict[str, Any], schema: Schema, path: str, causes: list[Cause], old: dict[str, Any]
+    value: dict[str, Any], schema: Schema, path: str, causes: list[StatusCause], old: dict[str, Any]
 ) -> None:
     causes.extend(required(_join(path, key)) for key in schema.raw.get("required") or () if key not in value)
     for bound, word, broken in (
@@ -90,10 +90,10 @@ def _validate_object(
             validate(item, child, _join(path, key), causes, old.get(key))
 
 
-def _validate_list(value: list[Any], schema: Schema, path: str, causes: list[Cause], old: list[Any]) -> None:
+def _validate_list(value: list[Any], schema: Schema, path: str, causes: list[StatusCause], old: list[Any]) -> None:
     most, least = schema.raw.get("maxItems"), schema.raw.get("minItems")
     if most is not None and len(value) > most:
-        causes.append(Cause(path, f"Too many: {len(value)}: must have at most {most} items", "FieldValueTooMany"))
+        causes.append(StatusCause(path, f"Too many: {len(value)}: must have at most {most} items", "FieldValueTooMany"))
     if least is not None and len(value) < least:
         causes.append(bad_value(path, len(value), f"{path} in body should have at least {least} items"))
     before = {_item_key(item, schema, index): item for index, item in enumerate(old)}
@@ -102,7 +102,7 @@ def _validate_list(value: list[Any], schema: Schema, path: str, causes: list[Cau
         key = _item_key(item, schema, index)
         if schema.list_type != "atomic":
             if key in seen:
-                causes.append(Cause(f"{path}[{index}]", f"Duplicate value: {key}", "FieldValueDuplicate"))
+                causes.append(StatusCause(f"{path}[{index}]", f"Duplicate value: {key}", "FieldValueDuplicate"))
             seen.add(key)
         if schema.items is not None:
             validate(item, schema.items, f"{path}[{index}]", causes, before.get(key))
@@ -114,10 +114,10 @@ def _item_key(item: Any, schema: Schema, index: int) -> str:
     return show(item) if schema.list_type == "set" else str(index)
 
 
-def _validate_string(value: str, raw: dict[str, Any], path: str, causes: list[Cause]) -> None:
+def _validate_string(value: str, raw: dict[str, Any], path: str, causes: list[StatusCause]) -> None:
     most, least, pattern = raw.get("maxLength"), raw.get("minLength"), raw.get("pattern")
     if most is not None and len(value) > most:
-        causes.append(Cause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong"))
+        causes.append(StatusCause(path, f"Too long: may not be more than {most} bytes", "FieldValueTooLong"))
     if least is not None and len(value) < least:
         causes.append(bad_value(path, value, f"{path} in body should be at least {least} chars long"))
     if pattern and not _compiled(pattern).search(value):
@@ -129,7 +129,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _validate_number(value: float, raw: dict[str, Any], path: str, causes: list[Cause]) -> None:
+def _validate_number(value: float, raw: dict[str, Any], path: str, causes: list[StatusCause]) -> None:
     least, most = raw.get("minimum"), raw.get("maximum")
     if least is not None and (value <= least if raw.get("exclusiveMinimum") else value < least):
         causes.append(bad_value(path, value, f"{path} in body should be greater than or equal to {least}"))
@@ -139,10 +139,10 @@ def _validate_number(value: float, raw: dict[str, Any], path: str, causes: list[
     if low is not None and high is not None and not low <= value <= high:
         # The real server loses the path here; clients see it in the message only.
         message = f'Invalid value: "": Checked value must be of type integer with format {raw["format"]} in {path}'
-        causes.append(Cause("<nil>", message))
+        causes.append(StatusCause("<nil>", message))
 
 
-def _validate_combinations(value: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
+def _validate_combinations(value: Any, schema: Schema, path: str, causes: list[StatusCause]) -> None:
     raw = schema.raw
     for part in raw.get("allOf") or ():
         validate(value, Schema.parse(part), path, causes)
@@ -157,7 +157,7 @@ def _validate_combinations(value: Any, schema: Schema, path: str, causes: list[C
 
 
 def _fits(value: Any, raw: dict[str, Any], path: str) -> bool:
-    causes: list[Cause] = []
+    causes: list[StatusCause] = []
     validate(value, Schema.parse(raw), path, causes)
     return not causes
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
-from inplace.simulator.apiserver.status import Cause, bad_value
+from inplace.simulator.apiserver.status import StatusCause, bad_value
 
 HEADLESS = "None"
 _ADDRESSES_MAX = 65_536  # of 10.96.0.0/16; addresses are not returned when a Service is deleted
@@ -54,13 +54,13 @@ class ServiceStrategy(Strategy):
             spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]]
         return new | {"spec": spec}
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new Service."""
         spec = obj["spec"]
         if not spec.get("ports") and spec.get("clusterIP") != HEADLESS and spec["type"] != "ExternalName":
-            yield Cause("spec.ports", "Required value", "FieldValueRequired")
+            yield StatusCause("spec.ports", "Required value", "FieldValueRequired")
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update breaks: the address is for life."""
         if new["spec"].get("clusterIP") != old["spec"].get("clusterIP"):
             yield bad_value("spec.clusterIPs[0]", [new["spec"].get("clusterIP")], "may not change once set")
@@ -96,7 +96,7 @@ class ClaimStrategy(Strategy):
 class LeaseStrategy(Strategy):
     """Leases: durations and counts are positive."""
 
-    def validate_create(self, obj: KubeObject) -> Iterable[Cause]:
+    def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a Lease."""
         spec = obj.get("spec") or {}
         if spec.get("leaseDurationSeconds") is not None and spec["leaseDurationSeconds"] <= 0:
@@ -104,6 +104,6 @@ class LeaseStrategy(Strategy):
         if spec.get("leaseTransitions") is not None and spec["leaseTransitions"] < 0:
             yield bad_value("spec.leaseTransitions", spec["leaseTransitions"], "must be greater than or equal to 0")
 
-    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[Cause]:
+    def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a changed Lease."""
         return self.validate_create(new)

@@ -20,7 +20,7 @@ JSON_HEADERS = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """One broken rule of an object: which field, what kind of breach, in which words."""
 
     field: str
@@ -160,7 +160,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
+def invalid(kind: str, group: str, name: str, causes: Sequence[StatusCause]) -> StatusError:
     """422: the object breaks rules."""
     words = [f"{cause.field}: {cause.message}" for cause in causes]
     joined = words[0] if len(words) == 1 else f"[{', '.join(words)}]"
@@ -194,20 +194,20 @@ def too_large_resource_version(wanted: int, current: int) -> StatusError:
     )
 
 
-def required(field: str, message: str = "Required value") -> Cause:
+def required(field: str, message: str = "Required value") -> StatusCause:
     """Return the cause for a missing field."""
-    return Cause(field, message, "FieldValueRequired")
+    return StatusCause(field, message, "FieldValueRequired")
 
 
-def not_supported(field: str, value: Any, supported: Sequence[str]) -> Cause:
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> StatusCause:
     """Return the cause for a value outside an enumeration."""
     names = ", ".join(f'"{name}"' for name in supported)
-    return Cause(field, f"Unsupported value: {show(value)}: supported values: {names}", "FieldValueNotSupported")
+    return StatusCause(field, f"Unsupported value: {show(value)}: supported values: {names}", "FieldValueNotSupported")
 
 
-def bad_value(field: str, value: Any, why: str) -> Cause:
+def bad_value(field: str, value: Any, why: str) -> StatusCause:
     """Return the cause for a value that breaks a rule."""
-    return Cause(field, f"Invalid value: {show(value)}: {why}")
+    return StatusCause(field, f"Invalid value: {show(value)}: {why}")
 
 
 def show(value: Any) -> str:

@@ -21,7 +21,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import metadata, ownership, status
 from inplace.simulator.apiserver.admission_policies import Attempt, refusal
 from inplace.simulator.apiserver.kinds import Kind, WriteContext
-from inplace.simulator.apiserver.status import Cause
+from inplace.simulator.apiserver.status import StatusCause
 from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 
 GENERATE_NAME_ATTEMPTS_MAX = 8
@@ -207,7 +207,7 @@ class Writes:
             meta["generation"] = 1
         return meta
 
-    def _create_causes(self, kind: Kind, obj: KubeObject) -> Iterable[Cause]:
+    def _create_causes(self, kind: Kind, obj: KubeObject) -> Iterable[StatusCause]:
         meta = obj["metadata"]
         yield from metadata.name_causes(kind.plural, meta)
         yield from metadata.map_causes(meta)
@@ -251,7 +251,7 @@ class Writes:
             return new
         return _shared(storage.strategy.prepare_update(new, old, self.context(options)), old)
 
-    def _update_causes(self, kind: Kind, new: KubeObject, old: KubeObject, subresource: str) -> Iterable[Cause]:
+    def _update_causes(self, kind: Kind, new: KubeObject, old: KubeObject, subresource: str) -> Iterable[StatusCause]:
         if new["metadata"] is not old["metadata"]:
             yield from metadata.update_causes(new, old)
         strategy = kind.storage.strategy
@@ -286,7 +286,7 @@ class Writes:
         api_version = kind.resource.api_version
         return ownership.Writer(options.manager, options.subresource, api_version, self.now())
 
-    def _refuse_if(self, kind: Kind, meta: dict[str, Any], causes: Iterable[Cause]) -> None:
+    def _refuse_if(self, kind: Kind, meta: dict[str, Any], causes: Iterable[StatusCause]) -> None:
         found = list(causes)
         if found:
             raise status.invalid(kind.resource.kind, kind.group, meta.get("name") or "", found)

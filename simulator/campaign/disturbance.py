@@ -1,8 +1,8 @@
 """
 The disturbances of the network.
 
-A `Rule` says which requests or streams of which clients are disturbed, how, how often and until when. Rules that have
-ended cost nothing.
+A `Disturbance` says which requests or streams of which clients are disturbed, how, how often and until when. Those
+that have ended cost nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from inplace.common.kube.http import Request, Response
 
 
-class Effect(Enum):
-    """What a rule does to what it catches."""
+class DisturbanceKind(Enum):
+    """What a disturbance does to what it catches."""
 
     REFUSE = "refuse"  # the connection is refused: certainly nothing was done
     ANSWER = "answer"  # an answer of the server's instead of the deed
@@ -34,12 +34,20 @@ class Effect(Enum):
 
 
 ON_REQUESTS = frozenset(
-    (Effect.REFUSE, Effect.ANSWER, Effect.LOSE, Effect.LOSE_REPLY, Effect.HANG_REPLY, Effect.SLOW, Effect.SLOW_REPLY)
+    (
+        DisturbanceKind.REFUSE,
+        DisturbanceKind.ANSWER,
+        DisturbanceKind.LOSE,
+        DisturbanceKind.LOSE_REPLY,
+        DisturbanceKind.HANG_REPLY,
+        DisturbanceKind.SLOW,
+        DisturbanceKind.SLOW_REPLY,
+    )
 )
 
 
 @dataclass(eq=False, slots=True)
-class Rule:
+class Disturbance:
     """One disturbance.
 
     Args:
@@ -53,7 +61,7 @@ class Rule:
     """
 
     fault: str
-    effect: Effect
+    effect: DisturbanceKind
     until_s: float
     clients: Callable[[str], bool] = lambda _: True
     requests: Callable[[Request], bool] = lambda _: True

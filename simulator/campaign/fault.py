@@ -12,7 +12,7 @@ from inplace.simulator.campaign.world import World
 FaultFunction = Callable[[World, Random, str], Awaitable[None]]
 
 
-class Place(Enum):
+class FaultSite(Enum):
     """Which part of the system a fault disturbs."""
 
     API = "API server"
@@ -34,7 +34,7 @@ class Fault:
     """
 
     name: str
-    place: Place
+    place: FaultSite
     what: str
     strike: FaultFunction
 
@@ -42,7 +42,7 @@ class Fault:
 CATALOGUE: dict[str, Fault] = {}
 
 
-def fault(name: str, place: Place, what: str) -> Callable[[FaultFunction], FaultFunction]:
+def fault(name: str, place: FaultSite, what: str) -> Callable[[FaultFunction], FaultFunction]:
     """Enter a function into the catalogue."""
 
     def enter(strike: FaultFunction) -> FaultFunction:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 from inplace.common.kube.http import Request
-from inplace.simulator.campaign.disturbance import Effect, Rule, is_write, refusal
-from inplace.simulator.campaign.fault import Place, fault, is_program, one_of
+from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_write, refusal
+from inplace.simulator.campaign.fault import FaultSite, fault, is_program, one_of
 from inplace.simulator.campaign.network import Ending, OpenStream
 from inplace.simulator.campaign.world import CacheDelay, World
 
-API, NETWORK = Place.API, Place.NETWORK
+API, NETWORK = FaultSite.API, FaultSite.NETWORK
 
 
 def _watches(stream: OpenStream) -> bool:
@@ -37,7 +37,9 @@ async def _api_504(world: World, rng: Random, name: str) -> None:
     late = refusal(504, "Timeout", retry_after_s=1)
     until_s = world.now_s + rng.uniform(0.5, 6.0)
     reads = lambda request: request.method == "GET"  # noqa: E731
-    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, is_program, reads, 20, answer=late))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.ANSWER, until_s, is_program, reads, 20, answer=late)
+    )
 
 
 def _storm(world: World, rng: Random, name: str, answer: object) -> None:
@@ -45,7 +47,7 @@ def _storm(world: World, rng: Random, name: str, answer: object) -> None:
     until_s = world.now_s + rng.uniform(0.5, 6.0)
     clients = one_of(world, rng)
     struck = lambda client: clients(client) and rng.random() < share  # noqa: E731
-    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, struck, answer=answer))  # type: ignore[arg-type]
+    world.network.disturbances.append(Disturbance(name, DisturbanceKind.ANSWER, until_s, struck, answer=answer))  # type: ignore[arg-type]
 
 
 @fault("api-410-storm", API, "forgets its history and ends every watch with 410")
@@ -69,7 +71,9 @@ async def _compaction(world: World, rng: Random, name: str) -> None:
 @fault("api-slow", API, "carries out a request up to eight seconds late")
 async def _slow(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(1.0, 8.0)
-    world.network.rules.append(Rule(name, Effect.SLOW, until_s, one_of(world, rng), amount=rng.uniform(0.2, 8.0)))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.SLOW, until_s, one_of(world, rng), amount=rng.uniform(0.2, 8.0))
+    )
 
 
 @fault(
@@ -78,14 +82,16 @@ async def _slow(world: World, rng: Random, name: str) -> None:
 async def _slow_answer(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(1.0, 8.0)
     amount = rng.uniform(0.2, 8.0)
-    world.network.rules.append(Rule(name, Effect.SLOW_REPLY, until_s, one_of(world, rng), is_write, amount=amount))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.SLOW_REPLY, until_s, one_of(world, rng), is_write, amount=amount)
+    )
 
 
 @fault("api-restart", API, "one API server restarts: refuses connections, breaks its watches")
 async def _restart(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
     until_s = world.now_s + rng.uniform(0.5, 8.0)
-    world.network.rules.append(Rule(name, Effect.REFUSE, until_s, is_program, server=server))
+    world.network.disturbances.append(Disturbance(name, DisturbanceKind.REFUSE, until_s, is_program, server=server))
     how = rng.choice((Ending.BROKEN, Ending.CLEAN))
     if world.network.end_streams(how, lambda stream: stream.server == server):
         world.note_fault(name, f"server {server}")
@@ -93,20 +99,26 @@ async def _restart(world: World, rng: Random, name: str) -> None:
 
 @fault("api-lost-reply", API, "carries out a write, and the connection breaks before the answer")
 async def _lost_reply(world: World, rng: Random, name: str) -> None:
-    rule = Rule(name, Effect.LOSE_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 3))
-    world.network.rules.append(rule)
+    disturbance = Disturbance(
+        name, DisturbanceKind.LOSE_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 3)
+    )
+    world.network.disturbances.append(disturbance)
 
 
 @fault("api-timeout-before-commit", API, "does not carry out a write, and does not answer")
 async def _timeout_before(world: World, rng: Random, name: str) -> None:
-    rule = Rule(name, Effect.LOSE, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2))
-    world.network.rules.append(rule)
+    disturbance = Disturbance(
+        name, DisturbanceKind.LOSE, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2)
+    )
+    world.network.disturbances.append(disturbance)
 
 
 @fault("api-timeout-after-commit", API, "carries out a write, and does not answer")
 async def _timeout_after(world: World, rng: Random, name: str) -> None:
-    rule = Rule(name, Effect.HANG_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2))
-    world.network.rules.append(rule)
+    disturbance = Disturbance(
+        name, DisturbanceKind.HANG_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2)
+    )
+    world.network.disturbances.append(disturbance)
 
 
 @fault("api-stale-cache", API, "the watch caches of one API server stop, or are seconds behind")
@@ -142,47 +154,53 @@ def _hold_back(world: World, rng: Random, server: int) -> None:
 async def _token(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(0.5, 6.0)
     answer = refusal(401, "Unauthorized")
-    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, one_of(world, rng), answer=answer))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.ANSWER, until_s, one_of(world, rng), answer=answer)
+    )
 
 
 @fault("rights-missing", API, "answers 403 for a while")
 async def _rights(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(0.5, 6.0)
     answer = refusal(403, "Forbidden")
-    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, one_of(world, rng), answer=answer))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.ANSWER, until_s, one_of(world, rng), answer=answer)
+    )
 
 
 @fault("event-duplicated", NETWORK, "a watch delivers an event twice")
 async def _duplicated(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, Effect.DUPLICATE, 6)
+    _deliveries(world, rng, name, DisturbanceKind.DUPLICATE, 6)
 
 
 @fault("event-delayed", NETWORK, "a watch delivers events up to five seconds late")
 async def _delayed(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, Effect.DELAY, 3, rng.uniform(0.1, 5.0))
+    _deliveries(world, rng, name, DisturbanceKind.DELAY, 3, rng.uniform(0.1, 5.0))
 
 
 @fault("chunk-split", NETWORK, "a line of a watch arrives in two pieces")
 async def _split(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, Effect.SPLIT, 6)
+    _deliveries(world, rng, name, DisturbanceKind.SPLIT, 6)
 
 
 @fault("chunk-truncated", NETWORK, "a watch breaks inside a line")
 async def _truncated(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, Effect.CUT_SHORT, 2)
+    _deliveries(world, rng, name, DisturbanceKind.CUT_SHORT, 2)
 
 
 @fault("bookmark-missing", NETWORK, "watches deliver no bookmarks")
 async def _no_bookmark(world: World, rng: Random, name: str) -> None:
     bookmarks = lambda request: "allowWatchBookmarks" in request.path  # noqa: E731
-    rule = Rule(name, Effect.NO_BOOKMARK, world.now_s + 40.0, is_program, bookmarks, rng.randint(20, 60))
-    world.network.rules.append(rule)
+    disturbance = Disturbance(
+        name, DisturbanceKind.NO_BOOKMARK, world.now_s + 40.0, is_program, bookmarks, rng.randint(20, 60)
+    )
+    world.network.disturbances.append(disturbance)
 
 
-def _deliveries(world: World, rng: Random, name: str, effect: Effect, most: int, amount: float = 0.0) -> None:
+def _deliveries(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int, amount: float = 0.0) -> None:
     until_s = world.now_s + 20.0
-    rule = Rule(name, effect, until_s, one_of(world, rng), left=rng.randint(1, most), amount=amount)
-    world.network.rules.append(rule)
+    disturbance = Disturbance(name, effect, until_s, one_of(world, rng), left=rng.randint(1, most), amount=amount)
+    world.network.disturbances.append(disturbance)
 
 
 @fault("watch-closed", NETWORK, "watches end normally, as at the server's timeout")
@@ -218,7 +236,9 @@ async def _partition_controller(world: World, rng: Random, name: str) -> None:
 
 async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
     clients = one_of(world, rng, kind)
-    world.network.rules.append(Rule(name, Effect.LOSE, world.now_s + rng.uniform(1.0, 20.0), clients))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.LOSE, world.now_s + rng.uniform(1.0, 20.0), clients)
+    )
     if ended := world.network.end_streams(Ending.SILENT, lambda stream: clients(stream.client)):
         world.note_fault(name, f"{ended} watches")
 
@@ -227,7 +247,7 @@ async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
 async def _partition_server(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
     until_s = world.now_s + rng.uniform(1.0, 10.0)
-    world.network.rules.append(Rule(name, Effect.LOSE, until_s, is_program, server=server))
+    world.network.disturbances.append(Disturbance(name, DisturbanceKind.LOSE, until_s, is_program, server=server))
     world.network.end_streams(Ending.SILENT, lambda stream: stream.server == server and is_program(stream.client))
 
 
@@ -237,13 +257,13 @@ async def _partition_kubelet(world: World, rng: Random, name: str) -> None:
         return
     client = f"kubelet/{rng.choice(sorted(world.kubelets))}"
     until_s = world.now_s + rng.uniform(1.0, 10.0)
-    world.network.rules.append(Rule(name, Effect.REFUSE, until_s, lambda who: who == client))
+    world.network.disturbances.append(Disturbance(name, DisturbanceKind.REFUSE, until_s, lambda who: who == client))
 
 
 @fault("connection-refused", NETWORK, "connections are refused for a while")
 async def _refused(world: World, rng: Random, name: str) -> None:
     until_s = world.now_s + rng.uniform(0.2, 5.0)
-    world.network.rules.append(Rule(name, Effect.REFUSE, until_s, one_of(world, rng)))
+    world.network.disturbances.append(Disturbance(name, DisturbanceKind.REFUSE, until_s, one_of(world, rng)))
 
 
 @fault("conflict", API, "another client's write makes the controller's next status write fail with a conflict")
@@ -251,7 +271,9 @@ async def _conflict(world: World, rng: Random, name: str) -> None:
     conflict = refusal(409, "Conflict")
     controllers = one_of(world, rng, "controller")
     until_s = world.now_s + 15.0
-    world.network.rules.append(Rule(name, Effect.ANSWER, until_s, controllers, _is_status, 4, answer=conflict))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.ANSWER, until_s, controllers, _is_status, 4, answer=conflict)
+    )
 
 
 def _is_status(request: Request) -> bool:

@@ -9,13 +9,13 @@ from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.simulator.campaign.containers import Training
-from inplace.simulator.campaign.disturbance import Effect, Rule
-from inplace.simulator.campaign.fault import Place, fault
+from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind
+from inplace.simulator.campaign.fault import FaultSite, fault
 from inplace.simulator.campaign.scenario import NAMESPACE
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.node_loss import give_up
 
-NODE = Place.NODE
+NODE = FaultSite.NODE
 GRACE_S = 15  # longer than a restart takes
 CUT_OFF_S = 4.0  # twice what containers that obey take to end
 FINALIZER = "campaign.inplace.dev/stuck"
@@ -95,7 +95,9 @@ async def _force_deleted(world: World, rng: Random, name: str) -> None:
 async def _left_behind(world: World, name: str, pod: KubeObject) -> bool:
     """Delete a Pod whose kubelet cannot say that its containers have ended; say whether they have."""
     kubelet, uid = f"kubelet/{pod['spec'].get('nodeName', '')}", pod["metadata"]["uid"]
-    world.network.rules.append(Rule(name, Effect.REFUSE, world.now_s + CUT_OFF_S, lambda who: who == kubelet))
+    world.network.disturbances.append(
+        Disturbance(name, DisturbanceKind.REFUSE, world.now_s + CUT_OFF_S, lambda who: who == kubelet)
+    )
     await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
     await world.clock.sleep(CUT_OFF_S / 2)
     return uid not in world.judge.running and uid not in world.machine.agents

@@ -10,12 +10,12 @@ from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http import Request
 from inplace.common.kube.resources import LEASES
 from inplace.simulator.campaign.disturbance import is_lease, is_write
-from inplace.simulator.campaign.fault import Place, fault
+from inplace.simulator.campaign.fault import FaultSite, fault
 from inplace.simulator.campaign.process import Process, current_process
 from inplace.simulator.campaign.world import LEASE, World
 from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE
 
-CONTROLLER, AGENT, TIME = Place.CONTROLLER, Place.AGENT, Place.TIME
+CONTROLLER, AGENT, TIME = FaultSite.CONTROLLER, FaultSite.AGENT, FaultSite.TIME
 AWAITS_AHEAD_MAX = 120  # a pass over a JobSet, or an agent's way to its announcement, waits some dozens of times
 
 

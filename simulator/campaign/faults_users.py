@@ -10,11 +10,11 @@ from inplace.common import wire
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
-from inplace.simulator.campaign.fault import Place, fault
+from inplace.simulator.campaign.fault import FaultSite, fault
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World
 
-USER = Place.USER
+USER = FaultSite.USER
 GARBAGE_S_MAX = 6.0  # what is nobody's any more lives on for so long
 
 

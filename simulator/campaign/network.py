@@ -1,7 +1,7 @@
 """
 The network between programs and API servers.
 
-The rules of `simulator.campaign.disturbance` disturb it. Requests take time both ways, so a watch may be faster than an
+`simulator.campaign.disturbance` says what disturbs it. Requests take time both ways, so a watch may be faster than an
 answer. If the sender of a request is gone before it arrives, chance decides whether it is carried out; no program can
 know.
 """
@@ -22,7 +22,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
 from inplace.simulator.apiserver import ApiServer, StreamingResponse
 from inplace.simulator.apiserver.memory import WholeStream
-from inplace.simulator.campaign.disturbance import ON_REQUESTS, Effect, Rule, refusal
+from inplace.simulator.campaign.disturbance import ON_REQUESTS, Disturbance, DisturbanceKind, refusal
 from inplace.simulator.campaign.process import current_process
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.timings import Delay
@@ -67,7 +67,7 @@ class Network:
         on_write: asked before a write is done and after; the seam for crash points.
         on_delivery: told before each delivery of a watch; the seam for what was not seen in time.
         on_send: told of each request when its client sends it.
-        on_refusal: told of each answer that a rule gives instead of the server.
+        on_refusal: told of each answer that a disturbance gives instead of the server.
     """
 
     servers: list[ApiServer]
@@ -80,7 +80,7 @@ class Network:
     on_delivery: Callable[[OpenStream, bytes], None] = lambda *_: None
     on_send: Callable[[Request], None] = lambda *_: None
     on_refusal: Callable[[Request, Response], None] = lambda *_: None
-    rules: list[Rule] = field(default_factory=list)
+    disturbances: list[Disturbance] = field(default_factory=list)
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)  # who is always sent to the same server
@@ -104,7 +104,7 @@ class Network:
 
     def calm(self) -> None:
         """End all disturbances."""
-        self.rules.clear()
+        self.disturbances.clear()
         self.pins.clear()
 
     def end_streams(self, ending: Ending, wanted: Callable[[OpenStream], bool]) -> int:
@@ -114,24 +114,26 @@ class Network:
             stream.end(ending)
         return len(found)
 
-    def caught(self, client: str, request: Request, server: int, *, delivery: bool) -> Rule | None:
-        """Return the rule that catches this, and count that it acted."""
-        if not self.rules:
+    def caught(self, client: str, request: Request, server: int, *, delivery: bool) -> Disturbance | None:
+        """Return the disturbance that catches this, and count that it acted."""
+        if not self.disturbances:
             return None
         now_s = self.clock.monotonic_s()
-        for rule in self.rules:
+        for disturbance in self.disturbances:
             if (
-                (rule.effect in ON_REQUESTS) != delivery
-                and rule.left > 0
-                and now_s < rule.until_s
-                and rule.server in (None, server)
-                and rule.clients(client)
-                and rule.requests(request)
+                (disturbance.effect in ON_REQUESTS) != delivery
+                and disturbance.left > 0
+                and now_s < disturbance.until_s
+                and disturbance.server in (None, server)
+                and disturbance.clients(client)
+                and disturbance.requests(request)
             ):
-                rule.left -= 1
-                self.fired(rule.fault)
-                self.trace.add("fault", f"{rule.fault}: {rule.effect.value} {client} {request.method} {request.path}")
-                return rule
+                disturbance.left -= 1
+                self.fired(disturbance.fault)
+                self.trace.add(
+                    "fault", f"{disturbance.fault}: {disturbance.effect.value} {client} {request.method} {request.path}"
+                )
+                return disturbance
         return None
 
 
@@ -193,22 +195,22 @@ class NetworkTransport:
         method = "WATCH" if "watch=" in request.path else request.method
         network.requests[client, method] = network.requests.get((client, method), 0) + 1
         network.on_send(request)
-        rule = network.caught(client, request, server, delivery=False)
-        effect = rule.effect if rule is not None else None
+        disturbance = network.caught(client, request, server, delivery=False)
+        effect = disturbance.effect if disturbance is not None else None
         out_s, back_s = network.latency.draw(network.rng), network.latency.draw(network.rng)
-        if rule is not None:
-            if effect is Effect.REFUSE:
+        if disturbance is not None:
+            if effect is DisturbanceKind.REFUSE:
                 network.reconnect(client)
                 raise TransportError("connection refused", sent=False)
-            if effect is Effect.ANSWER:
+            if effect is DisturbanceKind.ANSWER:
                 await network.clock.sleep(out_s + back_s)
-                assert rule.answer is not None
-                network.on_refusal(request, rule.answer)
-                return rule.answer
-            if effect is Effect.LOSE:
+                assert disturbance.answer is not None
+                network.on_refusal(request, disturbance.answer)
+                return disturbance.answer
+            if effect is DisturbanceKind.LOSE:
                 await network.clock.sleep(NEVER_S)
-            out_s += rule.amount if effect is Effect.SLOW else 0.0
-            back_s += rule.amount if effect is Effect.SLOW_REPLY else 0.0
+            out_s += disturbance.amount if effect is DisturbanceKind.SLOW else 0.0
+            back_s += disturbance.amount if effect is DisturbanceKind.SLOW_REPLY else 0.0
         try:
             await network.clock.sleep(out_s)
         except asyncio.CancelledError:
@@ -216,10 +218,10 @@ class NetworkTransport:
                 await self._do(request, server)  # it was on its way: it arrives although nobody waits for the answer
             raise
         answer = await self._do(request, server)
-        if effect is Effect.LOSE_REPLY:
+        if effect is DisturbanceKind.LOSE_REPLY:
             network.reconnect(client)
             raise TransportError("connection reset", sent=True)
-        await network.clock.sleep(NEVER_S if effect is Effect.HANG_REPLY else back_s)
+        await network.clock.sleep(NEVER_S if effect is DisturbanceKind.HANG_REPLY else back_s)
         return answer
 
     async def _do(self, request: Request, server: int) -> Response | StreamingResponse:
@@ -298,24 +300,24 @@ class _Deliveries:
 
     async def _disturbed(self, chunk: bytes) -> AsyncIterator[bytes]:
         network, stream = self._network, self._stream
-        rule = network.caught(stream.client, stream.request, stream.server, delivery=True)
-        match rule.effect if rule is not None else None:
-            case Effect.DUPLICATE:
+        disturbance = network.caught(stream.client, stream.request, stream.server, delivery=True)
+        match disturbance.effect if disturbance is not None else None:
+            case DisturbanceKind.DUPLICATE:
                 yield chunk
                 yield chunk
-            case Effect.DELAY:
-                assert rule is not None
-                await network.clock.sleep(rule.amount)
+            case DisturbanceKind.DELAY:
+                assert disturbance is not None
+                await network.clock.sleep(disturbance.amount)
                 yield chunk
-            case Effect.SPLIT:
+            case DisturbanceKind.SPLIT:
                 cut = network.rng.randrange(len(chunk))
                 yield chunk[:cut]
                 await network.clock.sleep(network.latency.draw(network.rng))
                 yield chunk[cut:]
-            case Effect.CUT_SHORT:
+            case DisturbanceKind.CUT_SHORT:
                 yield chunk[: len(chunk) // 2]
                 raise TransportError("connection reset inside a line", sent=True)
-            case Effect.NO_BOOKMARK if all(b'"BOOKMARK"' in line for line in _lines(chunk)):
+            case DisturbanceKind.NO_BOOKMARK if all(b'"BOOKMARK"' in line for line in _lines(chunk)):
                 return
             case _:
                 yield chunk

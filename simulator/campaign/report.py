@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.run import Outcome
-from inplace.simulator.campaign.sieve import Plan
+from inplace.simulator.campaign.sieve import SievePlan
 from inplace.simulator.campaign.soak import Tally
 
 COMMAND = "python -m simulator.campaign run"
@@ -20,7 +20,7 @@ def replay_command(outcome: Outcome, only: Iterable[int] | None = None) -> str:
     return f"{COMMAND} --seed {outcome.seed}{chosen} --trace"
 
 
-def plan_command(plan: Plan, number: int) -> str:
+def plan_command(plan: SievePlan, number: int) -> str:
     """Return the command that carries out one plan of the sieve again."""
     return f"python -m simulator.campaign sieve --situation '{plan.situation}' --start {number} --one --trace"
 

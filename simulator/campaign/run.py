@@ -41,7 +41,7 @@ VIRTUAL_S_MAX = 3_600.0  # all waits of a run that are bounded together: half of
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class ScheduledFault:
     """One fault of a schedule."""
 
     number: int
@@ -65,7 +65,7 @@ class Outcome:
 
     seed: int
     scenario: Scenario
-    strikes: tuple[Strike, ...]
+    strikes: tuple[ScheduledFault, ...]
     hash: str
     at_s: float
     events: int
@@ -76,7 +76,7 @@ class Outcome:
     restart_s: float | None = None
 
 
-def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[Strike, ...]:
+def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[ScheduledFault, ...]:
     """Return the schedule of a seed: a few kinds of faults, and deaths of workers that start restarts."""
     kinds = rng.sample(list(faults), min(rng.randint(1, KINDS_MAX), len(faults)))
     deaths_s = [rng.uniform(FAULTS_FROM_S, LAST_STRIKE_S - BURST_S) for _ in range(rng.randint(1, DEATHS_MAX))]
@@ -86,7 +86,7 @@ def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[Strike, ...]:
         at_s = rng.choice(deaths_s) + rng.uniform(-0.2, BURST_S) if near else rng.uniform(0.0, LAST_STRIKE_S)
         moments.append((max(0.0, at_s), kind))
     moments.sort(key=lambda moment: moment[0])
-    return tuple(Strike(number, at_s, fault) for number, (at_s, fault) in enumerate(moments))
+    return tuple(ScheduledFault(number, at_s, fault) for number, (at_s, fault) in enumerate(moments))
 
 
 def run_seed(
@@ -113,7 +113,7 @@ def run_seed(
 def run_scenario(
     seed: int,
     scenario: Scenario,
-    strikes: tuple[Strike, ...],
+    strikes: tuple[ScheduledFault, ...],
     *,
     until_s: float = FAULTS_TO_S,
     prepare: Callable[[World], None] = lambda _: None,
@@ -187,7 +187,7 @@ class _OverError(Exception):
     """The run is over: everything that still runs is cancelled."""
 
 
-async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Strike], until_s: float) -> None:
+async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[ScheduledFault], until_s: float) -> None:
     """Let faults strike, end them, and see that all comes to a good end."""
     await world.run(group)
     watch = group.create_task(_stop_at_violation(world), name="judge")
@@ -204,7 +204,7 @@ async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Stri
     raise _OverError
 
 
-async def _strike(world: World, strike: Strike) -> None:
+async def _strike(world: World, strike: ScheduledFault) -> None:
     if world.is_calm:
         return  # it would have come after the last fault
     world.trace.add("strike", str(strike))

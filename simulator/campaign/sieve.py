@@ -21,10 +21,10 @@ from enum import Enum
 
 from inplace.common.kube.http import Request
 from inplace.simulator.campaign.catalogue import CATALOGUE
-from inplace.simulator.campaign.disturbance import Effect, Rule, is_lease, is_write
+from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_lease, is_write
 from inplace.simulator.campaign.network import Ending, OpenStream
 from inplace.simulator.campaign.process import Process, current_process
-from inplace.simulator.campaign.run import Outcome, Strike, run_scenario
+from inplace.simulator.campaign.run import Outcome, ScheduledFault, run_scenario
 from inplace.simulator.campaign.scenario import Scenario
 from inplace.simulator.campaign.world import CacheDelay, World
 
@@ -47,7 +47,7 @@ class Pattern(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SievePlan:
     """One disturbance of one scenario.
 
     Args:
@@ -74,7 +74,7 @@ class Situation:
 
     def run(self, *, keeps: bool = False, prepare: Preparation | None = None) -> Outcome:
         """Run it."""
-        strikes = tuple(Strike(n, at_s, CATALOGUE[name]) for n, (at_s, name) in enumerate(self.strikes))
+        strikes = tuple(ScheduledFault(n, at_s, CATALOGUE[name]) for n, (at_s, name) in enumerate(self.strikes))
         return run_scenario(SEED, self.scenario, strikes, until_s=UNTIL_S, prepare=prepare or Counting(), keeps=keeps)
 
 
@@ -138,10 +138,10 @@ class Counting(Preparation):
             self.deliveries[who].append(self.world.now_s)
 
 
-class Disturbance(Counting):
+class Disturber(Counting):
     """Carries out a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SievePlan) -> None:
         super().__init__()
         self._plan = plan
 
@@ -171,8 +171,8 @@ class Disturbance(Counting):
             return
         client = stream.client
         if plan.pattern is Pattern.UNOBSERVED:
-            is_away = Rule(FAULT, Effect.REFUSE, world.now_s + AWAY_S, lambda who: who == client)
-            world.network.rules.append(is_away)
+            is_away = Disturbance(FAULT, DisturbanceKind.REFUSE, world.now_s + AWAY_S, lambda who: who == client)
+            world.network.disturbances.append(is_away)
             world.servers[0].compact()
         else:
             world.network.pins[client] = 1
@@ -193,7 +193,7 @@ class Disturbance(Counting):
         process.kill()
 
 
-def plans(name: str) -> Iterator[Plan]:
+def plans(name: str) -> Iterator[SievePlan]:
     """Yield every plan of a situation.
 
     Raises:
@@ -205,18 +205,18 @@ def plans(name: str) -> Iterator[Plan]:
         raise outcome.violation
     for who in WHO:
         for number in range(counting.writes[who]):
-            yield Plan(name, Pattern.BEFORE_WRITE, who, number)
-            yield Plan(name, Pattern.AFTER_WRITE, who, number)
+            yield SievePlan(name, Pattern.BEFORE_WRITE, who, number)
+            yield SievePlan(name, Pattern.AFTER_WRITE, who, number)
         times_s = counting.deliveries[who]
         for number, before_s in enumerate([0.0, *times_s[:-1]]):
-            yield Plan(name, Pattern.UNOBSERVED, who, number)
-            yield Plan(name, Pattern.STALE, who, number, before_s)
-            yield Plan(name, Pattern.STALE_START, who, number, before_s)
+            yield SievePlan(name, Pattern.UNOBSERVED, who, number)
+            yield SievePlan(name, Pattern.STALE, who, number, before_s)
+            yield SievePlan(name, Pattern.STALE_START, who, number, before_s)
 
 
-def run_plan(plan: Plan, *, keeps: bool = False) -> Outcome:
+def run_plan(plan: SievePlan, *, keeps: bool = False) -> Outcome:
     """Carry out one plan."""
-    return SITUATIONS[plan.situation].run(keeps=keeps, prepare=Disturbance(plan))
+    return SITUATIONS[plan.situation].run(keeps=keeps, prepare=Disturber(plan))
 
 
 def _whose(client: str) -> str | None:

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
-from inplace.agent.barrier import Report
+from inplace.agent.barrier import BarrierState
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.exit_code import ExitCode
@@ -37,7 +37,7 @@ class ModelBarrier:
 
     def __init__(self) -> None:
         self.lifted = False
-        self.last_report: Report | None = None
+        self.last_report: BarrierState | None = None
 
     async def start(self) -> None:
         """Do nothing: there is no port to open."""
@@ -50,7 +50,7 @@ class ModelBarrier:
         """Answer it with failure again."""
         self.lifted = False
 
-    def report(self, report: Report) -> None:
+    def report(self, report: BarrierState) -> None:
         """Keep the newest report for tests."""
         self.last_report = report
 

@@ -16,7 +16,7 @@ from testbed.node.history import RELISTED, History
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class WorkerRecord:
     """One worker process: who it was, in which epoch it ran, from when to (at least) when, and how it ended."""
 
     pod: str
@@ -28,10 +28,10 @@ class Life:
     ended: str
 
 
-def lives(folder: Path) -> list[Life]:
+def lives(folder: Path) -> list[WorkerRecord]:
     """Return what the workers wrote down, oldest first."""
     texts = (_settled(path) for path in folder.glob("*.life"))
-    found = (Life(**json.loads(text)) for text in texts if text)
+    found = (WorkerRecord(**json.loads(text)) for text in texts if text)
     return sorted(found, key=lambda life: life.born_s)
 
 
@@ -72,7 +72,7 @@ def violations(
     ]
 
 
-def _two_epochs_at_once(seen: Sequence[Life]) -> list[str]:
+def _two_epochs_at_once(seen: Sequence[WorkerRecord]) -> list[str]:
     """S1: no worker of an older epoch is alive once one of a newer epoch was born."""
     broken = []
     for epoch in sorted({life.epoch for life in seen})[1:]:
@@ -85,7 +85,7 @@ def _two_epochs_at_once(seen: Sequence[Life]) -> list[str]:
     return broken
 
 
-def _twice_in_an_epoch(seen: Sequence[Life]) -> list[str]:
+def _twice_in_an_epoch(seen: Sequence[WorkerRecord]) -> list[str]:
     """S2: a slot runs an epoch at most once."""
     return [
         f"S2: slot {slot} ran epoch {epoch} {times} times"
@@ -94,7 +94,7 @@ def _twice_in_an_epoch(seen: Sequence[Life]) -> list[str]:
     ]
 
 
-def _before_the_barrier(seen: Sequence[Life], history: History, slots: Mapping[int, int]) -> list[str]:
+def _before_the_barrier(seen: Sequence[WorkerRecord], history: History, slots: Mapping[int, int]) -> list[str]:
     """S3: the server had N announcements of an epoch before it had S = epoch, and no worker ran without such an S."""
     synced = history.synced()
     broken = [
@@ -122,7 +122,7 @@ def _recreated(history: History, lost: set[str]) -> list[str]:
     return [f"S5: Pod {name} ({uid}) was deleted" for uid, name in history.deleted().items() if uid not in lost]
 
 
-def _too_often(seen: Sequence[Life], restarts_max: int) -> list[str]:
+def _too_often(seen: Sequence[WorkerRecord], restarts_max: int) -> list[str]:
     """S6: epochs beyond the first are restarts, and maxRestarts of them are allowed."""
     last = max((life.epoch for life in seen), default=1)
     return [f"S6: epoch {last} ran with maxRestarts {restarts_max}"] if last - 1 > restarts_max else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from inplace.agent.barrier import Report
+from inplace.agent.barrier import BarrierState
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import REMINDER, Parts
 from inplace.agent.epoch_file import EpochMemory, NoMemory
@@ -67,7 +67,7 @@ class NotedBarrier:
     """A barrier in memory."""
 
     lifts: list[int | None] = field(default_factory=list)
-    reports: list[Report] = field(default_factory=list)
+    reports: list[BarrierState] = field(default_factory=list)
     running: bool = False
 
     async def start(self) -> None:
@@ -82,7 +82,7 @@ class NotedBarrier:
     def close(self) -> None:
         """Nothing to note."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: BarrierState) -> None:
         """Note the report."""
         self.reports.append(report)
 

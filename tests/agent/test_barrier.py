@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inplace.agent import barrier as barrier_module
-from inplace.agent.barrier import HttpBarrier, Report
+from inplace.agent.barrier import BarrierState, HttpBarrier
 from inplace.agent.exposition import render
 from inplace.agent.listener import BarrierError, listen
 from inplace.agent.metrics import AgentMetrics
@@ -81,7 +81,7 @@ async def test_a_configured_path_is_answered_too() -> None:
 async def test_it_says_what_it_waits_for() -> None:
     """The 503 carries phase, epochs, since when, and the last problem."""
     async with listening() as barrier:
-        barrier.report(Report("waiting", 3, 2, 1, LoopClock().monotonic_s() - 5, "watch jobsets: forbidden"))
+        barrier.report(BarrierState("waiting", 3, 2, 1, LoopClock().monotonic_s() - 5, "watch jobsets: forbidden"))
         _, body = await ask(barrier, get("/barrier-is-lifted"))
         state = json.loads(body)
         assert 5 <= state.pop("for_s") < 60
@@ -98,7 +98,7 @@ async def test_it_says_what_it_waits_for() -> None:
 async def test_a_lifted_barrier_names_its_epoch_in_the_head() -> None:
     """For `wait`, which then needs no JSON; what is not lifted names none."""
     async with listening() as barrier:
-        barrier.report(Report("running", 3, 3, 2, LoopClock().monotonic_s(), ""))
+        barrier.report(BarrierState("running", 3, 3, 2, LoopClock().monotonic_s(), ""))
         heads = []
         for lift in (False, True):
             if lift:

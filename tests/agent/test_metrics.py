@@ -10,7 +10,7 @@ import pytest
 from inplace.agent.exposition import render
 from inplace.agent.metrics import PHASE_BUCKETS, AgentMetrics
 from inplace.agent.version import VERSION
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 
 
 def text_of(metrics: AgentMetrics, now_s: float = 0.0) -> str:
@@ -53,7 +53,7 @@ def test_an_edge_belongs_to_the_bucket_it_ends() -> None:
     """A duration of exactly 1 s is within le=1 and not within the edge before; buckets are cumulative."""
     metrics = AgentMetrics()
     for seconds in (0.5, 1.0, 1.001, 1000.0):
-        metrics.observe(Phase.BARRIER, seconds)
+        metrics.observe(RestartPhase.BARRIER, seconds)
     name = 'inplace_agent_restart_phase_duration_seconds_bucket{le="%s",phase="barrier"} %s'
     text = text_of(metrics)
     for edge, count in (

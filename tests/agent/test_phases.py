@@ -14,11 +14,11 @@ from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import MILLISECONDS_MAX, TEXT_BYTES_MAX, Phase, parse_phases, phases_text
+from inplace.common.phases import MILLISECONDS_MAX, TEXT_BYTES_MAX, RestartPhase, parse_phases, phases_text
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, until_patched
 
-durations = st.dictionaries(st.sampled_from(Phase), st.floats(-1e12, 1e12))
+durations = st.dictionaries(st.sampled_from(RestartPhase), st.floats(-1e12, 1e12))
 
 
 class Hand:
@@ -33,7 +33,7 @@ class Hand:
 
 
 @given(durations)
-def test_the_text_is_read_back_and_bounded(seconds: dict[Phase, float]) -> None:
+def test_the_text_is_read_back_and_bounded(seconds: dict[RestartPhase, float]) -> None:
     """Whatever was measured, the text fits its bound and says the same to the millisecond, within its range."""
     text = phases_text(seconds)
     assert len(text) <= TEXT_BYTES_MAX
@@ -43,7 +43,7 @@ def test_the_text_is_read_back_and_bounded(seconds: dict[Phase, float]) -> None:
 
 def test_the_bound_is_reached() -> None:
     """Every phase at its longest is exactly the bound, so that the bound is no guess."""
-    assert len(phases_text(dict.fromkeys(Phase, 1e9))) == TEXT_BYTES_MAX
+    assert len(phases_text(dict.fromkeys(RestartPhase, 1e9))) == TEXT_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_two_lives_tell_one_story(tmp_path: Path) -> None:
     metrics = AgentMetrics()
     second = RestartPhases(metrics, now_s=clock, started_s=501.25, file=file)
     assert second.announcing(2) == "v1,announce=12,barrier=2988,lift=3050,kubelet=1250,view=50"
-    assert set(metrics.durations) == {Phase.KUBELET, Phase.VIEW}, "a life's histograms hold that life"
+    assert set(metrics.durations) == {RestartPhase.KUBELET, RestartPhase.VIEW}, "a life's histograms hold that life"
 
 
 def test_an_announcement_s_text_is_frozen() -> None:
@@ -104,7 +104,7 @@ def test_an_announcement_s_text_is_frozen() -> None:
     phases = RestartPhases(metrics, now_s=clock)
     text = phases.announcing(3)
     clock.now_s += 5
-    metrics.observe(Phase.STOP, 1.0)
+    metrics.observe(RestartPhase.STOP, 1.0)
     assert phases.announcing(3) == text
     phases.accepted()
     assert phases.announcing(4) == "v1,stop=1000,announce=5000"
@@ -118,7 +118,7 @@ def test_a_supervisor_s_worker_is_timed() -> None:
     phases.accepted()
     phases.lifted()
     phases.worker_runs(0.004)
-    assert Phase.DOWN not in metrics.durations, "the first start ends no downtime"
+    assert RestartPhase.DOWN not in metrics.durations, "the first start ends no downtime"
 
     clock.now_s += 60.0
     phases.worker_down()
@@ -142,7 +142,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
     metrics = AgentMetrics()
     phases = RestartPhases(metrics, now_s=Hand(), annotate=False)
     assert phases.announcing(1) == ""
-    assert Phase.VIEW in metrics.durations
+    assert RestartPhase.VIEW in metrics.durations
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_reboot_is_no_kubelet(tmp_path: Path) -> None:
     """Another boot's clock says nothing about ours: the gap is left out, the durations are kept."""
     boot_id, path = tmp_path / "boot_id", str(tmp_path / "phases")
     boot_id.write_text("one\n")
-    PhaseFile(path, str(boot_id)).keep({Phase.BARRIER: 1.0}, 50.0)
+    PhaseFile(path, str(boot_id)).keep({RestartPhase.BARRIER: 1.0}, 50.0)
     boot_id.write_text("two\n")
     phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(path, str(boot_id)))
     assert phases.announcing(1) == "v1,barrier=1000,view=0"
@@ -222,8 +222,13 @@ async def test_the_one_patch_carries_the_phases() -> None:
         assert await rig.run(server) == 88
     bodies = {patch.body for patch in server.requests("PATCH")}
     (annotations,) = (json.loads(body)["metadata"]["annotations"] for body in bodies)
-    assert set(parse_phases(annotations[wire.PHASES])) == {Phase.VIEW}
-    assert set(rig.metrics.durations) == {Phase.VIEW, Phase.ANNOUNCE, Phase.BARRIER, Phase.LIFT}
+    assert set(parse_phases(annotations[wire.PHASES])) == {RestartPhase.VIEW}
+    assert set(rig.metrics.durations) == {
+        RestartPhase.VIEW,
+        RestartPhase.ANNOUNCE,
+        RestartPhase.BARRIER,
+        RestartPhase.LIFT,
+    }
 
 
 @pytest.mark.asyncio

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 from tests.agent.process import environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
 from tests.grafana.test_dashboards import controller_metrics
@@ -74,7 +74,7 @@ async def test_every_metric_there_is_has_nothing_to_complain_about() -> None:
     """Also those that this run did not need: every phase, every counter."""
     metrics = AgentMetrics()
     metrics.heard_s = 0.0
-    for phase in Phase:
+    for phase in RestartPhase:
         metrics.observe(phase, 1.0)
     metrics.wait("watch", "busy", 1.0, throttled=True)
     metrics.watch_endings["gone"] += 1
@@ -90,7 +90,7 @@ async def test_the_controller_has_nothing_to_complain_about() -> None:
 async def test_openmetrics_is_understood() -> None:
     """What an OpenMetrics scraper gets is read back by a strict parser: units, suffixes and the end are right."""
     metrics = AgentMetrics()
-    metrics.observe(Phase.VIEW, 0.1)
+    metrics.observe(RestartPhase.VIEW, 0.1)
     metrics.wait("watch", "busy", 1.0, throttled=True)
     _, body = render(metrics, "application/openmetrics-text; version=1.0.0", lambda: 0.0)
     read_back = text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inplace.common import wire
-from inplace.common.phases import Phase, parse_phases
+from inplace.common.phases import RestartPhase, parse_phases
 from tests.agent.process import free_port
 from tests.agent.scripted_server import ScriptedServer
 from tests.agent.supervisor_rig import Supervised, supervised
@@ -24,7 +24,7 @@ OBSTINATE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WORKER
 COUNT = 'inplace_agent_restart_phase_duration_seconds_count{phase="%s"} %s'
 
 
-def announced_phases(server: ScriptedServer) -> list[dict[Phase, float]]:
+def announced_phases(server: ScriptedServer) -> list[dict[RestartPhase, float]]:
     """Return the phases of each announcement."""
     metadatas = [json.loads(request.body)["metadata"] for request in server.requests("PATCH")]
     return [parse_phases(metadata["annotations"][wire.PHASES]) for metadata in metadatas]
@@ -53,10 +53,16 @@ async def test_a_supervisor_measures_what_its_worker_costs(tmp_path: Path) -> No
         assert COUNT % (phase, float(count)) in text.decode()
     assert await complaints(text) == ""
     first, second, third = announced_phases(group.server)
-    assert set(first) == {Phase.VIEW}
-    assert set(second) == {Phase.ANNOUNCE, Phase.BARRIER, Phase.LIFT, Phase.START, Phase.STOP}
-    assert set(third) == set(second) - {Phase.LIFT} | {Phase.DEATH, Phase.DOWN}
-    assert third[Phase.DOWN] >= third[Phase.DEATH]
+    assert set(first) == {RestartPhase.VIEW}
+    assert set(second) == {
+        RestartPhase.ANNOUNCE,
+        RestartPhase.BARRIER,
+        RestartPhase.LIFT,
+        RestartPhase.START,
+        RestartPhase.STOP,
+    }
+    assert set(third) == set(second) - {RestartPhase.LIFT} | {RestartPhase.DEATH, RestartPhase.DOWN}
+    assert third[RestartPhase.DOWN] >= third[RestartPhase.DEATH]
 
 
 async def test_the_grace_of_a_worker_is_counted_as_its_stop(tmp_path: Path) -> None:
@@ -66,7 +72,7 @@ async def test_the_grace_of_a_worker_is_counted_as_its_stop(tmp_path: Path) -> N
         await group.noted("main")
         group.show(1, 1)
         await restart(group, 1)
-    assert announced_phases(group.server)[1][Phase.STOP] >= 0.3
+    assert announced_phases(group.server)[1][RestartPhase.STOP] >= 0.3
 
 
 async def test_one_restart_of_a_supervisor_is_told_in_ten_lines(tmp_path: Path) -> None:

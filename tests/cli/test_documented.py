@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inplace.cli.cost import IN_PLACE_S, RECREATE_S, Fleet, cost_data, cost_lines
-from inplace.cli.group.state import Phase
+from inplace.cli.group.state import GroupPhase
 from inplace.cli.group.straggler import Why
 from inplace.cli.refusal import CliExit
 from tests.cli.command import run
@@ -33,7 +33,7 @@ def first_cells(table: str) -> list[str]:
 def test_every_phase_is_in_the_table() -> None:
     """As it is printed, and no other."""
     cells = first_cells(PAGE.partition("\n## status\n")[2])
-    assert [phase for cell in cells for phase in cell.split(", ")] == [phase.value for phase in Phase]
+    assert [phase for cell in cells for phase in cell.split(", ")] == [phase.value for phase in GroupPhase]
 
 
 def test_every_command_is_in_the_table() -> None:

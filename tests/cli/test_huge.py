@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
-from inplace.cli.group.state import NAMED_MAX, GroupState, Phase, group_state
+from inplace.cli.group.state import NAMED_MAX, GroupPhase, GroupState, group_state
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_data, explanation_lines
 from inplace.cli.status.explanation import Facts, explain
@@ -69,7 +69,7 @@ def test_a_spec_of_as_many_slots_as_the_types_hold() -> None:
     """Every view answers at once and counts exactly: two Pods, one of them behind, and 2**62 slots without one."""
     pods = [pod(INT32_MAX - 1, INT32_MAX - 1, 2), pod(0, 7, 1)]
     state = group_state(jobset((INT32_MAX, INT32_MAX), status=wire.status_of_epochs(1, 1)), pods)
-    assert (state.phase, state.expected, state.arrived, state.late) == (Phase.RESTARTING, LARGEST, 1, LARGEST - 1)
+    assert (state.phase, state.expected, state.arrived, state.late) == (GroupPhase.RESTARTING, LARGEST, 1, LARGEST - 1)
     assert state.stragglers[0].pod == "train-j0-0-7-x"
     assert (len(state.stragglers), state.unnamed) == (1 + NAMED_MAX, LARGEST - 2 - NAMED_MAX)
     text = drawn(state)

@@ -18,7 +18,7 @@ from inplace.common import wire
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http import Request
-from inplace.common.phases import MILLISECONDS_MAX, Phase, phases_text
+from inplace.common.phases import MILLISECONDS_MAX, RestartPhase, phases_text
 from testbed.api_client import UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
@@ -103,7 +103,7 @@ async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
     """A list and a watch by name, the first announcement, the same again, with all phases, and int32's last epoch."""
     async with agent_scene(plane) as scene:
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
-        longest = phases_text(dict.fromkeys(Phase, MILLISECONDS_MAX))
+        longest = phases_text(dict.fromkeys(RestartPhase, MILLISECONDS_MAX))
         await send(scene, list_request(config, as_table=True, consistent=True))
         await send(scene, watch_request(config, as_table=True, resource_version="0", jitter=0.0))
         await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))

@@ -7,7 +7,7 @@ import pytest
 from inplace.common import wire
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import PODS
-from inplace.common.phases import Phase, parse_phases
+from inplace.common.phases import RestartPhase, parse_phases
 from testbed.control_plane import ControlPlane
 from testbed.group import RESTART_EXIT_CODE, running_controller, running_group
 
@@ -47,7 +47,7 @@ async def test_status_and_annotations_carry_both_encodings(
         for pod in (await group.client.list(PODS, namespace))["items"]:
             annotations = pod["metadata"]["annotations"]
             assert (annotations[wire.EPOCH], annotations[wire.ATTEMPT]) == ("2", "1")
-            assert Phase.VIEW in parse_phases(annotations[wire.PHASES])
+            assert RestartPhase.VIEW in parse_phases(annotations[wire.PHASES])
 
 
 async def test_five_restarts_in_a_row_and_all_agents_at_once(

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 from inplace.common.epoch import agent, supervisor
-from inplace.common.epoch.agent import AgentState, Phase, View
+from inplace.common.epoch.agent import AgentPhase, AgentState, View
 from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.supervisor import Life, SupervisorState
+from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
 
 FINAL_CODE: Final = 3
 # Small epochs, and the last one. What comes later is more of the same: a machine compares epochs and adds one.
@@ -96,23 +96,23 @@ def _walk(
 def _agent_events(state: AgentState) -> Iterator[Any]:
     """Yield what may happen to an agent."""
     yield from VIEWS
-    if state.phase is Phase.ANNOUNCING:
+    if state.phase is AgentPhase.ANNOUNCING:
         yield from (agent.Accepted(state.epoch), agent.NotAccepted(state.epoch))
-    if state.phase is Phase.WAITING:
+    if state.phase is AgentPhase.WAITING:
         yield agent.StillWaiting()
 
 
 def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
     """Yield what may happen to a supervisor and its worker."""
-    if state.life is Life.LEFT:
+    if state.life is WorkerLife.LEFT:
         return
     yield from _agent_events(state.agent) if state.agent.phase not in agent.TERMINAL else VIEWS
     yield supervisor.Terminate(15)
-    if state.life is Life.RUNNING:
+    if state.life is WorkerLife.RUNNING:
         yield supervisor.WorkerNotStarted(127)
-    if state.life in (Life.RUNNING, Life.STOPPING):
+    if state.life in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         yield from (supervisor.WorkerExited(code) for code in (0, 1, FINAL_CODE))
-    if state.life is Life.LEFTOVERS:
+    if state.life is WorkerLife.LEFTOVERS:
         yield supervisor.WorkerGone()
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.epoch.decision import Standing
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
 from inplace.controller.spec.causes import Failure, Trigger
@@ -100,7 +100,7 @@ def agent_rows() -> Iterator[Row]:
     metrics.requests["watch", "ok"] += 1
     metrics.watch_endings["closed"] += 1
     metrics.wait("watch", "busy", 1.0, throttled=True)
-    metrics.observe(Phase.VIEW, 0.1)
+    metrics.observe(RestartPhase.VIEW, 0.1)
     body = render(metrics, now_s=lambda: 1.0)[1]
     for metric in text_string_to_metric_families(body.decode()):
         yield _row(metric, _labels_of(metric))
@@ -133,7 +133,8 @@ def _values() -> Iterator[str]:
     yield f"| `state` | {show(('running', 'waiting', 'restarting', 'missing'))} |\n"
     yield f"| `which` | {show(('synced', 'deprecated'))}: S and D |\n"
     yield f"| `phase` of group restarts | {show(('detect', 'deprecate', 'announce', 'sync', 'lift'))} |\n"
-    yield f"| `phase` of Pods and agents | {show(phase.value for phase in Phase)}: see [agent.md](agent.md#phases) |\n"
+    phases = show(phase.value for phase in RestartPhase)
+    yield f"| `phase` of Pods and agents | {phases}: see [agent.md](agent.md#phases) |\n"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from inplace.common.epoch.agent import TERMINAL, TRANSITIONS, AgentState, Verdict
-from inplace.common.epoch.supervisor import Life, SupervisorState
+from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
 from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -62,7 +62,7 @@ If the agent's machine says restart in place while no worker runs, it begins aga
 def page() -> str:
     """Return the page's text."""
     agent = _picture(AgentState().phase, agent_edges(), TERMINAL)
-    supervised = _picture(SupervisorState().life, supervisor_edges(), (Life.LEFT,))
+    supervised = _picture(SupervisorState().life, supervisor_edges(), (WorkerLife.LEFT,))
     return _AGENT + agent + _OUTCOMES + _table() + _SUPERVISOR + supervised
 
 

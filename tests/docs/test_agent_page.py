@@ -9,7 +9,7 @@ from pathlib import Path
 
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
-from inplace.common.phases import TEXT_BYTES_MAX, Phase
+from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text()
@@ -64,5 +64,5 @@ def test_every_metric_is_listed() -> None:
 
 def test_every_phase_is_listed() -> None:
     """The table has each phase, and the page the true bound of the annotation."""
-    assert listed("Phases") == {phase.value for phase in Phase}
+    assert listed("Phases") == {phase.value for phase in RestartPhase}
     assert f"at most {TEXT_BYTES_MAX} bytes" in PAGE

@@ -1,7 +1,7 @@
 """docs/protocol.md agrees with the code."""
 
-from inplace.common.epoch.agent import TRANSITIONS, Phase, Verdict
-from inplace.common.epoch.supervisor import Life
+from inplace.common.epoch.agent import TRANSITIONS, AgentPhase, Verdict
+from inplace.common.epoch.supervisor import WorkerLife
 from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
 from tests.docs.protocol_page import PAGE, page
 
@@ -28,14 +28,14 @@ def test_the_walk_takes_every_way_of_the_table() -> None:
 def test_the_walk_comes_everywhere() -> None:
     """Every phase and every life has an edge; so have both outcomes, with each verdict, and every other event."""
     edges = agent_edges()
-    assert {edge.source for edge in edges} | {edge.target for edge in edges} == {phase.value for phase in Phase}
+    assert {edge.source for edge in edges} | {edge.target for edge in edges} == {phase.value for phase in AgentPhase}
     for outcome in ("accepted", "refused or reply lost"):
         assert {edge.verdict for edge in edges if edge.event == outcome} == {
             verdict.value for verdict in Verdict if verdict is not Verdict.BYPASS
         }
     assert Edge("waiting", "announcing", "long at the barrier", "", "announce") in edges
     lives = supervisor_edges()
-    assert {edge.source for edge in lives} | {edge.target for edge in lives} == {life.value for life in Life}
+    assert {edge.source for edge in lives} | {edge.target for edge in lives} == {life.value for life in WorkerLife}
     assert {edge.event.partition(",")[0] for edge in lives} >= {
         "told to end",
         "main process exits",

@@ -16,7 +16,7 @@ from grafana.panels import Board, Panel
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.epoch.decision import Standing
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
@@ -61,7 +61,7 @@ def exposed_names() -> set[str]:
     agent.requests["watch", "ok"] += 1
     agent.watch_endings["closed"] += 1
     agent.wait("watch", "busy", 1.0, throttled=True)
-    agent.observe(Phase.VIEW, 0.1)
+    agent.observe(RestartPhase.VIEW, 0.1)
     text = (controller_metrics().text() + render(agent)[1]).decode()
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
@@ -71,7 +71,7 @@ def test_closed_sets_are_exposed_from_the_start() -> None:
     fresh = Metrics().text().decode()
     for trigger in Trigger:
         assert f'inplace_group_restart_duration_seconds_count{{trigger="{trigger.value}"}} 0.0' in fresh
-    phases = {phase.value for phase in Phase}
+    phases = {phase.value for phase in RestartPhase}
     assert set(re.findall(r'inplace_pod_restart_phase_duration_seconds_count{phase="(\w+)"} 0.0', fresh)) == phases
     found = set(re.findall(r'inplace_group_restart_phase_duration_seconds_count{phase="(\w+)"} 0.0', fresh))
     assert found == {"detect", "deprecate", "announce", "sync", "lift"}

@@ -15,7 +15,7 @@ from typing import Any
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.kube.clock import LoopClock
-from inplace.common.phases import Phase
+from inplace.common.phases import RestartPhase
 from inplace.controller.serving.pages import Answer, Page, PageServer
 from inplace.controller.serving.scrapes import METRICS
 from testbed.ports import LOOPBACK, free_ports
@@ -28,7 +28,7 @@ def agent_text() -> bytes:
     metrics.requests["watch", "ok"] += 1
     metrics.watch_endings["closed"] += 1
     metrics.wait("watch", "busy", 1.0, throttled=True)
-    metrics.observe(Phase.VIEW, 0.1)
+    metrics.observe(RestartPhase.VIEW, 0.1)
     text: bytes = render(metrics)[1]
     return text
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from inplace.common.epoch.errors import InvariantError
-from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Shape, Slot
 from tests.model.code import Code
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
@@ -112,7 +112,7 @@ class Controllers:
         epoch, state = pod.reported
         # `epoch` stands for the run of the container: an epoch's worker, or a supervisor's process.
         worker = Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
-        lives = {LIVE: Life.LIVE, LEAVING: Life.LEAVING, COMPLETE: Life.SUCCEEDED}
+        lives = {LIVE: PodLife.LIVE, LEAVING: PodLife.LEAVING, COMPLETE: PodLife.SUCCEEDED}
         return PodView(pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker)
 
     def _thaw(self, number: int) -> Any:
@@ -136,7 +136,7 @@ class Controllers:
         completed = tuple(
             (record.pod.slot.job_index, uid)
             for uid, record in ledger._records.items()
-            if record.pod.life is Life.SUCCEEDED
+            if record.pod.life is PodLife.SUCCEEDED
         )
         return Known((ledger.synced, ledger.deprecated), decision, completed, tuple(sorted(ledger._ahead)))
 

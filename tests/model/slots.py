@@ -45,7 +45,7 @@ class SlotMoves:
         if pod.agent is None:
             return False
         agent = pod.agent if self._supervised is None else pod.agent.agent
-        return bool(agent.phase is self.agent.Phase.LIFTED)
+        return bool(agent.phase is self.agent.AgentPhase.LIFTED)
 
     def first(self, index: int) -> SlotState:
         """Return a slot whose Pod has just started."""
@@ -54,7 +54,7 @@ class SlotMoves:
     def at_work(self, index: int) -> SlotState:
         """Return a slot whose worker runs in epoch 1."""
         agent, floor = self.agent, 1 if self.config.overlap else 0
-        state = agent.AgentState(phase=agent.Phase.LIFTED, epoch=1, view=agent.View(1, 0))
+        state = agent.AgentState(phase=agent.AgentPhase.LIFTED, epoch=1, view=agent.View(1, 0))
         pod = Pod(f"{index}.0", annotation=1, agent=state, worker=(1, RUNNING), floor=floor)
         if self._supervised is not None:
             pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0))
@@ -165,7 +165,7 @@ class SlotMoves:
             yield self._stepped(slot, answered, agent.Accepted(epoch), now, f"PATCH {epoch} is answered")
             text = f"the answer to PATCH {epoch} is lost"
             yield self._stepped(slot, answered, agent.NotAccepted(epoch), now, text, "patch")
-        if pod.agent.phase is agent.Phase.WAITING:
+        if pod.agent.phase is agent.AgentPhase.WAITING:
             yield self._stepped(slot, pod, agent.StillWaiting(), now, "has waited for long", "remind")
         yield "the agent dies", without_agent(pod), "agent"
 
@@ -178,7 +178,7 @@ class SlotMoves:
             state, actions = agent.step(pod.agent, event)
         except InvariantError:
             return text, pod._replace(agent=None, rule=INVARIANT), kind
-        if state.phase not in (agent.Phase.STARTING, agent.Phase.CONFIRMING):
+        if state.phase not in (agent.AgentPhase.STARTING, agent.AgentPhase.CONFIRMING):
             # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
             state = replace(state, view=replace(state.view, consistent=False))
             pod = pod._replace(asked=False, started=None)

@@ -47,8 +47,8 @@ class SupervisorMoves:
 
     def at_work(self) -> Any:
         """Return the machine of a supervisor whose worker runs in epoch 1."""
-        lifted = self.agent.AgentState(phase=self.agent.Phase.LIFTED, epoch=1, view=self.agent.View(1, 0))
-        return self.machine.SupervisorState(lifted, self.machine.Life.RUNNING)
+        lifted = self.agent.AgentState(phase=self.agent.AgentPhase.LIFTED, epoch=1, view=self.agent.View(1, 0))
+        return self.machine.SupervisorState(lifted, self.machine.WorkerLife.RUNNING)
 
     def moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
         """Yield every move."""
@@ -81,7 +81,7 @@ class SupervisorMoves:
 
     def _outcomes(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
         """Settle the PATCH on the wire, or begin another one."""
-        if pod.agent.agent.phase is self.agent.Phase.WAITING:
+        if pod.agent.agent.phase is self.agent.AgentPhase.WAITING:
             yield self._stepped(slot, pod, self.agent.StillWaiting(), now, "has waited for long", "remind")
         if epoch := pod.request:
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
@@ -119,7 +119,7 @@ class SupervisorMoves:
             state, actions = self.machine.step(pod.agent, event)
         except InvariantError:
             return text, pod._replace(agent=None, rule=INVARIANT), kind
-        agent, phases = state.agent, self.agent.Phase
+        agent, phases = state.agent, self.agent.AgentPhase
         if agent.view is not None and agent.phase not in (phases.STARTING, phases.CONFIRMING):
             # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
             state = replace(state, agent=replace(agent, view=replace(agent.view, consistent=False)))

@@ -10,7 +10,7 @@ import inplace.common.epoch.ledger
 from inplace.common.epoch.ledger import Ledger
 from inplace.common.epoch.slot import Shape
 from tests.common.epoch.test_ledger_properties import events, play
-from tests.model.code import planted
+from tests.model.code import Code, planted
 from tests.model.configurations import QUICK, kinds
 from tests.model.explore import explore
 from tests.model.frozen import freeze, thaw
@@ -57,6 +57,12 @@ def test_what_is_planted_must_occur_once() -> None:
     """A mutation that no longer matches the code is an error, not a bug that is never planted."""
     with pytest.raises(AssertionError, match="exactly once, saw it 0 times"):
         planted("agent", "no such line", "")
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.module], ids=lambda bug: bug.name)
+def test_each_planted_bug_fits_the_code(bug: Bug) -> None:
+    """Whoever changes a line that a bug changes learns it at once, and not after minutes of exploring."""
+    assert bug.code() != Code()
 
 
 def test_an_unfinished_exploration_says_so() -> None:

@@ -79,7 +79,7 @@ PROTOCOL = (
     Mutant(
         "a terminating Pod is taken for gone",
         Area.PROTOCOL,
-        (Edit(_LEDGER, "_OCCUPYING = (Life.LIVE, Life.LEAVING)", "_OCCUPYING = (Life.LIVE,)"),),
+        (Edit(_LEDGER, "_OCCUPYING = (PodLife.LIVE, PodLife.LEAVING)", "_OCCUPYING = (PodLife.LIVE,)"),),
         "JobSet #684, #686: the next attempt starts while the last one still terminates",
         faults=("pod-slow-to-die",),
     ),
@@ -100,7 +100,7 @@ PROTOCOL = (
                 _LEDGER,
                 "        record = self._records.pop(uid, None)\n        if record is None:\n            return\n",
                 "        record = self._records.pop(uid, None)\n        if record is None or record.pod.life is "
-                "Life.LEAVING:\n            return\n",
+                "PodLife.LEAVING:\n            return\n",
             ),
         ),
         "JobSet #576: a Pod stuck in Terminating blocks the recovery for ever",
@@ -139,7 +139,7 @@ PROTOCOL = (
         (
             Edit(
                 _SUPERVISOR,
-                "            return replace(state, life=Life.STOPPING, code=state.restart_code), "
+                "            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), "
                 "(StopWorker(verdict),)\n",
                 "            return _begin_again(state)\n",
             ),
@@ -166,7 +166,7 @@ AGENT = (
         Area.AGENT,
         (
             Edit(_ANNOUNCER, "            return NotAccepted(epoch)\n", "            return Accepted(epoch)\n"),
-            Edit("agent/runtime.py", "REMINDER_S: Final = (200.0, 300.0)", "REMINDER_S: Final = (1e9, 1e9)"),
+            Edit("agent/driver.py", "REMINDER_S: Final = (200.0, 300.0)", "REMINDER_S: Final = (1e9, 1e9)"),
         ),
         faults=("api-timeout-before-commit",),
     ),
@@ -205,7 +205,7 @@ AGENT = (
         Area.AGENT,
         (
             Edit(
-                "agent/supervisor.py",
+                "agent/supervisor_agent.py",
                 "        self._worker.signal(signal.SIGKILL)\n        await self._clock.sleep(STUCK_S)\n",
                 "        return\n",
             ),
@@ -216,6 +216,6 @@ AGENT = (
     Mutant(
         "a supervisor announces while processes that its worker left still run",
         Area.AGENT,
-        (Edit("agent/supervisor.py", "            await self._worker.gone()\n", "            pass\n"),),
+        (Edit("agent/supervisor_agent.py", "            await self._worker.gone()\n", "            pass\n"),),
     ),
 )

@@ -20,7 +20,7 @@ from inplace import common, simulator
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.run import run_seed
-from inplace.simulator.campaign.sieve import SITUATIONS, Pattern, Plan, plans, run_plan
+from inplace.simulator.campaign.sieve import SITUATIONS, Pattern, SievePlan, plans, run_plan
 
 STRIDE = 16  # plans of a situation between one that is run and the next, in each of as many rounds
 
@@ -50,7 +50,7 @@ def _cases(faults: list[str], seeds_first: int, directed: int, plans: int, seeds
 
 def _plans() -> Iterator[Case]:
     """Yield the plans of every situation, in rounds; a situation that fails undisturbed is a case of its own."""
-    every: list[list[Plan]] = []
+    every: list[list[SievePlan]] = []
     for name in SITUATIONS:
         try:
             every.append(list(plans(name)))
@@ -69,7 +69,7 @@ def _violation_in(case: Case) -> ViolationError | None:
     if "situation" in case:
         return SITUATIONS[case["situation"]].run().violation
     plan = case["plan"]
-    return run_plan(Plan(**plan | {"pattern": Pattern[plan["pattern"]]})).violation
+    return run_plan(SievePlan(**plan | {"pattern": Pattern[plan["pattern"]]})).violation
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 from inplace.cli.connection import Connection
 from inplace.cli.group.pod_table import decode_table
-from inplace.cli.group.state import Phase, group_state
+from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.explain import explanation_lines, read_facts
 from inplace.cli.status.explanation import Facts, explain
@@ -89,7 +89,7 @@ async def test_a_lost_node_is_named_while_the_group_waits() -> None:
 
         await until(cluster, lost)
         explanation = await explained(cluster)
-        assert (await seen(cluster)).phase in (Phase.DEGRADED, Phase.RESTARTING)
+        assert (await seen(cluster)).phase in (GroupPhase.DEGRADED, GroupPhase.RESTARTING)
         assert [cause.kind for cause in explanation.causes] == ["NodeLost"]
         assert explanation.causes[0].pods == (victim["metadata"]["name"],)
         text = text_of(explanation)

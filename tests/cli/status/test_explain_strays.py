@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.state import Phase, group_state
+from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Facts, explain
 from inplace.common import wire
@@ -39,7 +39,7 @@ def test_an_epoch_far_ahead_is_not_the_groups() -> None:
     state = group_state(jobset(2, wire.status_of_epochs(1, 0)), pods)
     found = explain(Facts(state, pods), now_s=0.0)
 
-    assert (state.phase, state.used) == (Phase.DEGRADED, 0)
+    assert (state.phase, state.used) == (GroupPhase.DEGRADED, 0)
     assert found.headline == "it runs epoch 1 without 1 of its 2 Pods"
     (cause,) = found.causes
     assert cause.kind == "Ahead"

@@ -14,7 +14,7 @@ from rich.console import Console
 from inplace.cli.connection import WHOLE_MAX, Connection
 from inplace.cli.group.pod_table import ACCEPT, decode_table
 from inplace.cli.group.read import METADATA, read_group, read_jobsets, read_pods
-from inplace.cli.group.state import GroupState, Phase, Restart, group_state
+from inplace.cli.group.state import GroupPhase, GroupState, LastRestart, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import status_data
 from inplace.cli.status.listing import list_data, list_picture
@@ -66,7 +66,7 @@ async def test_a_running_group() -> None:
         assert len(transport.asked) == 4
         assert "includeObject=None" in transport.asked[3].path
         for state in (small, large):
-            assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, 4, 4)
+            assert (state.phase, state.expected, state.arrived) == (GroupPhase.RUNNING, 4, 4)
             assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
             assert state.stragglers == []
         assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
@@ -80,7 +80,7 @@ async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
         asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
         state = group_state(*await read_group(asked, "train"))
         assert "includeObject=None" in transport.asked[1].path
-        assert (state.phase, state.expected, state.arrived) == (Phase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
+        assert (state.phase, state.expected, state.arrived) == (GroupPhase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
 
 
 async def test_a_group_that_has_just_synced_misses_nobody() -> None:
@@ -91,7 +91,7 @@ async def test_a_group_that_has_just_synced_misses_nobody() -> None:
         while not all_work(cluster, 4):
             large = await seen(cluster, whole_max=3)
             for state in (await seen(cluster), large):
-                assert (state.phase, state.stragglers) == (Phase.RUNNING, [])
+                assert (state.phase, state.stragglers) == (GroupPhase.RUNNING, [])
             await cluster.clock.sleep(0.05)
 
 
@@ -108,7 +108,7 @@ async def test_a_gathering_group() -> None:
         assert len(transport.asked) == 4
         late = {pod["metadata"]["name"] for pod in cluster.pods() if epoch_of(pod) != 2}
         for state in (small, large):
-            assert state.phase is Phase.RESTARTING
+            assert state.phase is GroupPhase.RESTARTING
             assert {one.pod for one in state.stragglers} == late
             assert state.scopes[0].target == 2
         text = drawn(small)
@@ -149,7 +149,7 @@ def test_rows_of_a_table(cells: tuple[str, str, str], is_late: bool, reason: str
     pods = decode_table(table(("train-big-job-0-0-x7k2p", *cells)), "train", 7).pods
     state = group_state(raw, pods)
     assert [one.reason.startswith(reason) for one in state.stragglers] == [True] * is_late
-    assert state.phase is (Phase.DEGRADED if is_late else Phase.RUNNING)
+    assert state.phase is (GroupPhase.DEGRADED if is_late else GroupPhase.RUNNING)
 
 
 def jobset(pods: int, status: KubeObject, **spec: object) -> KubeObject:
@@ -183,22 +183,27 @@ def test_almost_all_is_not_all() -> None:
 @pytest.mark.parametrize(
     ("changes", "status", "phase", "said"),
     [
-        ({"managedBy": "example.com/x"}, {}, Phase.STARTING, "managed by example.com/x"),
-        ({"suspend": True}, {}, Phase.SUSPENDED, "Suspended"),
-        ({"failurePolicy": {"maxRestarts": 1}}, {}, Phase.OTHER, "does not restart in place"),
-        ({"replicatedJobs": "none"}, {}, Phase.UNREADABLE, "Unreadable: "),
-        ({}, {"conditions": [{"type": "Failed", "status": "True", "message": "worn out"}]}, Phase.FAILED, "worn out"),
-        ({}, {"conditions": [{"type": "Completed", "status": "True"}]}, Phase.COMPLETED, "Completed"),
+        ({"managedBy": "example.com/x"}, {}, GroupPhase.STARTING, "managed by example.com/x"),
+        ({"suspend": True}, {}, GroupPhase.SUSPENDED, "Suspended"),
+        ({"failurePolicy": {"maxRestarts": 1}}, {}, GroupPhase.OTHER, "does not restart in place"),
+        ({"replicatedJobs": "none"}, {}, GroupPhase.UNREADABLE, "Unreadable: "),
+        (
+            {},
+            {"conditions": [{"type": "Failed", "status": "True", "message": "worn out"}]},
+            GroupPhase.FAILED,
+            "worn out",
+        ),
+        ({}, {"conditions": [{"type": "Completed", "status": "True"}]}, GroupPhase.COMPLETED, "Completed"),
         (
             {},
             wire.status_of_epochs(6, 6)
             | {"conditions": [{"type": "BarrierWaiting", "status": "True", "message": "4,998/5,000 at epoch 7"}]},
-            Phase.RESTARTING,
+            GroupPhase.RESTARTING,
             "barrier stuck: 4,998/5,000 at epoch 7",
         ),
     ],
 )
-def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, phase: Phase, said: str) -> None:
+def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, phase: GroupPhase, said: str) -> None:
     """Phase and words, and the line of the list agrees."""
     raw = jobset(2, status, **changes)
     state = group_state(raw, ())
@@ -317,7 +322,7 @@ def test_one_look_goes_by_when_the_restart_began() -> None:
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(3)]
     state = group_state(raw, decode_table(table(*rows), "train", 2).pods)
     assert left_s_of(state, 9.0) is None
-    last = Restart(2, started_at="1970-01-01T00:00:00Z")
+    last = LastRestart(2, started_at="1970-01-01T00:00:00Z")
     began = GroupState(state.namespace, state.name, state.phase, state.jobset, state.scopes, 3, last=last)
     assert left_s_of(began, 9.0) == pytest.approx(3.0)
 
@@ -338,7 +343,7 @@ async def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
         request = Request("GET", f"{path}?includeObject=None", {"accept": ACCEPT})
         body = (await cluster.client().send(request, timeout_s=5)).body
         assert [pod.slot is not None for pod in decode_table(body, "train", 1).pods] == [True] * 4
-        assert (await seen(cluster)).phase is Phase.RUNNING
+        assert (await seen(cluster)).phase is GroupPhase.RUNNING
 
 
 def test_who_starts_later_is_not_missing() -> None:
@@ -349,11 +354,11 @@ def test_who_starts_later_is_not_missing() -> None:
     raw = jobset(1, wire.status_of_epochs(1, 0), replicatedJobs=[first, second], startupPolicy=order)
     ready = ("2/2", "Running", "node-1")
     alone = group_state(raw, decode_table(table(("train-a-0-0-abcde", *ready)), "train", 1).pods)
-    assert (alone.phase, alone.expected, list(alone.not_due)) == (Phase.RUNNING, 1, ["b"])
+    assert (alone.phase, alone.expected, list(alone.not_due)) == (GroupPhase.RUNNING, 1, ["b"])
     assert "not started yet, by startup order: b" in drawn(alone)
     rows = table(("train-a-0-0-abcde", *ready), ("train-b-0-0-abcde", *ready))
     begun = group_state(raw, decode_table(rows, "train", 1).pods)
-    assert (begun.phase, begun.expected, begun.arrived, list(begun.not_due)) == (Phase.DEGRADED, 3, 2, [])
+    assert (begun.phase, begun.expected, begun.arrived, list(begun.not_due)) == (GroupPhase.DEGRADED, 3, 2, [])
 
 
 def test_who_completed_is_waited_for_only_by_a_restart() -> None:
@@ -362,7 +367,7 @@ def test_who_completed_is_waited_for_only_by_a_restart() -> None:
         ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
     )
     runs = group_state(jobset(2, wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1).pods)
-    assert (runs.phase, runs.arrived) == (Phase.RUNNING, 2)
+    assert (runs.phase, runs.arrived) == (GroupPhase.RUNNING, 2)
     restarts = group_state(jobset(2, wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1).pods)
-    assert restarts.phase is Phase.RESTARTING
+    assert restarts.phase is GroupPhase.RESTARTING
     assert "completed" in [one.why.value for one in restarts.stragglers]

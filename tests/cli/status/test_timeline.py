@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from inplace.cli.group.pod_facts import POD_CODEC, Annotations, PodFact
-from inplace.cli.group.state import Restart
+from inplace.cli.group.state import LastRestart
 from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage, restart_timeline
 from inplace.cli.status.timeline import STYLES, read_restart, timeline_lines, timeline_title
 from inplace.cli.status.timeline_svg import HEIGHT_MAX, ROWS_MAX, timeline_svg
 from inplace.common import wire
-from inplace.common.phases import Phase, phases_text
+from inplace.common.phases import RestartPhase, phases_text
 from tests.cli.scenes import all_work, connection, status, training, until
 
 pytestmark = pytest.mark.virtual_time
@@ -57,7 +57,7 @@ def pod(index: int, *, ended: int, back: int, announced: int, working: int | Non
 
 def drawn(pods: list[PodFact], rows_max: int = 100, synced: str | None = "2026-01-01T00:00:20Z") -> RestartTimeline:
     """Return the timeline of these Pods."""
-    last = Restart(2, "worker_exit", BEGAN, synced)
+    last = LastRestart(2, "worker_exit", BEGAN, synced)
     timeline = restart_timeline(pods, last, now_s=BEGAN_S + 60, rows_max=rows_max)
     assert timeline is not None
     return timeline
@@ -96,7 +96,7 @@ def test_a_supervised_worker_is_read_from_the_phases() -> None:
     seen = pod(0, ended=2, back=1, announced=14, working=1)
     meta = replace(
         seen.metadata,
-        annotations=Annotations(epoch="2", phases=phases_text({Phase.DEATH: 2.5})),
+        annotations=Annotations(epoch="2", phases=phases_text({RestartPhase.DEATH: 2.5})),
     )
     raw = replace(seen, metadata=meta)
     (row,) = drawn([raw], synced=None).rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from inplace.common.epoch.decision import Decision
 from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.pod_view import Life, PodView
+from inplace.common.epoch.pod_view import PodLife, PodView
 from inplace.common.epoch.slot import Shape, Slot
 
 
@@ -50,7 +50,7 @@ class DumbLedger:
         self._believe(pod)
         if before < pod.epoch <= self.synced and self.census:
             pod.intruded = self.shape.expects(view.slot)
-        if pod.epoch > self.synced or view.life is not Life.LIVE:
+        if pod.epoch > self.synced or view.life is not PodLife.LIVE:
             pod.intruded = False
         edge = pod.ran and view.worker.failed and pod.synced_at_start == self.synced
         if edge and pod.epoch == self.synced > 0 and self.shape.expects(view.slot):
@@ -64,7 +64,7 @@ class DumbLedger:
     def vanish(self, uid: str) -> None:
         """Drop a Pod whose object is gone."""
         pod = self.pods.get(uid)
-        if pod is not None and pod.view.life in (Life.LIVE, Life.LEAVING) and pod.epoch > self.synced:
+        if pod is not None and pod.view.life in (PodLife.LIVE, PodLife.LEAVING) and pod.epoch > self.synced:
             self.vanished.add(pod.epoch)
         self.forget(uid)
 
@@ -116,7 +116,9 @@ class DumbLedger:
         """Read S and D from the Pods, where at least two slots are beyond S + 1, or all are at one epoch there."""
         slots = {pod.view.slot for pod in self._counted()}
         alone = [pods[0].view for slot in slots if len(pods := self._in(slot)) == 1]
-        ahead = sorted(pod.epoch or 0 for pod in alone if pod.life is Life.LIVE and (pod.epoch or 0) > self.synced + 1)
+        ahead = sorted(
+            pod.epoch or 0 for pod in alone if pod.life is PodLife.LIVE and (pod.epoch or 0) > self.synced + 1
+        )
         if ahead and len(ahead) == self.shape.size and len(set(ahead)) == 1:
             has_ghosts = any(not self.shape.expects(pod.view.slot) for pod in self._occupying())
             return None if has_ghosts else (ahead[0], self.deprecated)
@@ -127,7 +129,7 @@ class DumbLedger:
 
     def _counted(self) -> list[DumbPod]:
         pods = self.pods.values()
-        return [pod for pod in pods if pod.view.life is Life.LIVE and self.shape.expects(pod.view.slot)]
+        return [pod for pod in pods if pod.view.life is PodLife.LIVE and self.shape.expects(pod.view.slot)]
 
     def _awaited(self) -> list[Slot]:
         """Return the slots of dead workers in which nobody has announced since."""
@@ -143,7 +145,7 @@ class DumbLedger:
         return not ghosts and self.shape.size > 0 and self._slots_at(epoch) == self.shape.size
 
     def _occupying(self) -> list[DumbPod]:
-        return [pod for pod in self.pods.values() if pod.view.life in (Life.LIVE, Life.LEAVING)]
+        return [pod for pod in self.pods.values() if pod.view.life in (PodLife.LIVE, PodLife.LEAVING)]
 
     def _slots_at(self, epoch: int) -> int:
         """Count slots whose one occupant is live and at `epoch`."""
@@ -151,8 +153,8 @@ class DumbLedger:
 
     def _is_at(self, slot: Slot, epoch: int) -> bool:
         occupants = self._in(slot)
-        return len(occupants) == 1 and occupants[0].view.life is Life.LIVE and occupants[0].epoch == epoch
+        return len(occupants) == 1 and occupants[0].view.life is PodLife.LIVE and occupants[0].epoch == epoch
 
     def _completed_jobs(self) -> frozenset[tuple[str, int]]:
-        pods = [pod.view for pod in self.pods.values() if pod.view.life is Life.SUCCEEDED]
+        pods = [pod.view for pod in self.pods.values() if pod.view.life is PodLife.SUCCEEDED]
         return frozenset((pod.slot.replicated_job, pod.slot.job_index) for pod in pods if self.shape.expects(pod.slot))

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from inplace.common.epoch import agent as machine
 from inplace.common.epoch import supervisor
-from inplace.common.epoch.agent import Accepted, AgentState, NotAccepted, Phase, StillWaiting, View
+from inplace.common.epoch.agent import Accepted, AgentPhase, AgentState, NotAccepted, StillWaiting, View
 from inplace.common.epoch.decision import Decision
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Shape, Slot
 from inplace.common.epoch.supervisor import SupervisorState
 from inplace.common.wire import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs
@@ -27,7 +27,7 @@ class ScriptPod:
     uid: str
     slot: int
     annotations: dict[str, str] = field(default_factory=dict)
-    life: Life = Life.LIVE
+    life: PodLife = PodLife.LIVE
     agent: AgentState | None = None
     supervisor: SupervisorState | None = None  # in supervisor mode; `agent` is then its part of the same state
     on_the_wire: int = 0
@@ -66,10 +66,10 @@ class ScriptCluster:
     def _pods(self, names: tuple[str, ...]) -> list[ScriptPod]:
         return [self.pods[name] for name in names or sorted(self.pods)]
 
-    def _live(self, names: tuple[str, ...], life: Life) -> list[str]:
+    def _live(self, names: tuple[str, ...], life: PodLife) -> list[str]:
         for pod in self._pods(names):
             pod.life = life
-            if life is not Life.LEAVING:
+            if life is not PodLife.LEAVING:
                 pod.agent, pod.worker = None, Worker(pod.worker.instance)
                 self._report(pod)
         return []
@@ -211,7 +211,10 @@ def _shown(action: machine.Action | supervisor.Action) -> str:
 
 def _idle(pod: ScriptPod) -> str:
     """Say what a Pod without a new action is doing."""
-    if pod.supervisor is not None and pod.supervisor.life in (supervisor.Life.STOPPING, supervisor.Life.LEFTOVERS):
+    if pod.supervisor is not None and pod.supervisor.life in (
+        supervisor.WorkerLife.STOPPING,
+        supervisor.WorkerLife.LEFTOVERS,
+    ):
         return f"worker {pod.supervisor.life.value}"
     assert pod.agent is not None
-    return "runs" if pod.agent.phase in (Phase.LIFTED, Phase.BYPASSED) else "waits"
+    return "runs" if pod.agent.phase in (AgentPhase.LIFTED, AgentPhase.BYPASSED) else "waits"

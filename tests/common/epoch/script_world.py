@@ -14,7 +14,7 @@ from collections.abc import Callable
 from inplace.common.epoch import supervisor
 from inplace.common.epoch.agent import StillWaiting, View
 from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import Life, Worker
+from inplace.common.epoch.pod_view import PodLife, Worker
 from inplace.common.epoch.slot import Shape
 from inplace.common.epoch.supervisor import SupervisorState
 from inplace.common.wire import ATTEMPT, EPOCH, epochs_of_status
@@ -124,15 +124,15 @@ class ScriptWorld(ScriptCluster):
 
     def do_terminate(self, *names: str) -> list[str]:
         """`terminate 1`: the Pod has a deletion timestamp; its containers still run."""
-        return self._live(names, Life.LEAVING)
+        return self._live(names, PodLife.LEAVING)
 
     def do_fail(self, *names: str) -> list[str]:
         """`fail 1`: phase Failed; nothing of it runs."""
-        return self._live(names, Life.FAILED)
+        return self._live(names, PodLife.FAILED)
 
     def do_succeed(self, *names: str) -> list[str]:
         """`succeed 1`: the worker exits 0, phase Succeeded."""
-        return self._live(names, Life.SUCCEEDED)
+        return self._live(names, PodLife.SUCCEEDED)
 
     def do_gone(self, *names: str) -> list[str]:
         """`gone 1`: the Pod object is deleted."""

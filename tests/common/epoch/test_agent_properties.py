@@ -13,13 +13,13 @@ from inplace.common.epoch.agent import (
     TRANSITIONS,
     Accepted,
     Action,
+    AgentPhase,
     AgentState,
     Announce,
     Event,
     GiveUp,
     LiftBarrier,
     NotAccepted,
-    Phase,
     RestartInPlace,
     StillWaiting,
     TakeConsistentView,
@@ -63,10 +63,10 @@ class Run:
         if isinstance(item, View):
             event = item
         elif item == "still waiting":
-            if self.state.phase is not Phase.WAITING:
+            if self.state.phase is not AgentPhase.WAITING:
                 return
             event = StillWaiting()
-        elif self.state.phase is Phase.ANNOUNCING:
+        elif self.state.phase is AgentPhase.ANNOUNCING:
             event = (Accepted if item == "accepted" else NotAccepted)(self.state.epoch)
         else:
             return
@@ -142,13 +142,13 @@ def test_every_action_has_its_phase(previous: int | None, items: list[View | str
     run = play(previous, items)
     last = run.actions[-1] if run.actions else None
 
-    expected: dict[type[Action] | None, set[Phase]] = {
-        None: {Phase.STARTING},
-        TakeConsistentView: {Phase.CONFIRMING},
-        Announce: {Phase.ANNOUNCING, Phase.WAITING},
-        LiftBarrier: {Phase.LIFTED},
-        RestartInPlace: {Phase.RESTARTING},
-        GiveUp: {Phase.EXHAUSTED},
+    expected: dict[type[Action] | None, set[AgentPhase]] = {
+        None: {AgentPhase.STARTING},
+        TakeConsistentView: {AgentPhase.CONFIRMING},
+        Announce: {AgentPhase.ANNOUNCING, AgentPhase.WAITING},
+        LiftBarrier: {AgentPhase.LIFTED},
+        RestartInPlace: {AgentPhase.RESTARTING},
+        GiveUp: {AgentPhase.EXHAUSTED},
     }
     assert run.state.phase in expected[type(last) if last else None]
 
@@ -174,8 +174,8 @@ def test_an_older_view_is_never_fresher(view: View, previous: int) -> None:
     assert is_fresh(view, None) == view.consistent
 
 
-@pytest.mark.parametrize("phase", [Phase.RESTARTING, Phase.EXHAUSTED])
-def test_terminal_phases_take_no_event(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [AgentPhase.RESTARTING, AgentPhase.EXHAUSTED])
+def test_terminal_phases_take_no_event(phase: AgentPhase) -> None:
     """An event after the end is our bug, and says so."""
     with pytest.raises(InvariantError, match="after terminal phase"):
         step(AgentState(phase=phase), View(0, 0))
@@ -184,9 +184,9 @@ def test_terminal_phases_take_no_event(phase: Phase) -> None:
 @pytest.mark.parametrize(
     ("state", "event"),
     [
-        (AgentState(phase=Phase.WAITING, epoch=1, view=View(0, 0)), Accepted(1)),
-        (AgentState(phase=Phase.ANNOUNCING, epoch=2, view=View(1, 0)), Accepted(1)),
-        (AgentState(phase=Phase.STARTING), NotAccepted(1)),
+        (AgentState(phase=AgentPhase.WAITING, epoch=1, view=View(0, 0)), Accepted(1)),
+        (AgentState(phase=AgentPhase.ANNOUNCING, epoch=2, view=View(1, 0)), Accepted(1)),
+        (AgentState(phase=AgentPhase.STARTING), NotAccepted(1)),
     ],
 )
 def test_an_outcome_nobody_asked_for_is_our_bug(state: AgentState, event: Event) -> None:
@@ -197,15 +197,15 @@ def test_an_outcome_nobody_asked_for_is_our_bug(state: AgentState, event: Event)
 
 def test_only_accepted_leads_out_of_announcing() -> None:
     """In the table, bypass is the one verdict that leaves a write in flight behind."""
-    row = TRANSITIONS[Phase.ANNOUNCING]
+    row = TRANSITIONS[AgentPhase.ANNOUNCING]
 
-    assert {verdict for verdict, phase in row.items() if phase is not Phase.ANNOUNCING} == {Verdict.BYPASS}
+    assert {verdict for verdict, phase in row.items() if phase is not AgentPhase.ANNOUNCING} == {Verdict.BYPASS}
 
 
 def test_a_pod_that_waits_long_announces_again_and_does_not_leave_meanwhile() -> None:
     """A reminder is an announcement like the first: the same epoch, and every verdict waits for its outcome."""
     run = play(None, [View(0, 0, consistent=True), "accepted", "still waiting"])
-    assert run.state.phase is Phase.ANNOUNCING
+    assert run.state.phase is AgentPhase.ANNOUNCING
     assert run.actions == [Announce(1), Announce(1)]
     run.feed(View(1, 1))
     assert len(run.actions) == 2

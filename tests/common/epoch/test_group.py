@@ -20,8 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from inplace.common.epoch.agent import Phase
-from inplace.common.epoch.pod_view import Life
+from inplace.common.epoch.agent import AgentPhase
+from inplace.common.epoch.pod_view import PodLife
 from inplace.common.wire import epochs_of_status
 from tests.common.epoch.script_cluster import ScriptPod
 from tests.common.epoch.script_world import ScriptWorld
@@ -80,14 +80,14 @@ class Group(RuleBasedStateMachine):
     def consistent(self, number: int) -> None:
         """A consistent view arrives."""
         name = self.pick(number)
-        if (pod := self.world.pods.get(name)) and pod.agent and pod.agent.phase is Phase.CONFIRMING:
+        if (pod := self.world.pods.get(name)) and pod.agent and pod.agent.phase is AgentPhase.CONFIRMING:
             self.do(f"consistent {name}")
 
     @rule(number=slots, age=st.integers(0, 4))
     def restart(self, number: int, age: int) -> None:
         """A worker or an agent died: kubelet restarts the Pod's containers; the first view may be old."""
         name = self.pick(number)
-        if (pod := self.world.pods.get(name)) and pod.life is Life.LIVE:
+        if (pod := self.world.pods.get(name)) and pod.life is PodLife.LIVE:
             self.stale(name, age)
             self.do(f"restart {name}")
 
@@ -108,7 +108,7 @@ class Group(RuleBasedStateMachine):
     def lose_pod(self, number: int, how: str) -> None:
         """A Pod is deleted or fails."""
         name = self.pick(number)
-        if (pod := self.world.pods.get(name)) and pod.life is Life.LIVE:
+        if (pod := self.world.pods.get(name)) and pod.life is PodLife.LIVE:
             self.do(f"{how} {name}")
 
     @rule(number=slots)
@@ -116,7 +116,7 @@ class Group(RuleBasedStateMachine):
         """A Job makes the Pod that is missing, once the old one is gone for good."""
         name = str(number)
         pod = self.world.pods.get(name)
-        if number < self.world.shape.size and (pod is None or pod.life is Life.FAILED):
+        if number < self.world.shape.size and (pod is None or pod.life is PodLife.FAILED):
             self.do(f"start {name}")
 
     @rule(number=slots)
@@ -156,7 +156,7 @@ class Group(RuleBasedStateMachine):
         """The spec changes; Pods of removed slots are deleted with their Jobs."""
         self.do(f"scale {count}")
         for pod in list(self.world.pods.values()):
-            if pod.slot >= count and pod.life is Life.LIVE:
+            if pod.slot >= count and pod.life is PodLife.LIVE:
                 self.do(f"terminate {pod.name}")
 
     @invariant()
@@ -202,13 +202,13 @@ class Group(RuleBasedStateMachine):
     def end_trouble_of(self, pod: ScriptPod) -> None:
         """Bring one Pod back to where events reach it."""
         pod.stale, pod.lagging = None, False
-        if pod.life is not Life.LIVE:
+        if pod.life is not PodLife.LIVE:
             self.do(f"gone {pod.name}")
         elif pod.agent is None or pod.worker.failed:
             self.do(f"restart {pod.name}")
         elif pod.on_the_wire:
             self.do(f"land {pod.name}")
-        elif pod.agent.phase is Phase.CONFIRMING:
+        elif pod.agent.phase is AgentPhase.CONFIRMING:
             self.do(f"consistent {pod.name}")
 
     def is_together(self) -> bool:

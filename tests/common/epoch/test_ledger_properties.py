@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Shape, Slot
 from tests.common.epoch.dumb_ledger import DumbLedger
 
@@ -23,7 +23,7 @@ def pod_views(draw: st.DrawFn) -> PodView:
     """Draw a Pod; its uid fixes its slot, and some slots have two Pods."""
     number = draw(st.integers(0, PODS - 1))
     slot = Slot("a", *divmod(number % 5, 2))
-    return PodView(f"uid-{number}", slot, draw(epochs), draw(st.sampled_from(Life)), draw(workers))
+    return PodView(f"uid-{number}", slot, draw(epochs), draw(st.sampled_from(PodLife)), draw(workers))
 
 
 statuses = st.integers(0, 5).flatmap(lambda synced: st.tuples(st.just(synced), st.integers(0, synced)))

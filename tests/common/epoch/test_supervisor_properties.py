@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.epoch.agent import Accepted, AgentState, Announce, GiveUp, NotAccepted, Phase, View
+from inplace.common.epoch.agent import Accepted, AgentPhase, AgentState, Announce, GiveUp, NotAccepted, View
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.supervisor import (
     Action,
     Event,
     Leave,
-    Life,
     StartWorker,
     StopWorker,
     SupervisorState,
     Terminate,
     WorkerExited,
     WorkerGone,
+    WorkerLife,
     WorkerNotStarted,
     step,
 )
@@ -55,7 +55,7 @@ class World:
     def feed(self, item: View | str) -> None:
         """Report an item, if the shell could."""
         event = self.event_of(item)
-        if event is None or self.state.life is Life.LEFT:
+        if event is None or self.state.life is WorkerLife.LEFT:
             return
         self.state, actions = step(self.state, event)
         for action in actions:
@@ -66,7 +66,7 @@ class World:
         match item:
             case View():
                 return item
-            case "accepted" | "refused" if self.state.agent.phase is Phase.ANNOUNCING:
+            case "accepted" | "refused" if self.state.agent.phase is AgentPhase.ANNOUNCING:
                 return (Accepted if item == "accepted" else NotAccepted)(self.state.agent.epoch)
             case "gone" if self.left == "leftovers":
                 self.left = ""
@@ -121,7 +121,7 @@ def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | st
         world.feed(item)
         if before == "leftovers" and world.left != "leftovers":
             moved_on = len(world.announced) > announced or len(world.started) > started
-            assert moved_on or world.state.life is Life.LEFT
+            assert moved_on or world.state.life is WorkerLife.LEFT
 
 
 @given(items)
@@ -131,7 +131,7 @@ def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str
     for item in happened:
         life = world.state.life
         world.feed(item)
-        if life is Life.RUNNING and world.state.life is Life.LEFTOVERS and isinstance(item, str):
+        if life is WorkerLife.RUNNING and world.state.life is WorkerLife.LEFTOVERS and isinstance(item, str):
             assert f"exit {world.state.code}" == item
     assert len(world.started) <= 1
     assert len(set(world.announced)) <= 1
@@ -145,13 +145,13 @@ def test_what_cannot_be_is_a_bug(event: Event) -> None:
     with pytest.raises(InvariantError):
         step(SupervisorState(), event)
     with pytest.raises(InvariantError, match="after the supervisor left"):
-        step(SupervisorState(life=Life.LEFT), event)
+        step(SupervisorState(life=WorkerLife.LEFT), event)
 
 
 def test_int32_s_end_is_given_up_by_name() -> None:
     """The last epoch of all dies: there is no next one, and the shell leaves with a code of its own."""
     last = 2**31 - 1
-    lifted = AgentState(phase=Phase.LIFTED, epoch=last, view=View(last, 0))
-    state, _ = step(SupervisorState(lifted, Life.RUNNING), WorkerExited(1))
+    lifted = AgentState(phase=AgentPhase.LIFTED, epoch=last, view=View(last, 0))
+    state, _ = step(SupervisorState(lifted, WorkerLife.RUNNING), WorkerExited(1))
     state, actions = step(state, WorkerGone())
-    assert (state.life, actions) == (Life.LEFT, (GiveUp(last),))
+    assert (state.life, actions) == (WorkerLife.LEFT, (GiveUp(last),))

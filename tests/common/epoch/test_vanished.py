@@ -6,7 +6,7 @@ import pytest
 
 from inplace.common.epoch.decision import Decision
 from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import Life, PodView, Worker
+from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Shape, Slot
 
 ANY = 99
@@ -20,7 +20,7 @@ def waiting(*, synced: int = 1) -> Ledger:
     return ledger
 
 
-def pod(uid: str, index: int, epoch: int | None, life: Life = Life.LIVE) -> PodView:
+def pod(uid: str, index: int, epoch: int | None, life: PodLife = PodLife.LIVE) -> PodView:
     """Return a Pod of the one Job."""
     return PodView(uid, Slot("w", 0, index), epoch, life, Worker())
 
@@ -38,8 +38,8 @@ def test_the_epoch_of_a_pod_that_vanished_at_the_barrier_is_skipped(synced: int)
     assert ledger.decide(restarts_max=ANY).synced == synced + 2
 
 
-@pytest.mark.parametrize("life", [Life.FAILED, Life.SUCCEEDED])
-def test_a_pod_that_was_seen_to_end_skips_nothing(life: Life) -> None:
+@pytest.mark.parametrize("life", [PodLife.FAILED, PodLife.SUCCEEDED])
+def test_a_pod_that_was_seen_to_end_skips_nothing(life: PodLife) -> None:
     """Kubelet says that its containers have ended BEFORE the object goes: its replacement takes its place."""
     ledger = waiting()
     ledger.observe(pod("a", 0, 2, life))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common import wire
-from inplace.common.epoch.pod_view import Life, Worker
+from inplace.common.epoch.pod_view import PodLife, Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.kinds import Job, Pod
@@ -297,18 +297,18 @@ def test_a_broken_pod_is_reported_once() -> None:
 @pytest.mark.parametrize(
     ("phase", "leaving", "current", "life"),
     [
-        ("Running", False, True, Life.LIVE),
-        ("Pending", False, True, Life.LIVE),
-        ("Unknown", False, True, Life.LIVE),
-        ("Running", True, True, Life.LEAVING),
-        ("Running", False, False, Life.LEAVING),
-        ("Failed", True, True, Life.FAILED),
-        ("Failed", False, False, Life.FAILED),
-        ("Succeeded", False, True, Life.SUCCEEDED),
-        ("Succeeded", True, True, Life.FAILED),
+        ("Running", False, True, PodLife.LIVE),
+        ("Pending", False, True, PodLife.LIVE),
+        ("Unknown", False, True, PodLife.LIVE),
+        ("Running", True, True, PodLife.LEAVING),
+        ("Running", False, False, PodLife.LEAVING),
+        ("Failed", True, True, PodLife.FAILED),
+        ("Failed", False, False, PodLife.FAILED),
+        ("Succeeded", False, True, PodLife.SUCCEEDED),
+        ("Succeeded", True, True, PodLife.FAILED),
     ],
 )
-def test_life(phase: str, leaving: bool, current: bool, life: Life) -> None:
+def test_life(phase: str, leaving: bool, current: bool, life: PodLife) -> None:
     """A Pod is live when it may run for the group as it should be; leaving while it may run at all."""
     metadata = {"deletionTimestamp": NOW} if leaving else {}
     assert life_of(make_pod(0, 1, metadata=metadata, status={"phase": phase}), current=current) is life

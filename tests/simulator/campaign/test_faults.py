@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from inplace.simulator.campaign.catalogue import CATALOGUE, Place
-from inplace.simulator.campaign.run import Strike, run_scenario, run_seed
+from inplace.simulator.campaign.catalogue import CATALOGUE, FaultSite
+from inplace.simulator.campaign.run import ScheduledFault, run_scenario, run_seed
 from inplace.simulator.campaign.scenario import Scenario
 from inplace.simulator.campaign.world import SPARE_NODES
 
@@ -31,7 +31,7 @@ def test_no_fault_needs_a_node() -> None:
     """What strikes kubelets strikes nobody when all nodes are dead."""
     nodes = 1 + SPARE_NODES  # a node for all Pods of the default scenario
     names = ("node-death",) * nodes + ("partition-kubelet", "kubelet-pause", "node-death-and-return")
-    strikes = tuple(Strike(number, 1.0 + number / 10, CATALOGUE[name]) for number, name in enumerate(names))
+    strikes = tuple(ScheduledFault(number, 1.0 + number / 10, CATALOGUE[name]) for number, name in enumerate(names))
     outcome = run_scenario(1, Scenario(), strikes, until_s=5.0)
     assert outcome.violation is None
     assert outcome.fired == {"node-death": nodes}
@@ -40,11 +40,11 @@ def test_no_fault_needs_a_node() -> None:
 def test_each_place_has_its_faults() -> None:
     """So many strike at each place; a fault that is dropped or moved is a decision."""
     assert Counter(fault.place for fault in CATALOGUE.values()) == {
-        Place.API: 17,
-        Place.NETWORK: 13,
-        Place.CONTROLLER: 10,
-        Place.AGENT: 7,
-        Place.NODE: 15,
-        Place.USER: 9,
-        Place.TIME: 3,
+        FaultSite.API: 17,
+        FaultSite.NETWORK: 13,
+        FaultSite.CONTROLLER: 10,
+        FaultSite.AGENT: 7,
+        FaultSite.NODE: 15,
+        FaultSite.USER: 9,
+        FaultSite.TIME: 3,
     }

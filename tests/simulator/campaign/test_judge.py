@@ -20,7 +20,7 @@ from inplace.simulator.campaign.judge import Judge, ViolationError
 from inplace.simulator.campaign.liveness import L1, L2, L3, S8
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.process import Process, drive
-from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, Strike, run_scenario
+from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, ScheduledFault, run_scenario
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from inplace.simulator.campaign.shrink import shrink
 from inplace.simulator.campaign.trace import Trace
@@ -290,8 +290,8 @@ async def _lie(world: World, rng: Random, name: str) -> None:
 async def _forbid_for_ever(world: World, name: str, kind: str) -> None:
     world.network.calm = lambda: None  # type: ignore[method-assign]
     await CATALOGUE["rights-missing"].strike(world, Random(0), name)
-    for rule in world.network.rules:
-        rule.until_s, rule.clients = 1e9, lambda client: client.startswith(kind)
+    for disturbance in world.network.disturbances:
+        disturbance.until_s, disturbance.clients = 1e9, lambda client: client.startswith(kind)
 
 
 async def _cut_off_for_ever(world: World, rng: Random, name: str) -> None:
@@ -350,7 +350,11 @@ def planted(blow: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome
     """Run a group in which something goes wrong that no program can make good."""
     planted_fault = replace(CATALOGUE["probe-lies"], strike=blow)
     harmless: Fault = CATALOGUE["watch-closed"]
-    strikes = (Strike(0, at_s, planted_fault), Strike(1, 1.0, harmless), Strike(2, 2.0, harmless))
+    strikes = (
+        ScheduledFault(0, at_s, planted_fault),
+        ScheduledFault(1, 1.0, harmless),
+        ScheduledFault(2, 2.0, harmless),
+    )
     return run_scenario(1, scenario, strikes, until_s=5.0)
 
 

@@ -11,7 +11,7 @@ from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.judge import S2, ViolationError
 from inplace.simulator.campaign.manners import L5
 from inplace.simulator.campaign.report import tell_kinds
-from inplace.simulator.campaign.run import Outcome, Strike, run_seed
+from inplace.simulator.campaign.run import Outcome, ScheduledFault, run_seed
 from inplace.simulator.campaign.soak import SEEDS_SHOWN_MAX, SEEDS_TOGETHER_MAX, Tally, fresh_first
 
 FAULT = CATALOGUE["worker-exit"]
@@ -19,7 +19,7 @@ FAULT = CATALOGUE["worker-exit"]
 
 def failed(seed: int, rule: str, strikes: int) -> Outcome:
     """Return a run with a violation."""
-    schedule = tuple(Strike(number, float(number), FAULT) for number in range(strikes))
+    schedule = tuple(ScheduledFault(number, float(number), FAULT) for number in range(strikes))
     kept = run_seed(0, only=[])
     return Outcome(
         seed, kept.scenario, schedule, kept.hash, 1.0, 1, kept.fired, ViolationError(rule, f"seen in {seed}")
