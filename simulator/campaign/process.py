@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from types import coroutine
-from typing import Any, cast
+from typing import Any
 
 from inplace.common.kube.clock import LoopClock
 
@@ -148,6 +148,11 @@ def drive(program: Coroutine[Any, Any, Any], context: Context | None) -> Corouti
     process = _PROCESS.get() if context is None else context.get(_PROCESS)
     if process is None:
         return program
-    stepped = process.run(program)
-    next(stepped)
-    return cast("Coroutine[Any, Any, Any]", stepped)
+    stepped = _stepwise(process, program)
+    stepped.send(None)
+    return stepped
+
+
+async def _stepwise(process: Process, program: Coroutine[Any, Any, Any]) -> Any:
+    """Be a coroutine, which anyio asks whether it has started."""
+    return await process.run(program)

@@ -2,7 +2,7 @@
 Run asyncio code under virtual time: the clock jumps to the next timer whenever nothing is ready to run.
 
 Guarantees: no real waiting and no real I/O; callbacks run in the order in which they became ready, and tasks
-hash by their creation number, so that sets of tasks (TaskGroup, asyncio.wait) iterate alike in every process.
+hash by their creation number, so that sets of tasks (anyio, asyncio.wait) iterate alike in every process.
 One program and one seed give one run. A program that can never continue raises `DeadlockError`, which says
 who waits where.
 Deliberately does not isolate wall-clock reads, threads or `random`: code under it asks the loop for time and
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import math
 from asyncio.base_events import BaseEventLoop
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -25,6 +26,8 @@ from pathlib import Path
 from random import Random
 from types import CodeType
 from typing import Any, NoReturn, TypeVar
+
+from anyio._backends._asyncio import CancelScope
 
 T = TypeVar("T")
 Drive = Callable[[Coroutine[Any, Any, Any], Context | None], Coroutine[Any, Any, Any]]
@@ -243,6 +246,27 @@ class VirtualTimeLoop(BaseEventLoop):
         if self.drive is not None:
             coro = self.drive(coro, context)  # type: ignore[arg-type]  # a task is made of a coroutine
         return OrderedTask(coro, number=next(self._numbers), loop=loop, context=context)  # type: ignore[arg-type]
+
+
+class _InOrder(dict[object, None]):
+    """A set that iterates in the order in which its members came."""
+
+    def add(self, member: object) -> None:
+        self[member] = None
+
+    def remove(self, member: object) -> None:
+        del self[member]
+
+
+def _init_scope(scope: CancelScope, deadline: float = math.inf, shield: bool = False) -> None:
+    """Let anyio cancel a scope's children in order; where it keeps them is private."""
+    _anyios_init(scope, deadline, shield)
+    if hasattr(scope, "_child_scopes"):
+        scope._child_scopes = _InOrder()  # type: ignore[assignment]  # noqa: SLF001
+
+
+_anyios_init = CancelScope.__init__
+CancelScope.__init__ = _init_scope  # type: ignore[assignment,method-assign]
 
 
 def run(main: Coroutine[Any, Any, T], *, shuffle_seed: int | None = None) -> T:
