@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result, wait_fixed
+
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
@@ -114,14 +116,23 @@ class Preflight:
 
     async def run(self) -> None:
         """Look, say what is missing when that changes, and look again until nothing is."""
-        while True:
-            try:
-                self._tell([*await self._look_at_crd(), *await self._look_at_rights(), *await self._look_at_policies()])
-                if not self._problems:
-                    return
-            except (ApiError, TransportError) as error:  # the server is away: every other task reports that, too
-                self._log.info("installation not looked at, retrying", error=str(error))
-            await self._clock.sleep(AGAIN_S)
+        looks = AsyncRetrying(
+            retry=retry_if_not_result(lambda whole: whole) | retry_if_exception_type((ApiError, TransportError)),
+            wait=wait_fixed(AGAIN_S),
+            before_sleep=self._note_look,
+            sleep=self._clock.sleep,
+        )
+        await looks(self._look)
+
+    def _note_look(self, state: RetryCallState) -> None:
+        """Log a look at a server that is away; every other task reports that, too."""
+        if state.outcome is not None and state.outcome.failed:
+            self._log.info("installation not looked at, retrying", error=str(state.outcome.exception()))
+
+    async def _look(self) -> bool:
+        """Look once; return whether nothing is missing."""
+        self._tell([*await self._look_at_crd(), *await self._look_at_rights(), *await self._look_at_policies()])
+        return not self._problems
 
     def _tell(self, found: list[Problem]) -> None:
         for problem in found:

@@ -8,12 +8,12 @@ older than the leadership, and nothing of an earlier term gets into a later one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 import structlog
+from anyio import create_task_group
 
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
@@ -132,29 +132,27 @@ class Controller:
 
     async def run(self) -> None:
         """Work until stopped."""
-        async with asyncio.TaskGroup() as group:
-            ports = (self.probe_port, self.metrics_port)
-            beside = [group.create_task(port.run(), name="port") for port in ports if port is not None]
+        async with create_task_group() as beside:
+            for port in (self.probe_port, self.metrics_port):
+                if port is not None:
+                    beside.start_soon(port.run, name="port")
             if self.metrics_port is not None:
-                beside.append(group.create_task(self.scrapes.run(), name="scrapes"))
+                beside.start_soon(self.scrapes.run, name="scrapes")
             if self.config.looks_first:
-                beside.append(group.create_task(self._preflight.run(), name="preflight"))
+                beside.start_soon(self._preflight.run, name="preflight")
             if self.config.measures_pauses:
-                beside.append(group.create_task(self.pauses.run(), name="pauses"))
-            try:
-                while not self._stop.is_set():
-                    await self._run_term()
-                    _heed_cancellation()
-            finally:
-                for task in beside:
-                    task.cancel()
+                beside.start_soon(self.pauses.run, name="pauses")
+            while not self._stop.is_set():
+                await self._run_term()
+                _heed_cancellation()
+            beside.cancel_scope.cancel()
 
     async def _run_term(self) -> None:
         """Lead once: from acquiring the Lease to losing or releasing it."""
         elector = self._elector
         transport: Transport = self._transport
         if elector is not None:
-            if not await self._unless_stopped(elector.acquire()):
+            if not await self._unless_stopped(elector.acquire):
                 return
             transport = FencedTransport(transport, elector)
         self.metrics.is_leader.labels(self.config.lease_name).set(1)
@@ -183,35 +181,38 @@ class Controller:
             resync_s=self.config.resync_s,
             is_beside=self.config.is_beside,
         )
-        async with asyncio.TaskGroup() as group:
-            holding = group.create_task(elector.hold(), name="hold lease") if elector is not None else None
-            working = group.create_task(term.run(), name="term")
+        async with create_task_group() as group:
+            if elector is not None:
+                group.start_soon(elector.hold, name="hold lease")
+            group.start_soon(term.run, name="term")
             await self._stop.wait()
             term.shut_down()
             if term.has_synced:
-                await self._drain(working)
-            working.cancel()
-            if holding is not None:
-                holding.cancel()
+                await self._drain(term)
+            group.cancel_scope.cancel()
 
-    async def _drain(self, working: asyncio.Task[None]) -> None:
+    async def _drain(self, term: Term) -> None:
         """Wait, not for ever, for what is in work to finish."""
         try:
             async with self._clock.timeout(DRAIN_S):
-                await asyncio.wait({working})
+                await term.finished.wait()
         except TimeoutError:
             self._log.warning("work not finished in time", bound_s=DRAIN_S)
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def _unless_stopped(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Await `work`; say False when `stop` came first."""
-        async with asyncio.TaskGroup() as group:
-            working = group.create_task(work)
-            stopping = group.create_task(self._stop.wait())
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            done = working.done()
-            working.cancel()
-            stopping.cancel()
-        return done
+        is_done = False
+        async with create_task_group() as group:
+
+            async def heed_stop() -> None:
+                await self._stop.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(heed_stop)
+            await work()
+            is_done = True
+            group.cancel_scope.cancel()
+        return is_done
 
     def _make_client(self) -> KubeClient:
         """Return a client that leadership does not fence."""
@@ -241,9 +242,9 @@ class Controller:
 
 
 def _heed_cancellation() -> None:
-    """Make good for a TaskGroup that fails in the moment in which its task is cancelled: it raises the failure alone.
+    """Make good for a task group that fails in the moment in which its task is cancelled: it raises the failure alone.
 
-    Source: python/cpython#116720, mended in 3.13.
+    That concerns `Task.cancel`, which asyncio.run uses; the cancellation of a scope comes again at the next await.
 
     Raises:
         asyncio.CancelledError: the current task was told to end.

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+from anyio import create_task_group
+
 from inplace.common import wire
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.kube.client import KubeClient
@@ -64,6 +66,7 @@ class Term:
         resync_s: float,
         is_beside: bool = False,
     ) -> None:
+        self.finished = asyncio.Event()
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -124,16 +127,16 @@ class Term:
         self._metrics.registry.register(live)
         self._metrics.workers_max.labels(CONTROLLER).set(self._workers + URGENT_WORKERS)
         try:
-            async with asyncio.TaskGroup() as group:
-                background = [group.create_task(self.recorder.run(), name="events")]
+            async with create_task_group() as group:
+                group.start_soon(self.recorder.run, name="events")
                 for informer in self._informers():
-                    background.append(group.create_task(informer.run(), name=informer.resource.plural))
+                    group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
                 self._log.info("controller started", jobsets=len(self.jobsets), pods=len(self.pods))
                 await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
-                for task in background:
-                    task.cancel()
+                group.cancel_scope.cancel()
         finally:
+            self.finished.set()
             self._metrics.registry.unregister(live)
 
     async def _process(self, key: Key) -> None:

@@ -17,12 +17,14 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
     "agent-file": ("prometheus-client", "structlog", "typing-extensions"),  # cli/agent_pyz.py
     "controller": (
         "aiohttp",
+        "anyio",
         "google-re2",
         "kubernetes-asyncio",
         "msgspec",
         "prometheus-client",
         "pyyaml",
         "structlog",
+        "tenacity",
     ),
 }
 """What each program imports itself; tests/images holds it to that."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as json_module
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from inplace.cli.beside import beside
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.common import wire
@@ -62,11 +63,10 @@ class DemoView:
             yield
             return
         with Live(console=self._console, auto_refresh=False) as picture:
-            refreshing = asyncio.create_task(self._refresh(picture))
             try:
-                yield
+                async with beside(partial(self._refresh, picture)):
+                    yield
             finally:
-                refreshing.cancel()
                 picture.update(self._picture(), refresh=True)
 
     def show_result(self) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Final
 
+from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import ENDED, GroupPhase, group_state
@@ -67,9 +68,8 @@ async def _wait(connection: Connection, name: str, request: str, timeout_s: floa
     from inplace.cli.status.watch import StatusWatch
 
     watch = StatusWatch(connection, name)
-    following = asyncio.create_task(watch.jobsets.run())
     try:
-        async with asyncio.timeout(timeout_s):
+        async with beside(watch.jobsets.run), asyncio.timeout(timeout_s):
             while (done := _outcome(watch.jobset(), request)) is None:
                 await watch.changed.wait()
                 watch.changed.clear()
@@ -78,9 +78,6 @@ async def _wait(connection: Connection, name: str, request: str, timeout_s: floa
         raise RefusalError(
             f"expected the restart within {duration_text(timeout_s)}, saw that it goes on: inplace explain {name}"
         ) from None
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
 
 
 def _outcome(raw: KubeObject | None, request: str) -> str | None:

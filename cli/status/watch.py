@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
@@ -22,6 +21,7 @@ from typing import Any
 
 from rich.live import Live
 
+from inplace.cli.beside import beside
 from inplace.cli.connection import Connection
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact, PodsRead
 from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
@@ -134,23 +134,15 @@ async def watch_status(connection: Connection, name: str, output: Output) -> int
     """Show a JobSet until it ends or the user has seen enough; return the exit code."""
     await read_jobset(connection, name)  # says better than a watch why it cannot be read
     watch = StatusWatch(connection, name)
-    following = [asyncio.create_task(one.run()) for one in (watch.jobsets, watch.pods)]
-    try:
-        return await _follow(watch, output, following)
-    finally:
-        for task in following:
-            task.cancel()
-        await asyncio.gather(*following, return_exceptions=True)
+    async with beside(watch.jobsets.run, watch.pods.run):
+        return await _follow(watch, output)
 
 
-async def _follow(watch: StatusWatch, output: Output, following: Sequence[asyncio.Task[None]]) -> int:
+async def _follow(watch: StatusWatch, output: Output) -> int:
     screen, progress, said = console(), Progress(), ""
     is_live = screen.is_terminal and output == "table"
     with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
         while True:
-            for task in following:
-                if task.done():  # an informer runs for ever; one that ended has a bug
-                    task.result()
             if watch.log.denied:
                 raise RefusalError(watch.log.denied, CliExit.NOT_ALLOWED)
             began_s = time.thread_time()

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
+from anyio import create_task_group
 
 from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.client import KubeClient
@@ -187,10 +188,10 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List, watch and resync until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(), name=f"follow {self.resource.plural}")
+        async with create_task_group() as group:
+            group.start_soon(self._follow, name=f"follow {self.resource.plural}")
             if self._resync_s is not None:
-                group.create_task(self._resync(self._resync_s), name=f"resync {self.resource.plural}")
+                group.start_soon(self._resync, self._resync_s, name=f"resync {self.resource.plural}")
 
     async def _follow(self) -> None:
         """Watch for ever; each way in which a watch can end has one arm."""

@@ -19,6 +19,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
+from anyio import create_task_group
+
 from inplace.common.kube.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -210,17 +212,14 @@ class WorkQueue(Generic[K]):
         `process` must not raise: what an error means for a key (retry, drop) is its decision.
         """
         assert workers >= 1, f"expected at least one worker, saw {workers}"
-        async with asyncio.TaskGroup() as group:
-            delays = group.create_task(self._run_delays(), name="delays")
-            try:
-                async with asyncio.TaskGroup() as crew:
-                    for number in range(workers + reserved):
-                        working = self._work_one_by_one(process, urgent_only=number >= workers)
-                        crew.create_task(working, name=f"worker {number}")
-            finally:
-                delays.cancel()
+        async with create_task_group() as group:
+            group.start_soon(self._run_delays, name="delays")
+            async with create_task_group() as crew:
+                for number in range(workers + reserved):
+                    crew.start_soon(self._work_one_by_one, process, number >= workers, name=f"worker {number}")
+            group.cancel_scope.cancel()
 
-    async def _work_one_by_one(self, process: Callable[[K], Awaitable[None]], *, urgent_only: bool) -> None:
+    async def _work_one_by_one(self, process: Callable[[K], Awaitable[None]], urgent_only: bool) -> None:
         while True:
             try:
                 key = await self.get(urgent_only=urgent_only)

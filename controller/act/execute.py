@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from anyio import create_task_group
+
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
@@ -120,10 +122,10 @@ class Executor:
                 slots.release()
 
         for together in _scouts_first(due):
-            async with asyncio.TaskGroup() as group:
+            async with create_task_group() as group:
                 for action in together:
                     await slots.acquire()
-                    group.create_task(perform_one(action))
+                    group.start_soon(perform_one, action)
                     await asyncio.sleep(0)  # building a Job of 1 MB takes 10 ms: let others run before the next
         if failures:
             action, error = failures[0]

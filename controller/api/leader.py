@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result
+
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -23,6 +25,7 @@ from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import LEASES, KubeObject
 from inplace.common.kube.timestamps import micro_time
 
+UNANSWERED = (ApiError, TransportError, TimeoutError)
 JITTER = 0.2  # of the retry period, so that candidates do not march in step
 
 
@@ -95,16 +98,24 @@ class Elector:
 
     async def acquire(self) -> None:
         """Return once this process is the leader."""
-        while True:
-            try:
-                async with self._clock.timeout(self._options.request_timeout_s):
-                    if await self._try():
-                        self._leads = True
-                        self._log.info("became leader", identity=self._options.identity)
-                        return
-            except (ApiError, TransportError, TimeoutError) as error:
-                self._log.warning("lease not acquired, retrying", error=str(error) or "no answer in time")
-            await self._pause()
+        attempts = AsyncRetrying(
+            retry=retry_if_not_result(lambda ours: ours) | retry_if_exception_type(UNANSWERED),
+            wait=lambda _: self._pause_s(),
+            before_sleep=self._note_attempt,
+            sleep=self._clock.sleep,
+        )
+        await attempts(self._attempt)
+        self._leads = True
+        self._log.info("became leader", identity=self._options.identity)
+
+    async def _attempt(self) -> bool:
+        async with self._clock.timeout(self._options.request_timeout_s):
+            return await self._try()
+
+    def _note_attempt(self, state: RetryCallState) -> None:
+        if state.outcome is not None and state.outcome.failed:
+            problem = str(state.outcome.exception()) or "no answer in time"
+            self._log.warning("lease not acquired, retrying", error=problem)
 
     async def hold(self) -> None:
         """Renew the Lease for as long as that works.
@@ -115,11 +126,11 @@ class Elector:
         """
         try:
             while True:
-                await self._pause()
+                await self._clock.sleep(self._pause_s())
                 try:
                     async with self._clock.timeout(min(self._options.request_timeout_s, max(0.0, self.left_s))):
                         renewed = await self._try()
-                except (ApiError, TransportError, TimeoutError) as error:
+                except UNANSWERED as error:
                     self._in_doubt = self._in_doubt or isinstance(error, TimeoutError)
                     problem = str(error) or "no answer in time"
                     self._log.warning("lease not renewed", error=problem, left_s=self.left_s)
@@ -144,7 +155,7 @@ class Elector:
             async with self._clock.timeout(self._options.request_timeout_s):
                 await self._give_up()
             self._log.info("lease released", identity=self._options.identity)
-        except (ApiError, TransportError, TimeoutError) as error:
+        except UNANSWERED as error:
             self._log.warning("lease not released, it will run out", error=str(error) or "no answer in time")
 
     async def _give_up(self) -> None:
@@ -247,8 +258,8 @@ class Elector:
             new["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + (lease is not None)
         return new
 
-    async def _pause(self) -> None:
-        await self._clock.sleep(self._options.retry_s * (1.0 + JITTER * self._rng.random()))
+    def _pause_s(self) -> float:
+        return self._options.retry_s * (1.0 + JITTER * self._rng.random())
 
 
 class FencedTransport:

@@ -15,6 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from anyio import CancelScope, create_task_group
+from anyio.abc import TaskGroup
+
 from inplace.common.kube.clock import Clock
 from inplace.common.seats import Seats
 
@@ -55,7 +58,7 @@ class PageServer:
         self._port = port
         self._pages = {path.encode(): page for path, page in pages.items()}
         self._clock = clock
-        self._seats: Seats[asyncio.Task[None]] = Seats(SEATS, SEATS_PER_SOURCE)
+        self._seats: Seats[CancelScope] = Seats(SEATS, SEATS_PER_SOURCE)
         self.bound_port: int | None = None
 
     async def run(self) -> None:
@@ -68,12 +71,12 @@ class PageServer:
         with socket.create_server((self._host, self._port), family=family, backlog=BACKLOG) as listener:
             listener.setblocking(False)
             self.bound_port = listener.getsockname()[1]
-            async with asyncio.TaskGroup() as exchanges:
+            async with create_task_group() as exchanges:
                 while True:
                     await self._accept(listener, exchanges)
                     await self._clock.sleep(ACCEPT_S)
 
-    async def _accept(self, listener: socket.socket, exchanges: asyncio.TaskGroup) -> None:
+    async def _accept(self, listener: socket.socket, exchanges: TaskGroup) -> None:
         """Wait for a newcomer; seat it, and those who wait behind it."""
         try:
             self._seat(await asyncio.get_running_loop().sock_accept(listener), exchanges)
@@ -84,18 +87,22 @@ class PageServer:
         except OSError:  # the client left, or the process has no descriptor free
             await self._clock.sleep(NO_DESCRIPTORS_S)
 
-    def _seat(self, newcomer: tuple[socket.socket, Any], exchanges: asyncio.TaskGroup) -> None:
+    def _seat(self, newcomer: tuple[socket.socket, Any], exchanges: TaskGroup) -> None:
         connection, address = newcomer
         connection.setblocking(False)
-        exchange = exchanges.create_task(self._exchange(connection), name="exchange")
-        exchange.add_done_callback(self._seats.leave)
-        exchange.add_done_callback(lambda _: connection.close())  # also of one that was cancelled before it began
-        leaver = self._seats.take(exchange, address[0])
+        seat = CancelScope()
+        leaver = self._seats.take(seat, address[0])
         if leaver is not None:
             leaver.cancel()
+        exchanges.start_soon(self._sit, seat, connection, name="exchange")
+
+    async def _sit(self, seat: CancelScope, connection: socket.socket) -> None:
+        """Answer one request, unless somebody else needs the seat."""
+        with connection, seat:
+            await self._exchange(connection)
+        self._seats.leave(seat)
 
     async def _exchange(self, connection: socket.socket) -> None:
-        """Answer one request."""
         loop = asyncio.get_running_loop()
         try:
             async with self._clock.timeout(REQUEST_S_MAX):
