@@ -1,10 +1,11 @@
 """
 Pace our writes: as fast as the server accepts them, and slower when it reports overload.
 
-One window for all JobSets bounds the writes in flight. It halves when the server is overloaded and grows by one for
-each windowful of successes (additive increase, multiplicative decrease, as in TCP). After a 429 or 503 every write
-waits for Retry-After and a random time more. No write is dropped: a refused write fails at its caller, which tries
-again with its own backoff, and writes that wait here have not been sent.
+One window for all JobSets bounds the writes in flight. A large write takes several places of it, because what a write
+costs the server grows with its size: a Job of 1 MB takes a second of CPU time, so it goes alone. The window halves when
+the server is overloaded and grows by one for each windowful of successes (additive increase, multiplicative decrease,
+as in TCP). After a 429 or 503 every write waits for Retry-After and a random time more. No write is dropped: a refused
+write fails at its caller, which tries again with its own backoff, and writes that wait here have not been sent.
 
 Status writes of JobSets, for which whole groups of agents wait, need no place in the window: they wait for a pause
 only. Reads, watches and the Lease (which has a client of its own) are not paced.
@@ -25,6 +26,7 @@ from inplace.common.kube.errors import ServerError, Throttled, error_from_respon
 from inplace.common.kube.http import Request, Response, Stream, Transport, TransportError
 from inplace.common.kube.resources import JOBSETS
 
+BYTES_PER_PLACE: Final = 20_000  # most Jobs take one place, those of 1 MB the whole window
 WRITES_MAX: Final = 48  # of the transport's 64 connections; the others are for watches, the Lease and status writes
 PAUSE_BASE_S: Final = 0.1
 PAUSE_CAP_S: Final = 5.0  # beyond Retry-After; a server that is down for long is asked about every 2.5 s
@@ -42,7 +44,7 @@ class PacedTransport:
         self._clock = clock
         self._window = float(WRITES_MAX)
         self._in_flight = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()  # with the places that each needs
         self._cut_s = float("-inf")  # when the window was last halved; what was sent before knew nothing of it
         self._pause_until_s = float("-inf")
         self._pauses = Backoff(PAUSE_BASE_S, PAUSE_CAP_S, rng)
@@ -53,7 +55,7 @@ class PacedTransport:
             return await self._inner.request(request, timeout_s=timeout_s)
         if is_status_write(request):
             return await self._send(request, timeout_s)
-        async with self._place():
+        async with self._places(1 + len(request.body) // BYTES_PER_PLACE):
             return await self._send(request, timeout_s)
 
     def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
@@ -105,31 +107,35 @@ class PacedTransport:
         return True
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        """Hold one place in the window; first come, first served."""
-        if self._waiting or self._in_flight >= self.window:
+    async def _places(self, count: int) -> AsyncIterator[None]:
+        """Hold places in the window; first come, first served."""
+        if self._waiting or not self._has_room(count):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
+            self._waiting.append((turn, count))
             try:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._leave()
+                    self._leave(count)
                 raise
         else:
-            self._in_flight += 1
+            self._in_flight += count
         try:
             yield
         finally:
-            self._leave()
+            self._leave(count)
 
-    def _leave(self) -> None:
-        """Give a place back, and places that are free to those who wait."""
-        self._in_flight -= 1
-        while self._waiting and self._in_flight < self.window:
-            turn = self._waiting.popleft()
+    def _has_room(self, count: int) -> bool:
+        """Say whether so many places are free; who needs more than the window has goes alone."""
+        return self._in_flight == 0 or self._in_flight + count <= self.window
+
+    def _leave(self, count: int) -> None:
+        """Give places back, and those that are free to those who wait."""
+        self._in_flight -= count
+        while self._waiting and (self._waiting[0][0].done() or self._has_room(self._waiting[0][1])):
+            turn, needed = self._waiting.popleft()
             if not turn.done():
-                self._in_flight += 1
+                self._in_flight += needed
                 turn.set_result(None)
 
 

@@ -74,6 +74,27 @@ async def test_writes_in_flight_are_bounded_and_status_writes_do_not_wait_for_th
     assert asyncio.get_running_loop().time() == pytest.approx(3 * ANSWER_S)
 
 
+async def test_a_large_write_takes_the_places_of_many() -> None:
+    """Writes of a megabyte go one at a time, of 32 kB half as many at once; a status write does not wait.
+
+    A Job of 1 MB costs an API server a second of CPU time: four at once starved everybody else's requests.
+    """
+    server = Server()
+    transport = paced(server)
+    large = Request("POST", JOBS.path("default"), body=b"x" * 1_000_000)
+    writing = asyncio.create_task(send(transport, large, 3))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(send(transport, CREATE, 1))
+    await send(transport, STATUS, 1)
+    assert asyncio.get_running_loop().time() == pytest.approx(ANSWER_S)
+    await asyncio.gather(writing, small)
+    assert asyncio.get_running_loop().time() == pytest.approx(4 * ANSWER_S)
+    assert server.most == 2
+    server.most = 0
+    await send(transport, Request("POST", JOBS.path("default"), body=b"x" * 32_000), WRITES_MAX)
+    assert server.most == WRITES_MAX // 2
+
+
 async def test_a_throttling_server_is_left_alone_for_as_long_as_it_says() -> None:
     """After a 429 no write of any kind is sent before Retry-After is over; reads go on."""
     answers = [Response(429, {"retry-after": "3"}, b"{}")]
