@@ -104,20 +104,17 @@ def test_a_request() -> None:
     assert (told["trigger"], told["request"], "firstFailure" in told) == ("manual", "please", False)
 
 
-def test_a_node_too_few() -> None:
+@pytest.mark.virtual_time
+async def test_a_node_too_few() -> None:
     """The condition says who waits for a node, in the scheduler's words."""
+    async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=3, pods_per_node=1) as cluster:
+        await cluster.apply(with_pods(read_manifests(EXAMPLES / "train.yaml"), PODS_COUNT))
 
-    async def main() -> str:
-        async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=3, pods_per_node=1) as cluster:
-            await cluster.apply(with_pods(read_manifests(EXAMPLES / "train.yaml"), PODS_COUNT))
+        def told() -> str:
+            conditions = status(cluster).get("conditions") or ()
+            return next((one["message"] for one in conditions if one["type"] == "BarrierWaiting"), "")
 
-            def told() -> str:
-                conditions = status(cluster).get("conditions") or ()
-                return next((one["message"] for one in conditions if one["type"] == "BarrierWaiting"), "")
-
-            await cluster.until(lambda: "3/4" in told(), timeout_s=TIMEOUT_S)
-            return told()
-
-    message = virtual_time.run(main())
+        await cluster.until(lambda: "3/4" in told(), timeout_s=TIMEOUT_S)
+        message = told()
     assert message.startswith("3/4 at epoch 1; waiting for train-")
     assert "(Pending: " in message

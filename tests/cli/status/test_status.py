@@ -28,7 +28,6 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.simulator.apiserver import InMemoryTransport
-from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.scenes import all_work, connection, seen, status, training, until
 
@@ -233,25 +232,22 @@ async def test_large_lists_come_in_pages() -> None:
         assert len({pod.name for pod in pods.pods}) == 4
 
 
-def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.virtual_time
+async def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """Into a pipe: a line for each change, without a request but the first three and the watches; it ends with it."""
-
-    async def scene() -> list[str]:
-        async with training(maxRestarts=1) as cluster:
-            transport = Counting(cluster)
-            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            watching = asyncio.create_task(watch_status(asked, "train", "table"))
-            name = cluster.pods()[0]["metadata"]["name"]
-            await cluster.clock.sleep(5)
-            cluster.kill_worker("default", name)
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-            await cluster.clock.sleep(60)
-            assert len(transport.asked) == 3
-            cluster.kill_worker("default", name)
-            assert await watching == 0
-            return capsys.readouterr().out.splitlines()
-
-    lines = virtual_time.run(scene())
+    async with training(maxRestarts=1) as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        watching = asyncio.create_task(watch_status(asked, "train", "table"))
+        name = cluster.pods()[0]["metadata"]["name"]
+        await cluster.clock.sleep(5)
+        cluster.kill_worker("default", name)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        await cluster.clock.sleep(60)
+        assert len(transport.asked) == 3
+        cluster.kill_worker("default", name)
+        assert await watching == 0
+        lines = capsys.readouterr().out.splitlines()
     said = [line.partition(" ")[2] for line in lines]
     assert said[0].startswith("Running epoch 1: 4 of 4")
     assert any(line.startswith("Restarting epoch 2") for line in said)
@@ -259,26 +255,23 @@ def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]
     assert said[-1].startswith("Failed")
 
 
-def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.virtual_time
+async def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows first, whole objects as they change: a Pod that was only ever a row is missed when it goes at once."""
-
-    async def scene() -> None:
-        async with training() as cluster:
-            transport = Counting(cluster)
-            asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
-            watching = asyncio.create_task(watch_status(replace(asked, whole_max=3), "train", "table"))
-            await cluster.clock.sleep(5)
-            assert "includeObject=None" in transport.asked[2].path
-            gone = cluster.pods()[0]["metadata"]["name"]
-            await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
-            await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-            await cluster.clock.sleep(5)
-            assert len(transport.asked) == 3
-            await cluster.client("user").delete(JOBSETS, "default", "train")
-            with pytest.raises(RefusalError, match="was deleted"):
-                await watching
-
-    virtual_time.run(scene())
+    async with training() as cluster:
+        transport = Counting(cluster)
+        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        watching = asyncio.create_task(watch_status(replace(asked, whole_max=3), "train", "table"))
+        await cluster.clock.sleep(5)
+        assert "includeObject=None" in transport.asked[2].path
+        gone = cluster.pods()[0]["metadata"]["name"]
+        await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        await cluster.clock.sleep(5)
+        assert len(transport.asked) == 3
+        await cluster.client("user").delete(JOBSETS, "default", "train")
+        with pytest.raises(RefusalError, match="was deleted"):
+            await watching
     said = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
     assert said[0] == "Running epoch 1: 4 of 4"
     assert any("workers-0-0 (no Pod)" in line for line in said)

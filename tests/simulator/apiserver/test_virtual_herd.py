@@ -6,6 +6,8 @@ import asyncio
 import json
 from random import Random
 
+import pytest
+
 from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
@@ -27,21 +29,18 @@ def _server(seed: int, **options: object) -> ApiServer:
     )
 
 
-def test_a_quiet_watch_lives_an_hour_on_bookmarks() -> None:
+@pytest.mark.virtual_time
+async def test_a_quiet_watch_lives_an_hour_on_bookmarks() -> None:
     """A watch without news gets a bookmark each minute and a clean end within the server's life range."""
-
-    async def main() -> tuple[int, float]:
-        server = _server(1)
-        server.load([])
-        transport = InMemoryTransport(server)
-        path = CONFIG_MAPS.path("default", query={"watch": "true", "allowWatchBookmarks": "true"})
-        bookmarks = 0
-        async with transport.stream(Request("GET", path, {}), timeout_s=1) as stream:
-            async for chunk in stream.chunks():
-                bookmarks += sum(json.loads(line)["type"] == "BOOKMARK" for line in chunk.splitlines())
-        return bookmarks, asyncio.get_running_loop().time()
-
-    bookmarks, ended_s = virtual_time.run(main())
+    server = _server(1)
+    server.load([])
+    transport = InMemoryTransport(server)
+    path = CONFIG_MAPS.path("default", query={"watch": "true", "allowWatchBookmarks": "true"})
+    bookmarks = 0
+    async with transport.stream(Request("GET", path, {}), timeout_s=1) as stream:
+        async for chunk in stream.chunks():
+            bookmarks += sum(json.loads(line)["type"] == "BOOKMARK" for line in chunk.splitlines())
+    ended_s = asyncio.get_running_loop().time()
     assert 1800 <= ended_s <= 3600
     assert abs(bookmarks - ended_s / 60) <= 2
 
@@ -87,25 +86,22 @@ def test_one_seed_is_one_run() -> None:
     assert _herd(7) != _herd(8)
 
 
-def test_a_lagging_cache_shows_the_past_until_the_lag_has_passed() -> None:
+@pytest.mark.virtual_time
+async def test_a_lagging_cache_shows_the_past_until_the_lag_has_passed() -> None:
     """With a lag of 2 s a cheap read is stale, a consistent one waits for the cache."""
-
-    async def main() -> list[tuple[float, int]]:
-        server = _server(1, watch_cache_lag_s=lambda plural: 2.0)
-        server.load([])
-        background = asyncio.create_task(server.run())
-        api = KubeClient(InMemoryTransport(server), user_agent="t/1", field_manager="t")
-        await api.list(CONFIG_MAPS, "default", query={"resourceVersion": "0"})
-        created = await api.create(
-            CONFIG_MAPS, "default", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
-        )
-        seen = []
-        version = created["metadata"]["resourceVersion"]
-        for query in ({"resourceVersion": "0"}, {}, {"resourceVersion": version}):
-            listed = await api.list(CONFIG_MAPS, "default", query=query)
-            seen.append((round(asyncio.get_running_loop().time(), 3), len(listed["items"])))
-        background.cancel()
-        await asyncio.gather(background, return_exceptions=True)
-        return seen
-
-    assert virtual_time.run(main()) == [(0.0, 0), (0.0, 1), (2.0, 1)]
+    server = _server(1, watch_cache_lag_s=lambda plural: 2.0)
+    server.load([])
+    background = asyncio.create_task(server.run())
+    api = KubeClient(InMemoryTransport(server), user_agent="t/1", field_manager="t")
+    await api.list(CONFIG_MAPS, "default", query={"resourceVersion": "0"})
+    created = await api.create(
+        CONFIG_MAPS, "default", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    )
+    seen = []
+    version = created["metadata"]["resourceVersion"]
+    for query in ({"resourceVersion": "0"}, {}, {"resourceVersion": version}):
+        listed = await api.list(CONFIG_MAPS, "default", query=query)
+        seen.append((round(asyncio.get_running_loop().time(), 3), len(listed["items"])))
+    background.cancel()
+    await asyncio.gather(background, return_exceptions=True)
+    assert seen == [(0.0, 0), (0.0, 1), (2.0, 1)]

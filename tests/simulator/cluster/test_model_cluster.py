@@ -80,111 +80,96 @@ def test_no_worker_starts_before_the_last_one_of_the_old_epoch_is_gone(example: 
     assert max(exits) < min(starts)
 
 
-def test_a_deleted_pod_is_replaced_and_the_group_restarts(example: Documents) -> None:
+@pytest.mark.virtual_time
+async def test_a_deleted_pod_is_replaced_and_the_group_restarts(example: Documents) -> None:
     """The replacement announces the next epoch; the other Pods stay the same objects."""
-
-    async def main() -> tuple[set[str], set[str], GroupRestart]:
-        async with model_cluster(nodes=6) as cluster:
-            timeline = cluster.timeline("train")
-            await cluster.apply(with_pods(example, 6))
-            await wait_for_restart(cluster, timeline, 0)
-            before = {pod["metadata"]["uid"] for pod in cluster.pods()}
-            await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
-            restart = await wait_for_restart(cluster, timeline, 1)
-            return before, {pod["metadata"]["uid"] for pod in cluster.pods()}, restart
-
-    before, after, restart = virtual_time.run(main())
+    async with model_cluster(nodes=6) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(example, 6))
+        await wait_for_restart(cluster, timeline, 0)
+        before = {pod["metadata"]["uid"] for pod in cluster.pods()}
+        await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
+        restart = await wait_for_restart(cluster, timeline, 1)
+        after = {pod["metadata"]["uid"] for pod in cluster.pods()}
     assert len(before & after) == 5
     assert len(after) == 6
     assert restart.pods_recreated == 1
 
 
-def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
+@pytest.mark.virtual_time
+async def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
     """The Pods of a dead node are Failed and replaced elsewhere; the others restart in place."""
+    async with model_cluster(nodes=3, pods_per_node=2) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(example, 4))
+        await wait_for_restart(cluster, timeline, 0)
+        lost_s = cluster.clock.monotonic_s()
+        cluster.lose_node("node-0")
 
-    async def main() -> tuple[GroupRestart, float]:
-        async with model_cluster(nodes=3, pods_per_node=2) as cluster:
-            timeline = cluster.timeline("train")
-            await cluster.apply(with_pods(example, 4))
-            await wait_for_restart(cluster, timeline, 0)
-            lost_s = cluster.clock.monotonic_s()
-            cluster.lose_node("node-0")
+        def done() -> bool:
+            return len(timeline.restarts) > 1 and timeline.current.complete
 
-            def done() -> bool:
-                return len(timeline.restarts) > 1 and timeline.current.complete
-
-            await cluster.until(done, timeout_s=1000)
-            return timeline.current, (timeline.current.stepped_s or 0.0) - lost_s
-
-    restart, took_s = virtual_time.run(main())
+        await cluster.until(done, timeout_s=1000)
+        restart, took_s = timeline.current, (timeline.current.stepped_s or 0.0) - lost_s
     assert restart.pods_recreated == 2
     assert 340 < took_s < 400
 
 
-def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
+@pytest.mark.virtual_time
+async def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
     """A Pod that is deleted while its node is dead has no kubelet to end it: it goes when the node is given up."""
-
-    async def main() -> tuple[set[str], set[str]]:
-        async with model_cluster(nodes=3, pods_per_node=2) as cluster:
-            timeline = cluster.timeline("train")
-            await cluster.apply(with_pods(example, 4))
-            await wait_for_restart(cluster, timeline, 0)
-            cluster.lose_node("node-0")
-            deleted = [pod["metadata"] for pod in cluster.pods() if pod["spec"]["nodeName"] == "node-0"]
-            for meta in deleted:
-                await cluster.client().delete(PODS, "default", meta["name"])
-            last_words = {"status": {"phase": "Failed"}}  # of a kubelet that died before its next request
-            await cluster.client().patch(PODS, "default", deleted[0]["name"], last_words, subresource="status")
-            await cluster.clock.sleep(400)
-            return {meta["uid"] for meta in deleted}, {pod["metadata"]["uid"] for pod in cluster.pods()}
-
-    deleted, left = virtual_time.run(main())
+    async with model_cluster(nodes=3, pods_per_node=2) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(example, 4))
+        await wait_for_restart(cluster, timeline, 0)
+        cluster.lose_node("node-0")
+        doomed = [pod["metadata"] for pod in cluster.pods() if pod["spec"]["nodeName"] == "node-0"]
+        for meta in doomed:
+            await cluster.client().delete(PODS, "default", meta["name"])
+        last_words = {"status": {"phase": "Failed"}}  # of a kubelet that died before its next request
+        await cluster.client().patch(PODS, "default", doomed[0]["name"], last_words, subresource="status")
+        await cluster.clock.sleep(400)
+        deleted, left = {meta["uid"] for meta in doomed}, {pod["metadata"]["uid"] for pod in cluster.pods()}
     assert deleted
     assert len(left) == 4
     assert not deleted & left
 
 
-def test_workers_that_finish_complete_the_jobset(example: Documents) -> None:
+@pytest.mark.virtual_time
+async def test_workers_that_finish_complete_the_jobset(example: Documents) -> None:
     """Every worker exits 0, the Job completes, the JobSet completes, and no agent is left running."""
     documents = with_pods(example, 4)
     worker = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     for entry in worker["env"]:
         if entry["name"] == "STEPS":
             entry["value"] = "10"
+    async with model_cluster() as cluster:
+        await cluster.apply(documents)
 
-    async def main() -> tuple[str, set[str]]:
-        async with model_cluster() as cluster:
-            await cluster.apply(documents)
+        def done() -> bool:
+            return bool(cluster.jobset("train").get("status", {}).get("terminalState"))
 
-            def done() -> bool:
-                return bool(cluster.jobset("train").get("status", {}).get("terminalState"))
-
-            await cluster.until(done, timeout_s=TIMEOUT_S)
-            status = cluster.jobset("train")["status"]
-            return status["terminalState"], {pod["status"]["phase"] for pod in cluster.pods()}
-
-    assert virtual_time.run(main()) == ("Completed", {"Succeeded"})
+        await cluster.until(done, timeout_s=TIMEOUT_S)
+        status = cluster.jobset("train")["status"]
+        found = status["terminalState"], {pod["status"]["phase"] for pod in cluster.pods()}
+    assert found == ("Completed", {"Succeeded"})
 
 
-def test_a_pod_that_fits_nowhere_says_so(example: Documents) -> None:
+@pytest.mark.virtual_time
+async def test_a_pod_that_fits_nowhere_says_so(example: Documents) -> None:
     """Without room the Pod stays Pending with PodScheduled=False, and the others run."""
+    async with model_cluster(nodes=1, pods_per_node=3) as cluster:
+        await cluster.apply(with_pods(example, 4))
 
-    async def main() -> list[str]:
-        async with model_cluster(nodes=1, pods_per_node=3) as cluster:
-            await cluster.apply(with_pods(example, 4))
+        def condition(pod: dict[str, Any]) -> str:
+            conditions = pod.get("status", {}).get("conditions") or ()
+            return next((f"{c['status']} {c.get('reason', '')}" for c in conditions if c["type"] == "PodScheduled"), "")
 
-            def condition(pod: dict[str, Any]) -> str:
-                conditions = pod.get("status", {}).get("conditions") or ()
-                return next(
-                    (f"{c['status']} {c.get('reason', '')}" for c in conditions if c["type"] == "PodScheduled"), ""
-                )
-
-            await cluster.until(
-                lambda: len(cluster.pods()) == 4 and all(map(condition, cluster.pods())), timeout_s=TIMEOUT_S
-            )
-            return sorted(map(condition, cluster.pods()))
-
-    assert virtual_time.run(main()) == ["False Unschedulable", "True ", "True ", "True "]
+        await cluster.until(
+            lambda: len(cluster.pods()) == 4 and all(map(condition, cluster.pods())), timeout_s=TIMEOUT_S
+        )
+        found = sorted(map(condition, cluster.pods()))
+    assert found == ["False Unschedulable", "True ", "True ", "True "]
 
 
 def test_waiting_for_what_never_happens_times_out(example: Documents) -> None:

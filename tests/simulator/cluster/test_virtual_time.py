@@ -5,6 +5,7 @@ import time
 from random import Random
 
 import pytest
+from anyio import create_task_group
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,29 @@ def test_a_deadlock_names_the_waiting_tasks() -> None:
 
     with pytest.raises(virtual_time.DeadlockError, match=r"hungry: .*starve.*test_virtual_time\.py:\d+"):
         virtual_time.run(main())
+
+
+def test_cancelled_scopes_of_anyio_end_in_creation_order() -> None:
+    """A scope's children are a set, whose order would be that of addresses."""
+    order: list[int] = []
+
+    async def wait(name: int) -> None:
+        try:
+            async with create_task_group() as group:
+                group.start_soon(asyncio.Event().wait)
+                await asyncio.Event().wait()
+        finally:
+            order.append(name)
+
+    async def main() -> None:
+        async with create_task_group() as group:
+            for name in range(50):
+                group.start_soon(wait, name)
+            await asyncio.sleep(1)
+            group.cancel_scope.cancel()
+
+    virtual_time.run(main())
+    assert order == list(range(50))
 
 
 def test_threads_are_refused() -> None:
