@@ -44,7 +44,7 @@ from inplace.controller.api.plain_credentials import PlainCredentials
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC, Pod
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.phases import PhaseReader
 
 PODS_DEFAULT: Final = 5_000
@@ -139,13 +139,13 @@ def server(pods: int, rate: int) -> Iterator[Credentials]:
             process.join()
 
 
-def groups_of(pods: int) -> Groups:
+def groups_of(pods: int) -> Membership:
     """Return the controller's view of one running JobSet and its Jobs."""
     log = structlog.get_logger()
-    groups = Groups(lambda _key, _delay_s: None, lambda _obj, _note: None, LoopClock(), log)
+    membership = Membership(lambda _key, _delay_s: None, lambda _obj, _note: None, LoopClock(), log)
     manifest = jobset(NAME, pods)
     manifest["metadata"] = {"name": NAME, "namespace": "bench", "uid": "jobset", "resourceVersion": "1"}
-    groups.jobset_changed(None, manifest | {"status": wire.status_of_epochs(1, 0)})
+    membership.jobset_changed(None, manifest | {"status": wire.status_of_epochs(1, 0)})
     (workers,) = manifest["spec"]["replicatedJobs"]
     for index in range(workers["replicas"]):
         owner = {"kind": wire.KIND, "uid": "jobset", "controller": True}
@@ -159,22 +159,22 @@ def groups_of(pods: int) -> Groups:
                 "labels": {wire.RESTART_ATTEMPT: "0"},
             }
         }
-        groups.job_changed(None, JOB_CODEC.convert(job))
-    return groups
+        membership.job_changed(None, JOB_CODEC.convert(job))
+    return membership
 
 
 async def us_per_event(to: Credentials, pods: int) -> float:
     """Let every Pod announce once; return the microseconds of CPU per announcement."""
-    groups = groups_of(pods)
-    (group,) = groups
+    membership = groups_of(pods)
+    (group,) = membership
     (counted,) = group.ledgers.values()
     clock = LoopClock()
     async with AiohttpTransport(PlainCredentials(lambda: to, clock=clock, refresh_s=60.0)) as transport:
         client = KubeClient(transport, user_agent="bench", field_manager="bench")
         log = structlog.get_logger()
         informer: Informer[Pod] = Informer(client, PODS, POD_CODEC, clock=clock, rng=Random(1), log=log)
-        informer.add_handler(groups.pod_changed)
-        informer.add_handler(PhaseReader(Metrics(), groups.home_of).pod_changed)
+        informer.add_handler(membership.pod_changed)
+        informer.add_handler(PhaseReader(Metrics(), membership.home_of).pod_changed)
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
         assert counted.ledger.histogram() == {1: pods}, counted.ledger.histogram()

@@ -24,7 +24,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.controller.metrics import FINISHED, LiveCollector, Metrics
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.kinds import JOB_CODEC, Pod
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 
 ROUNDS = 20
 SHAPES = ((1_000, 8), (20, 1_000))  # JobSets, Pods of each
@@ -71,7 +71,7 @@ def pod(name: str, index: int) -> Pod:
 def filled(jobsets: int, pods: int) -> Metrics:
     """Return the metrics of a controller that knows so many JobSets, each of which has restarted."""
     metrics, log = Metrics(), structlog.get_logger()
-    groups = Groups(lambda *_: None, lambda *_: None, LoopClock(), log)
+    groups = Membership(lambda *_: None, lambda *_: None, LoopClock(), log)
     owner = {"kind": wire.KIND, "controller": True}
     for number in range(jobsets):
         name = f"train-{number}"

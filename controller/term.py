@@ -42,7 +42,7 @@ from inplace.controller.spec.kinds import (
 )
 from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.group import Key
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.phases import PhaseReader
 from inplace.controller.tracking.restart_timer import RestartTimer
 
@@ -78,7 +78,7 @@ class Term:
         self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
-        self.groups = Groups(self._wake, self.recorder.emit, clock, log)
+        self.membership = Membership(self._wake, self.recorder.emit, clock, log)
         self.jobsets: Informer[KubeObject] = self._informer(
             JOBSETS,
             JOBSET_CODEC,
@@ -89,15 +89,15 @@ class Term:
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
         self.claims: Informer[PersistentVolumeClaim] = self._informer(PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC)
         self.pods: Informer[Pod] = self._informer(PODS, POD_CODEC, label_selector=wire.JOBSET_NAME)
-        self.jobsets.add_handler(self.groups.jobset_changed)
-        self.jobs.add_handler(self.groups.job_changed)
-        self.services.add_handler(self.groups.service_changed)
-        self.claims.add_handler(self.groups.claim_changed)
-        self.pods.add_handler(self.groups.pod_changed)
-        self.pods.add_handler(PhaseReader(metrics, self.groups.home_of).pod_changed)
+        self.jobsets.add_handler(self.membership.jobset_changed)
+        self.jobs.add_handler(self.membership.job_changed)
+        self.services.add_handler(self.membership.service_changed)
+        self.claims.add_handler(self.membership.claim_changed)
+        self.pods.add_handler(self.membership.pod_changed)
+        self.pods.add_handler(PhaseReader(metrics, self.membership.home_of).pod_changed)
         self._reconciler = Reconciler(
             client=client,
-            groups=self.groups,
+            membership=self.membership,
             jobsets=self.jobsets,
             services=self.services,
             claims=self.claims,
@@ -123,7 +123,7 @@ class Term:
 
     async def run(self) -> None:
         """Fill the caches, then reconcile until shut down."""
-        live = LiveCollector(self.groups.counts, self._work_ages, self._silences)
+        live = LiveCollector(self.membership.counts, self._work_ages, self._silences)
         self._metrics.registry.register(live)
         self._metrics.workers_max.labels(CONTROLLER).set(self._workers + URGENT_WORKERS)
         try:
@@ -181,7 +181,7 @@ class Term:
 
     def _is_urgent(self, key: Key) -> bool:
         """Say whether agents wait for this JobSet's status."""
-        group = self.groups.get(key)
+        group = self.membership.get(key)
         return group is not None and group.is_due
 
     def _wake(self, key: Key, delay_s: float) -> None:

@@ -34,7 +34,7 @@ from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod, Service
 from inplace.controller.spec.last_restart import UNSEEN
 from inplace.controller.spec.topology import exclusive_key
 from inplace.controller.tracking.group import Group, Key
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.restart_timer import RestartTimer
 from inplace.controller.tracking.roll_call import call_roll
 
@@ -51,7 +51,7 @@ class Reconciler:
     """Makes one JobSet at a time agree with its spec; which event asked is unknown on purpose."""
 
     client: KubeClient
-    groups: Groups
+    membership: Membership
     jobsets: Informer[KubeObject]
     services: Informer[Service]
     claims: Informer[PersistentVolumeClaim]
@@ -72,7 +72,7 @@ class Reconciler:
             ApiError, TransportError: the status could not be written; nothing else was done.
             ActionsFailedError: the status stands, some actions failed.
         """
-        group = self.groups.get(key)
+        group = self.membership.get(key)
         known = self._known.get(key)
         if known is not None and (group is None or group.jobset.uid != known):
             self._forget(key, known)
@@ -81,7 +81,7 @@ class Reconciler:
         self._known[key] = group.jobset.uid
         planned = plan(await self._observe(group))
         jobset = group.jobset
-        self.groups.expect(group, planned.expected, planned.left)
+        self.membership.expect(group, planned.expected, planned.left)
         group.note_causes(planned.causes, self.clock.monotonic_s())
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
@@ -113,7 +113,7 @@ class Reconciler:
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
-            jobs=self.groups.jobs_of(jobset),
+            jobs=self.membership.jobs_of(jobset),
             has_service=self.services.get(jobset.namespace, jobset.subdomain) is not None,
             claims={
                 name: claim
@@ -124,7 +124,7 @@ class Reconciler:
             pods=pods,
             domains=domains,
             causes=group.causes(),
-            barriers=call_roll(self.groups, group, self.clock.monotonic_s()),
+            barriers=call_roll(self.membership, group, self.clock.monotonic_s()),
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
         )
@@ -134,7 +134,7 @@ class Reconciler:
         jobset = group.jobset
         if jobset.failure_policy is None or not jobset.failure_policy.rules:
             return {}
-        jobs = self.groups.jobs_of(jobset).values()
+        jobs = self.membership.jobs_of(jobset).values()
         failed = [job for job in jobs if bucket_of(jobset, job) is Bucket.FAILED]
         return group.matches.look(jobset, failed, self.clock.monotonic_s)
 
@@ -143,8 +143,8 @@ class Reconciler:
         jobset = group.jobset
         if not jobset.is_placed_exclusively:
             return {}
-        jobs = self.groups.jobs_of(jobset)
-        return {name: self.groups.pods_of(job) for name, job in jobs.items() if name in jobset.places}
+        jobs = self.membership.jobs_of(jobset)
+        return {name: self.membership.pods_of(job) for name, job in jobs.items() if name in jobset.places}
 
     async def _write_status(self, group: Group, planned: Plan) -> float | None:
         """Write what changed; counters alone wait for company. Return how long they still wait.

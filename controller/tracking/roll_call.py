@@ -16,16 +16,16 @@ from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.places import Place
 from inplace.controller.tracking.absent import why_absent
 from inplace.controller.tracking.group import Group, ScopeLedger
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 
 
-def call_roll(groups: Groups, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
+def call_roll(membership: Membership, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
     """Return the barriers that wait, by scope."""
-    found = {name: _barrier(groups, group, scope_ledger, now_s) for name, scope_ledger in group.ledgers.items()}
+    found = {name: _barrier(membership, group, scope_ledger, now_s) for name, scope_ledger in group.ledgers.items()}
     return {name: barrier for name, barrier in found.items() if barrier is not None}
 
 
-def _barrier(groups: Groups, group: Group, scope_ledger: ScopeLedger, now_s: float) -> WaitingBarrier | None:
+def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, now_s: float) -> WaitingBarrier | None:
     if scope_ledger.waits_since_s is None or scope_ledger.deadline_from_s is None:
         return None
     deadline, ledger = group.jobset.barrier_deadline, scope_ledger.ledger
@@ -40,29 +40,31 @@ def _barrier(groups: Groups, group: Group, scope_ledger: ScopeLedger, now_s: flo
         expected=ledger.shape.size,
         waited_s=waited_s,
         reported_s=None if group.reported_s is None else now_s - group.reported_s,
-        missing=tuple(islice(_missing(groups, group, scope_ledger, arrived), NAMES_MAX)) if is_told else (),
+        missing=tuple(islice(_missing(membership, group, scope_ledger, arrived), NAMES_MAX)) if is_told else (),
         in_the_way=ledger.names_in_the_way() if is_told else {},
         deadline_in_s=left_s,
-        late=frozenset(_late(groups, group, scope_ledger, arrived)) if is_late else frozenset(),
+        late=frozenset(_late(membership, group, scope_ledger, arrived)) if is_late else frozenset(),
     )
 
 
-def _late(groups: Groups, group: Group, scope_ledger: ScopeLedger, arrived: Mapping[Place, int]) -> Iterator[str]:
+def _late(
+    membership: Membership, group: Group, scope_ledger: ScopeLedger, arrived: Mapping[Place, int]
+) -> Iterator[str]:
     """Yield the names of existing Jobs with a Pod that is not at the barrier."""
     places = group.jobset.places
-    for name in groups.jobs_of(group.jobset):
+    for name in membership.jobs_of(group.jobset):
         place = places.get(name)
         if place is not None and arrived.get(place, 0) < scope_ledger.ledger.shape.size_of(*place):
             yield name
 
 
 def _missing(
-    groups: Groups, group: Group, scope_ledger: ScopeLedger, arrived: Mapping[Place, int]
+    membership: Membership, group: Group, scope_ledger: ScopeLedger, arrived: Mapping[Place, int]
 ) -> Iterator[Missing]:
-    jobs = groups.jobs_of(group.jobset)
+    jobs = membership.jobs_of(group.jobset)
     for slot, uids in scope_ledger.ledger.absent(arrived):
         job = jobs.get(_job_name(group, slot))
-        pods = [pod for uid in uids if job is not None and (pod := groups.pod_of(job, uid)) is not None]
+        pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
         yield Missing(_job_name(group, slot), slot.completion_index, why_absent(job, pods))
 
 

@@ -21,7 +21,7 @@ from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
 from inplace.controller.api.pace import WRITES_MAX
 from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC
 from inplace.controller.tracking.group import Key
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -185,19 +185,21 @@ async def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
     """Of a Pod of 8 kB the cache, the indexes and the ledger keep what is read, and no raw bytes."""
     woken: list[Key] = []
     log = structlog.get_logger()
-    groups = Groups(lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message), LoopClock(), log)
+    membership = Membership(
+        lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message), LoopClock(), log
+    )
     parent = jobset(jobs=[replicated_job(pods=POD_COUNT)])
     parent["metadata"] |= {"uid": "jobset-uid", "resourceVersion": "1"}
-    groups.jobset_changed(None, parent)
+    membership.jobset_changed(None, parent)
     owner = {"kind": wire.KIND, "uid": "jobset-uid", "controller": True}
     meta = {"name": "train-workers-0", "namespace": "default", "uid": "job-uid", "resourceVersion": "1"}
     attempt = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner]}
-    groups.job_changed(None, JOB_CODEC.convert({"metadata": meta | attempt}))
+    membership.job_changed(None, JOB_CODEC.convert({"metadata": meta | attempt}))
     pods = [pod(index) for index in range(POD_COUNT)]
     assert 7_000 < len(msgspec.json.encode(pods[0])) < 9_000
     client = KubeClient(Listed(pods), user_agent="x", field_manager="x")
     informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log)
-    informer.add_handler(groups.pod_changed)
+    informer.add_handler(membership.pod_changed)
     gc.collect()
     tracemalloc.start()
     try:

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Area, Edit, Mutant
 _LEADER = "controller/api/leader.py"
 _TERM = "controller/term.py"
 _RECONCILE = "controller/act/reconcile.py"
-_GROUPS = "controller/tracking/groups.py"
+_GROUPS = "controller/tracking/membership.py"
 _EXECUTE = "controller/act/execute.py"
 
 LEADER = (

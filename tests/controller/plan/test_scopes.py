@@ -13,13 +13,13 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import JOBS, KubeObject
 from inplace.controller.plan.actions import CreateJob
 from inplace.controller.spec.rules import RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 from inplace.simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.rig import Rig
-from tests.controller.tracking.test_groups import make_job, make_pod
+from tests.controller.tracking.test_membership import make_job, make_pod
 
 pytestmark = pytest.mark.virtual_time
 
@@ -182,17 +182,19 @@ def test_one_scope_that_exceeds_fails_the_jobset() -> None:
 
 
 class Divided:
-    """Groups with one divided JobSet of two scopes, two Pods each."""
+    """A membership with one divided JobSet of two scopes, two Pods each."""
 
     def __init__(self, restarts_max: int) -> None:
-        self.groups = Groups(lambda key, delay_s: None, lambda raw, note: None, LoopClock(0.0), structlog.get_logger())
+        self.membership = Membership(
+            lambda key, delay_s: None, lambda raw, note: None, LoopClock(0.0), structlog.get_logger()
+        )
         self.version = 0
         self.manifest = divided(restarts_max=restarts_max)
         self.manifest["metadata"]["uid"] = "js"
         self.scopes = dict.fromkeys("ab", (0, 0))
         self.write()
         for name in "ab":
-            self.groups.job_changed(None, make_job(f"job-{name}", name=f"train-{name}-0"))
+            self.membership.job_changed(None, make_job(f"job-{name}", name=f"train-{name}-0"))
 
     def write(self) -> None:
         """Show the JobSet with the epochs as they are now."""
@@ -203,15 +205,15 @@ class Divided:
         ]
         status = {wire.RESTART_SCOPE_FIELD: "ReplicatedJob", wire.SCOPED_EPOCHS: entries}
         metadata = self.manifest["metadata"] | {"resourceVersion": str(self.version)}
-        self.groups.jobset_changed(None, self.manifest | {"metadata": metadata, "status": status})
+        self.membership.jobset_changed(None, self.manifest | {"metadata": metadata, "status": status})
 
     def announce(self, name: str, index: int, epoch: int) -> None:
         """Let one Pod announce."""
-        self.groups.pod_changed(None, make_pod(index, epoch, uid=f"{name}-{index}", job=f"job-{name}"))
+        self.membership.pod_changed(None, make_pod(index, epoch, uid=f"{name}-{index}", job=f"job-{name}"))
 
     def decide(self) -> dict[str, Decision]:
         """Ask both ledgers."""
-        group = self.groups.get(("default", "train"))
+        group = self.membership.get(("default", "train"))
         assert group is not None
         return dict(group.decisions())
 
@@ -316,15 +318,15 @@ def test_a_pod_whose_job_is_gone_holds_up_its_own_scope() -> None:
     world: dict[str, bool] = {}
 
     async def scenario() -> None:
-        groups = Divided(3)
+        membership = Divided(3)
         ghost = make_pod(
             0, 1, uid="ghost", job="gone", metadata={"labels": {wire.JOBSET_UID: "js", wire.REPLICATED_JOB_NAME: "b"}}
         )
-        groups.groups.pod_changed(None, ghost)
+        membership.membership.pod_changed(None, ghost)
         for name in "ab":
             for index in range(2):
-                groups.announce(name, index, 1)
-        world.update({name: decision.synced == 1 for name, decision in groups.decide().items()})
+                membership.announce(name, index, 1)
+        world.update({name: decision.synced == 1 for name, decision in membership.decide().items()})
 
     run(scenario())
     assert world == {"a": True, "b": False}

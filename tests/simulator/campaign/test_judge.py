@@ -346,9 +346,9 @@ async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> No
     await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": {"failurePolicy": {"maxRestarts": 5}}})
 
 
-def planted(blow: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome:
+def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome:
     """Run a group in which something goes wrong that no program can make good."""
-    planted_fault = replace(CATALOGUE["probe-lies"], strike=blow)
+    planted_fault = replace(CATALOGUE["probe-lies"], strike=strike)
     harmless: Fault = CATALOGUE["watch-closed"]
     strikes = (
         ScheduledFault(0, at_s, planted_fault),
@@ -380,10 +380,10 @@ BAD_ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("blow", "rule"), BAD_ENDS)
-def test_an_end_that_is_not_good_is_found(blow: Any, rule: str) -> None:
+@pytest.mark.parametrize(("strike", "rule"), BAD_ENDS)
+def test_an_end_that_is_not_good_is_found(strike: Any, rule: str) -> None:
     """A group that stays apart, a restart that is dear, an end that is missing or wrong, a program without an end."""
-    outcome = planted(blow)
+    outcome = planted(strike)
     assert outcome.violation is not None
     assert outcome.violation.rule == rule
 

@@ -36,7 +36,7 @@ PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts t
 
 
 @dataclass(slots=True)
-class Groups:
+class Membership:
     """All JobSets of this controller.
 
     Args:

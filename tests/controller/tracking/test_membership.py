@@ -17,7 +17,7 @@ from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.tracking.group import Key
-from inplace.controller.tracking.groups import Groups
+from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import life_of, read_pod, worker_of
 from inplace.simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
@@ -58,12 +58,12 @@ def make_pod(
 
 
 class World:
-    """Groups whose wishes are recorded."""
+    """A membership whose wishes are recorded."""
 
     def __init__(self) -> None:
         self.woken: list[tuple[Key, float]] = []
         self.warnings: list[Note] = []
-        self.groups = Groups(
+        self.membership = Membership(
             lambda key, delay_s: self.woken.append((key, delay_s)),
             lambda _, note: self.warnings.append(note),
             LoopClock(0.0),
@@ -72,7 +72,7 @@ class World:
 
     def decided(self) -> tuple[int, int] | None:
         """Return what the ledger of the JobSet says."""
-        group = self.groups.get(("default", "train"))
+        group = self.membership.get(("default", "train"))
         decision = group.decisions().get(WHOLE) if group is not None else None
         return (decision.synced, decision.deprecated) if decision is not None else None
 
@@ -93,13 +93,13 @@ def test_the_order_in_which_things_become_known_does_not_matter() -> None:
         for order in permutations(range(4)):
             world = World()
             events = (
-                lambda groups: groups.jobset_changed(None, make_jobset()),
-                lambda groups: groups.job_changed(None, make_job()),
-                lambda groups: groups.pod_changed(None, make_pod(0, 1)),
-                lambda groups: groups.pod_changed(None, make_pod(1, 1)),
+                lambda membership: membership.jobset_changed(None, make_jobset()),
+                lambda membership: membership.job_changed(None, make_job()),
+                lambda membership: membership.pod_changed(None, make_pod(0, 1)),
+                lambda membership: membership.pod_changed(None, make_pod(1, 1)),
             )
             for position in order:
-                events[position](world.groups)
+                events[position](world.membership)
             assert world.decided() == (1, 0), order
             assert world.woken
 
@@ -109,11 +109,11 @@ def test_the_order_in_which_things_become_known_does_not_matter() -> None:
 def filled(**status: Any) -> World:
     """Return a world with a running group of two."""
     world = World()
-    world.groups.jobset_changed(None, make_jobset(**status))
-    world.groups.job_changed(None, make_job())
+    world.membership.jobset_changed(None, make_jobset(**status))
+    world.membership.job_changed(None, make_job())
     for index in range(2):
-        world.groups.pod_changed(None, make_pod(index, 1))
-    world.groups.jobset_changed(make_jobset(), make_jobset(version=2, syncedEpoch=1))
+        world.membership.pod_changed(None, make_pod(index, 1))
+    world.membership.jobset_changed(make_jobset(), make_jobset(version=2, syncedEpoch=1))
     world.woken.clear()
     return world
 
@@ -127,9 +127,9 @@ def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
             "phase": "Running",
             "containerStatuses": [{"name": "w", "containerID": "c", "state": {"running": {}}}],
         }
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 1, status=status))
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status=status))
         assert world.woken == []
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
         assert world.woken == [(("default", "train"), 0.0)]
 
     in_virtual_time(play)
@@ -140,19 +140,19 @@ def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
 
     def play() -> None:
         world = filled()
-        world.groups.job_changed(make_job(), make_job(deletionTimestamp=NOW))
+        world.membership.job_changed(make_job(), make_job(deletionTimestamp=NOW))
         replacement = make_job("job-2")
         for index in range(2):
-            world.groups.pod_changed(make_pod(index, 1), make_pod(index, 2))
+            world.membership.pod_changed(make_pod(index, 1), make_pod(index, 2))
         assert world.decided() == (1, 0)
-        world.groups.job_changed(make_job(deletionTimestamp=NOW), None)
+        world.membership.job_changed(make_job(deletionTimestamp=NOW), None)
         assert world.decided() == (1, 0)
-        world.groups.job_changed(None, replacement)
+        world.membership.job_changed(None, replacement)
         for index in range(2):
-            world.groups.pod_changed(None, make_pod(index, 2, uid=f"new-{index}", job="job-2"))
+            world.membership.pod_changed(None, make_pod(index, 2, uid=f"new-{index}", job="job-2"))
         assert world.decided() == (1, 1)
         for index in range(2):
-            world.groups.pod_changed(make_pod(index, 2), None)
+            world.membership.pod_changed(make_pod(index, 2), None)
         assert world.decided() == (2, 0)
 
     in_virtual_time(play)
@@ -163,12 +163,12 @@ def test_a_job_of_an_earlier_restart_does_not_count() -> None:
 
     def play() -> None:
         world = filled()
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
         assert world.decided() == (1, 1)
-        world.groups.jobset_changed(None, make_jobset(version=3, syncedEpoch=1, restarts=1))
+        world.membership.jobset_changed(None, make_jobset(version=3, syncedEpoch=1, restarts=1))
         assert world.decided() == (1, 0)
         for index in range(2):
-            world.groups.pod_changed(make_pod(index, 1), make_pod(index, 2))
+            world.membership.pod_changed(make_pod(index, 1), make_pod(index, 2))
         assert world.decided() == (1, 0)
 
     in_virtual_time(play)
@@ -179,8 +179,8 @@ def test_another_jobsets_pods_are_ignored_whatever_their_labels_say() -> None:
 
     def play() -> None:
         world = filled()
-        world.groups.job_changed(None, make_job("foreign", owner="other"))
-        world.groups.pod_changed(None, make_pod(0, 2, uid="spy", job="foreign"))
+        world.membership.job_changed(None, make_job("foreign", owner="other"))
+        world.membership.pod_changed(None, make_pod(0, 2, uid="spy", job="foreign"))
         assert world.decided() == (1, 0)
         assert world.woken == []
 
@@ -192,8 +192,8 @@ def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
 
     def play() -> None:
         world = filled()
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 1, metadata={"ownerReferences": []}))
-        group = world.groups.get(("default", "train"))
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, metadata={"ownerReferences": []}))
+        group = world.membership.get(("default", "train"))
         assert group is not None
         assert group.ledgers[WHOLE].ledger.histogram() == {1: 1}
 
@@ -205,10 +205,10 @@ def test_a_deleted_jobset_is_forgotten_and_cleaned_up_after() -> None:
 
     def play() -> None:
         world = filled()
-        world.groups.jobset_changed(make_jobset(version=2), None)
+        world.membership.jobset_changed(make_jobset(version=2), None)
         assert world.woken == [(("default", "train"), 0.0)]
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        assert world.groups.get(("default", "train")) is None
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        assert world.membership.get(("default", "train")) is None
 
     in_virtual_time(play)
 
@@ -218,11 +218,11 @@ def test_an_unreadable_status_is_reported_and_left_alone() -> None:
 
     def play() -> None:
         world = World()
-        world.groups.jobset_changed(None, make_jobset(syncedEpoch="many"))
-        assert world.groups.get(("default", "train")) is None
+        world.membership.jobset_changed(None, make_jobset(syncedEpoch="many"))
+        assert world.membership.get(("default", "train")) is None
         assert [note.reason for note in world.warnings] == ["UnreadableJobSet"]
-        world.groups.jobset_changed(None, make_jobset(version=2, syncedEpoch=1))
-        assert world.groups.get(("default", "train")) is not None
+        world.membership.jobset_changed(None, make_jobset(version=2, syncedEpoch=1))
+        assert world.membership.get(("default", "train")) is not None
 
     in_virtual_time(play)
 
@@ -234,12 +234,12 @@ def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
         world = World()
         huge = make_jobset()
         huge["spec"]["replicatedJobs"][0]["replicas"] = 10**9
-        world.groups.jobset_changed(None, huge)
-        group = world.groups.get(("default", "train"))
+        world.membership.jobset_changed(None, huge)
+        group = world.membership.get(("default", "train"))
         assert group is not None
         assert (group.ledgers, len(group.jobset.places)) == ({}, 10**9)
-        world.groups.job_changed(None, make_job())
-        world.groups.pod_changed(None, make_pod(0, 1))
+        world.membership.job_changed(None, make_job())
+        world.membership.pod_changed(None, make_pod(0, 1))
         assert (group.is_due, world.warnings) == (False, [])
 
     in_virtual_time(play)
@@ -255,12 +255,12 @@ def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
         owner = "job" if claims_job else "no-such-job"
         for index in (0, 1, 7):
             stranger = make_pod(index, 2, uid=f"stranger-{index}", job=owner, metadata=elsewhere)
-            world.groups.pod_changed(None, stranger)
+            world.membership.pod_changed(None, stranger)
         assert world.decided() == (1, 0)
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        world.groups.pod_changed(make_pod(1, 1), make_pod(1, 2))
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        world.membership.pod_changed(make_pod(1, 1), make_pod(1, 2))
         assert world.decided() == (2, 0)
-        assert len(world.groups.pods_of(make_job())) == 2
+        assert len(world.membership.pods_of(make_job())) == 2
 
     in_virtual_time(play)
 
@@ -270,13 +270,13 @@ def test_a_job_of_another_namespace_is_nobodys() -> None:
 
     def play() -> None:
         world = filled()
-        group = world.groups.get(("default", "train"))
+        group = world.membership.get(("default", "train"))
         assert group is not None
         stranger = make_job("stranger", namespace="elsewhere")
         world.woken.clear()
-        world.groups.job_changed(None, stranger)
-        world.groups.job_changed(stranger, None)
-        assert [job.metadata.uid for job in world.groups.jobs_of(group.jobset).values()] == ["job"]
+        world.membership.job_changed(None, stranger)
+        world.membership.job_changed(stranger, None)
+        assert [job.metadata.uid for job in world.membership.jobs_of(group.jobset).values()] == ["job"]
         assert world.woken == []
 
     in_virtual_time(play)
@@ -287,8 +287,8 @@ def test_a_broken_pod_is_reported_once() -> None:
 
     def play() -> None:
         world = filled()
-        world.groups.pod_changed(make_pod(0, 1), make_pod(0, "junk"))
-        world.groups.pod_changed(make_pod(0, "junk"), make_pod(0, "junk", status={"phase": "Running"}))
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, "junk"))
+        world.membership.pod_changed(make_pod(0, "junk"), make_pod(0, "junk", status={"phase": "Running"}))
         assert [note.reason for note in world.warnings] == ["UnreadablePod"]
 
     in_virtual_time(play)
