@@ -12,11 +12,12 @@ from inplace.common.kube.http import Response
 from inplace.common.typed import Any
 
 _TEXT_MAX = 256  # characters of an answer that is not a Status; enough to recognise a proxy's error page
+_MESSAGE_MAX = 2_000  # characters of the text; a refusal may repeat a template of a megabyte, and logs keep each one
 RETRY_AFTER_S_MAX = 120.0  # the API server asks for at most 32 s; a proxy's hour would be an outage of our own
 
 
 class ApiError(Exception):
-    """The API server answered with an error.
+    """The API server answered with an error; the text has the beginning of a long message.
 
     Attributes:
         code: HTTP status.
@@ -26,7 +27,8 @@ class ApiError(Exception):
     """
 
     def __init__(self, code: int, reason: str, message: str, status: dict[str, Any] | None = None) -> None:
-        super().__init__(f"{code} {reason or 'error'}: {message}")
+        cut = f" ({len(message) - _MESSAGE_MAX} characters more)" if len(message) > _MESSAGE_MAX else ""
+        super().__init__(f"{code} {reason or 'error'}: {message[:_MESSAGE_MAX]}{cut}")
         self.code = code
         self.reason = reason
         self.message = message
