@@ -71,7 +71,7 @@ def _depth() -> Panel:
     return Panel(
         "timeseries",
         "Work queue",
-        "JobSets that wait for a worker, and how many are added a second. One whose group is due overtakes all others.",
+        "JobSets that wait for a worker, and how many are added a second. A JobSet whose group can go on comes first.",
         "short",
         "InplaceRestartSlow",
         (
@@ -86,7 +86,7 @@ def _waits() -> Panel:
     return Panel(
         "timeseries",
         "Wait in the queue",
-        "From an event to the worker that looks at its JobSet.",
+        "Time from an event until a worker looks at its JobSet.",
         "s",
         "InplaceRestartSlow",
         _quantiles("workqueue_queue_duration_seconds", _QUEUE),
@@ -100,7 +100,7 @@ def _longest() -> Panel:
     return Panel(
         "timeseries",
         "Work in progress",
-        "Age of the oldest, and the sum of all: one that grows for minutes is stuck on a request.",
+        "Age of the oldest pass, and the sum of all ages. A pass that grows for minutes is stuck on a request.",
         "s",
         "InplaceRestartSlow",
         (
@@ -115,8 +115,8 @@ def _pauses() -> Panel:
     return Panel(
         "timeseries",
         "Pauses of the event loop",
-        "How late a task wakes that sleeps for 20 ms: renewals, probes and restarts wait as long. Each line is the "
-        "upper bound of a bucket. The limit is what the largest objects may take.",
+        "How late a task wakes that sleeps for 20 ms. Lease renewals, probes and restarts wait as long. Each line is "
+        "the upper bound of a bucket. The limit is what the largest objects may take.",
         "s",
         "InplaceLoopPauses",
         (Query(quantile(1, name), "longest"), Query(quantile(0.99, name), "p99")),
@@ -128,7 +128,7 @@ def _reconciles() -> Panel:
     return Panel(
         "timeseries",
         "Passes by result",
-        "One pass looks at one JobSet. An error comes back by backoff.",
+        "One pass looks at one JobSet. After an error the next pass waits, longer each time.",
         "ops",
         "InplaceRestartSlow",
         (
@@ -194,7 +194,7 @@ def _memory() -> Panel:
     return Panel(
         "timeseries",
         "Memory",
-        "Resident. deploy/ limits it to 512 MiB, which 10,000 Pods do not half fill.",
+        "Resident memory. The limit in deploy/ is 512 MiB; 10,000 Pods need less than half of it.",
         "bytes",
         "InplaceControllerDown",
         (Query(f"sum by (instance) {ours(f'process_resident_memory_bytes{{{CLUSTER}}}')}", "{{instance}}"),),

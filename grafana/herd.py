@@ -74,7 +74,7 @@ def _agent_requests() -> Panel:
     return Panel(
         "timeseries",
         "Agents: requests by outcome",
-        "One list, one patch and one watch per start is all; the rest is what went wrong.",
+        "A start needs one list, one patch and one watch. All other requests mean that something went wrong.",
         "short",
         "InplaceApiThrottled",
         (Query(f"sum by (verb, outcome) (inplace_agent_requests_total{{{CLUSTER}}})", "{{verb}} {{outcome}}"),),
@@ -194,7 +194,7 @@ def _rejected() -> Panel:
     return Panel(
         "timeseries",
         "Rejected",
-        "Requests of the agents that were answered 429. They come back by backoff, and the restart takes longer.",
+        "Requests of the agents that were answered 429. The agents send them again later; the restart takes longer.",
         "reqps",
         "InplaceApiThrottled",
         (Query(expr, "{{reason}}"),),

@@ -64,7 +64,7 @@ def duration_heatmap() -> Panel:
     return Panel(
         "heatmap",
         "Restart duration, each of them",
-        "Every group restart falls into one cell: one slow JobSet among many is seen here and not in a quantile.",
+        "Each group restart counts in one cell. One slow JobSet among many is seen here, but not in a quantile.",
         "s",
         "InplaceRestartSlow",
         (Query(expr, "{{le}}"),),
@@ -76,7 +76,7 @@ def duration_by_phase() -> Panel:
     return Panel(
         "timeseries",
         "Where the time goes",
-        "Mean duration of each phase, one on the other. detect: the worker's end to the decision. deprecate: to the "
+        "Mean duration of each phase, stacked. detect: from the worker's end to the decision. deprecate: to the "
         "accepted status. announce: until the last Pod is back. sync: to the accepted status. lift: until Pods saw it.",
         "s",
         "InplaceRestartSlow",
@@ -116,8 +116,8 @@ def pods_by_state() -> Panel:
     return Panel(
         "timeseries",
         "Pods by state",
-        "running: train at the running epoch. waiting: at the barrier. They wait for the others: restarting are there "
-        "and have not come to the barrier (their containers start, or they are Pending), missing are not there.",
+        "running: the worker trains in the running epoch. waiting: at the barrier. restarting: the Pod exists, but has "
+        "not come to the barrier yet (its containers start, or it is Pending). missing: the Pod does not exist.",
         "short",
         "InplaceBarrierStuck",
         (
@@ -220,7 +220,7 @@ def staleness() -> Panel:
     return Panel(
         "timeseries",
         "Silence of the watches",
-        "Since the API server last said anything, be it a bookmark, which comes about once a minute.",
+        "Time since the API server last sent anything on a watch. It sends at least a bookmark, about once a minute.",
         "s",
         "InplaceWatchStale",
         (Query(f"max by (kind) (inplace_watch_staleness_seconds{{{CLUSTER}}})", "{{kind}}"),),
