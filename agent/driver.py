@@ -13,7 +13,7 @@ thousands of agents can run in one loop under virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -52,6 +52,7 @@ class Parts:
         metrics: counted into.
         memory: keeps each epoch BEFORE it is announced.
         phases: times the restart; None times it from now, by `clock`.
+        on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
     """
 
     transport: Transport
@@ -62,6 +63,7 @@ class Parts:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     memory: EpochMemory = field(default_factory=NoMemory)
     phases: RestartPhases | None = None
+    on_end: Callable[[int], object] = lambda _code: None
 
 
 class Mode(Protocol):
@@ -95,6 +97,7 @@ class Driver:
         self._log = parts.log
         self._metrics = parts.metrics
         self._memory = parts.memory
+        self._on_end = parts.on_end
         self.phases = parts.phases or RestartPhases(
             parts.metrics, now_s=parts.clock.monotonic_s, annotate=config.phases_annotation
         )
@@ -151,6 +154,7 @@ class Driver:
         """End the agent with this exit code, unless it has an end."""
         if not self._exit.done():
             self._exit.set_result(code)
+            self._on_end(code)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that the agent's end waits for."""

@@ -28,7 +28,7 @@ from inplace.common.kube.http1 import Http1Transport
 from inplace.common.record import replace
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
-STOP_S_MAX: Final = 1.0  # from the agent's end to the process's; kubelet's shortest grace period is 2 s
+STOP_S_MAX: Final = 1.0  # from the exit code to the exit; kubelet's shortest grace period is 2 s
 
 
 class Agent(Protocol):
@@ -115,14 +115,13 @@ async def _run(
             metrics=shell.metrics,
             memory=shell.memory,
             phases=shell.phases,
+            on_end=lambda code: loop.call_later(STOP_S_MAX, _leave, code),  # what hangs then may not hold us
         ),
     )
     for number in SIGNALS:
         loop.add_signal_handler(number, agent.terminate, number)
     try:
-        code = await agent.run()
-        loop.call_later(STOP_S_MAX, _leave, code)  # whatever hangs (a name look-up in a thread) may not hold us
-        return code
+        return await agent.run()
     finally:
         shell.phases.leave()
         await transport.close()

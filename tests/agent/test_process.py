@@ -169,6 +169,31 @@ async def test_a_signal_that_python_drops_ends_the_agent(tmp_path: Path) -> None
             assert (await finished(child))[0] == 143
 
 
+HUNG_IN_A_THREAD = """
+import asyncio, sys, time
+from inplace.agent.sidecar_agent import SidecarAgent
+run = SidecarAgent.run
+async def run_beside_a_thread(self):
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+    return await run(self)
+SidecarAgent.run = run_beside_a_thread
+from inplace.agent.main import main
+sys.exit(main())
+"""
+
+
+async def test_what_hangs_does_not_hold_the_agent(tmp_path: Path) -> None:
+    """Python waits for its threads at the end (a name look-up is one): the agent is gone a second after the signal."""
+    async with (
+        ScriptedServer(watches=[(jobset(0), until_patched(), silence)]) as server,
+        process(environment(tmp_path, server), sys.executable, "-c", HUNG_IN_A_THREAD) as child,
+    ):
+        await server.until(lambda: bool(server.requests("PATCH")))
+        child.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert (await finished(child))[0] == 143
+
+
 async def listening(port: int) -> None:
     """Wait until somebody accepts connections on `port`, at most 10 s."""
     async with asyncio.timeout(10):
