@@ -220,9 +220,11 @@ async def measure(options: argparse.Namespace) -> list[Row]:
     async with open_lab(options.backend) as lab, _bench(lab, options) as bench:
         victim = await lab.client.get(JOBSETS, NAMESPACE, BESIDE)
         heavy_bytes = options.heavy_bytes or HEAVY_BYTES[options.backend]
-        chosen = attacks(jobsets=options.jobsets, heavy_bytes=heavy_bytes, pods=options.pods, victim=victim)
-        chosen = tuple(one for one in chosen if not options.only or any(part in one.name for part in options.only))
-        steps = [("nothing", ()), *((attack.name, (attack,)) for attack in chosen), (TOGETHER, chosen)]
+        every = attacks(jobsets=options.jobsets, heavy_bytes=heavy_bytes, pods=options.pods, victim=victim)
+        chosen = tuple(one for one in every if is_chosen(one.name, options.only))
+        if not chosen and not is_chosen(TOGETHER, options.only):
+            sys.exit(f"--only: expected a part of {', '.join(one.name for one in every)}; saw {options.only}")
+        steps = [("nothing", ()), *((attack.name, (attack,)) for attack in chosen), (TOGETHER, chosen or every)]
         rows: list[Row] = []
         for name, step in steps:
             rows.append(await bench.measure(name, step))
@@ -231,6 +233,11 @@ async def measure(options: argparse.Namespace) -> list[Row]:
                 print("the controller does nothing any more; the other rows are left out", file=sys.stderr)
                 break
         return rows
+
+
+def is_chosen(name: str, only: Sequence[str] | None) -> bool:
+    """Say whether a row is asked for."""
+    return not only or any(part in name for part in only)
 
 
 @asynccontextmanager
@@ -286,7 +293,11 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--jobsets", type=int, default=JOBSETS_OF_ONE_USER, help="JobSets of the row with many")
     flags.add_argument("--pods", type=int, default=LABELLED_PODS, help="Pods of the row with many")
     flags.add_argument("--heavy-bytes", type=int, help="size of each object in the row with large ones")
-    flags.add_argument("--only", action="append", help="run only rows whose name contains this; repeatable")
+    flags.add_argument(
+        "--only",
+        action="append",
+        help="run only rows whose name contains this; repeatable; `together` runs the last row alone",
+    )
     return flags
 
 
