@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
+from inspect import iscoroutine
 from types import coroutine
 from typing import Any
 
@@ -116,11 +117,15 @@ class Process:
     @coroutine
     def run(self, program: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """Run one task's coroutine step by step."""
-        error: BaseException | None = None if self.alive else asyncio.CancelledError()
+        error: BaseException | None = None
         try:
             yield  # `drive` goes as far as this: a task that is cancelled BEFORE its first step ends the program too
         except BaseException as thrown:  # noqa: BLE001 - it is the program's, not ours
             error = thrown
+        if not self.alive and error is None:
+            error = asyncio.CancelledError()
+        if error is not None:
+            _close_inside(program)
         while True:
             try:
                 waits_for = program.send(None) if error is None else program.throw(error)
@@ -141,6 +146,14 @@ class Process:
                     error = thrown
             if not self.alive and error is None:
                 error = asyncio.CancelledError()
+
+
+def _close_inside(program: Coroutine[Any, Any, Any]) -> None:
+    """Close what a program that never begins would have awaited: anyio wraps each task's coroutine in its own."""
+    frame = program.cr_frame if iscoroutine(program) else None
+    inside = getattr(frame.f_locals.get("self"), "_coro", None) if frame is not None else None
+    if inside is not None:
+        inside.close()
 
 
 def drive(program: Coroutine[Any, Any, Any], context: Context | None) -> Coroutine[Any, Any, Any]:

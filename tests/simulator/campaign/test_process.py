@@ -1,0 +1,39 @@
+"""Processes inside one event loop end as SIGKILL ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from anyio import create_task_group
+
+from inplace.simulator.campaign.process import Process, drive
+from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_killed_process_leaves_no_coroutine_behind() -> None:
+    """A task that was made and not begun takes no step, and what anyio wraps for it is closed."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    steps: list[str] = []
+    process = Process("program")
+
+    async def child() -> None:
+        steps.append("child")
+
+    async def main() -> None:
+        async with create_task_group() as group:
+            group.start_soon(child)
+            process.kill()
+            await asyncio.sleep(1)
+
+    loop.drive = drive
+    running = process.start(main())
+    await asyncio.wait([running])
+    loop.drive = None
+    assert running.cancelled()
+    assert steps == []
+    gc.collect()  # a coroutine that was never awaited says so, and a warning is an error here
