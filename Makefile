@@ -9,6 +9,8 @@ SEEDS  ?= 20000
 MODE   ?= sidecar
 # pytest's arguments; CI says -m "not long" as well.
 NODE_TESTS ?= tests/cluster/node
+# CI leaves out tests/model here: it runs the model checker itself.
+SIM_TESTS ?= tests
 # The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n auto
 # Some quick tests wait more than they work: one process more than there are cores.
@@ -56,7 +58,7 @@ test: $(STAMP)  ## run the quick tests in two minutes; every run gives the same 
 	$(QUICK) tests --ignore=tests/cluster -m "not slow"
 
 test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, planted bugs, the model, more examples
-	$(PYTEST) tests --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
+	$(PYTEST) $(SIM_TESTS) --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
 
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
 	$(BIN)/python -m tests.model
