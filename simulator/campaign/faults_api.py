@@ -54,6 +54,8 @@ def _storm(world: World, rng: Random, name: str, answer: object) -> None:
 async def _gone(world: World, rng: Random, name: str) -> None:
     world.servers[0].compact()
     for _ in range(rng.randint(1, 4)):
+        if world.is_calm:
+            return
         if world.network.end_streams(Ending.GONE, _watches):
             world.note_fault(name, "every watch")
         await world.clock.sleep(rng.uniform(0.1, 2.0))
@@ -63,6 +65,8 @@ async def _gone(world: World, rng: Random, name: str) -> None:
 async def _compaction(world: World, rng: Random, name: str) -> None:
     ended = world.network.end_streams(Ending.BROKEN, _watches)
     await world.clock.sleep(rng.uniform(0.0, 0.2))
+    if world.is_calm:
+        return
     world.servers[0].compact()
     if ended:
         world.note_fault(name, f"{ended} watches resume from what is forgotten")

@@ -54,6 +54,7 @@ class History:
 
     Attributes:
         announced: slot -> the greatest epoch that an agent ever wrote on a Pod of it.
+        seen: every epoch that stood on a Pod, whoever wrote it.
         started: (slot, epoch) of every worker, with the Pod's uid.
         at_work: epoch -> workers that run in it.
         causes: what may end an epoch: deaths, and what users do. Counted by who did it.
@@ -66,6 +67,7 @@ class History:
     synced: int = 0
     deprecated: int = 0
     announced: dict[Slot, int] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
     started: dict[tuple[Slot, int], str] = field(default_factory=dict)
     at_work: dict[int, int] = field(default_factory=dict)
     causes: int = 0
@@ -189,8 +191,10 @@ class Judge(WorkerWatcher):
         history.synced, history.deprecated = max(synced, history.synced), max(deprecated, history.deprecated)
 
     def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
-        absent = [slot for slot in slots_of(jobset) if history.announced.get(slot, 0) < synced]
-        if absent:
+        slots = list(slots_of(jobset))
+        absent = [slot for slot in slots if history.announced.get(slot, 0) < synced]
+        decides_alone = len(slots) == 1 and str(synced) in history.seen  # also where a person wrote it: docs/adr/0053
+        if absent and not decides_alone:
             self.breaks(S3, f"S became {synced} although {absent} had announced less")
         ended = min(synced, history.grown) - 1
         restarts, allowed = ended - history.free, jobset["spec"]["failurePolicy"]["maxRestarts"]
@@ -242,11 +246,13 @@ class Judge(WorkerWatcher):
                 self._vanished.add(uid)
         else:
             self._pods[uid] = obj
+        history, text = self.histories[_jobset_of(obj)], (meta.get("annotations") or {}).get(wire.EPOCH, "0")
+        history.seen.add(text)
         if by.startswith("agent/"):
-            epoch = int((meta.get("annotations") or {}).get(wire.EPOCH, 0))
+            epoch = int(text)
             if epoch != self._epochs.get(uid, 0):
                 self._epochs[uid] = epoch
-                history, slot = self.histories[_jobset_of(obj)], slot_of(obj)
+                slot = slot_of(obj)
                 history.announced[slot] = max(epoch, history.announced.get(slot, 0))
 
     def _slot_count(self, jobset: KubeObject) -> int:

@@ -37,6 +37,16 @@ def test_no_fault_needs_a_node() -> None:
     assert outcome.fired == {"node-death": nodes}
 
 
+def test_a_storm_is_over_when_faults_are() -> None:
+    """What a fault does later, it does not do any more: a cheap restart is measured then."""
+    for seed in range(SEEDS_MAX):
+        storm = ScheduledFault(0, 4.9, CATALOGUE["api-410-storm"])
+        outcome = run_scenario(seed, Scenario(), (storm,), until_s=5.0, keeps=True)
+        assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
+        calm = next(number for number, line in enumerate(outcome.lines) if " calm " in line)
+        assert not [line for line in outcome.lines[calm:] if " fault " in line]
+
+
 def test_each_place_has_its_faults() -> None:
     """So many strike at each place; a fault that is dropped or moved is a decision."""
     assert Counter(fault.place for fault in CATALOGUE.values()) == {

@@ -185,6 +185,27 @@ async def moved_by_two(bench: Bench) -> None:
     await bench.start(1)
 
 
+async def edited_alone(bench: Bench) -> None:
+    """Edit the epoch of a group's only Pod by hand: that Pod decides, and nobody else is there to mix with."""
+    one = GROUP.manifest()["spec"]["replicatedJobs"]
+    one[0]["template"]["spec"] |= {"parallelism": 1, "completions": 1}
+    bench.sync(0, 0, replicatedJobs=one)
+    bench.announce(1, 0)
+    bench.sync(1, 0, replicatedJobs=one)
+    await bench.start(0)
+    bench.judge.note_cause(2)
+    bench.write("pods", pod(0, 37))
+    bench.sync(37, 0, replicatedJobs=one)
+
+
+async def edited_beside_another(bench: Bench) -> None:
+    """Do the same to one Pod of two."""
+    await good(bench)
+    bench.judge.note_cause(2)
+    bench.write("pods", pod(0, 37))
+    bench.sync(37, 0)
+
+
 async def early(bench: Bench) -> None:
     """Let a worker start before S."""
     bench.announce(1, 0, 1)
@@ -259,6 +280,7 @@ BROKEN = [
     (replaced_by_force, rules.S2),
     (early, rules.S3),
     (synced_alone, rules.S3),
+    (edited_beside_another, rules.S3),
     (back, rules.S4),
     (recreated, rules.S5),
     (once_too_often, rules.S6),
@@ -275,7 +297,16 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
 
 
 @pytest.mark.parametrize(
-    "story", [good, recreated_after_success, replaced_by_force_unseen, outlived_by_its_worker, skipped, moved_by_two]
+    "story",
+    [
+        good,
+        recreated_after_success,
+        replaced_by_force_unseen,
+        outlived_by_its_worker,
+        skipped,
+        moved_by_two,
+        edited_alone,
+    ],
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
     """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
