@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -56,10 +56,8 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *FORWARDED})  # a careless parent may have blocked them
         return agent
 
-    with ExitStack() as stack:
-        listener = None
-        if options.listens:
-            listener = stack.enter_context(listen(shell.config.barrier_address, shell.config.barrier_port))
+    config = shell.config
+    with listen(config.barrier_address, config.barrier_port) if options.listens else nullcontext() as listener:
         return run_loop(shell, make, listener=listener)
 
 

@@ -139,7 +139,7 @@ def server(pods: int, rate: int) -> Iterator[Credentials]:
             process.join()
 
 
-def groups_of(pods: int) -> Membership:
+def membership_of(pods: int) -> Membership:
     """Return the controller's view of one running JobSet and its Jobs."""
     log = structlog.get_logger()
     membership = Membership(lambda _key, _delay_s: None, lambda _obj, _note: None, LoopClock(), log)
@@ -165,7 +165,7 @@ def groups_of(pods: int) -> Membership:
 
 async def us_per_event(to: Credentials, pods: int) -> float:
     """Let every Pod announce once; return the microseconds of CPU per announcement."""
-    membership = groups_of(pods)
+    membership = membership_of(pods)
     (group,) = membership
     (counted,) = group.ledgers.values()
     clock = LoopClock()

@@ -71,20 +71,20 @@ def pod(name: str, index: int) -> Pod:
 def filled(jobsets: int, pods: int) -> Metrics:
     """Return the metrics of a controller that knows so many JobSets, each of which has restarted."""
     metrics, log = Metrics(), structlog.get_logger()
-    groups = Membership(lambda *_: None, lambda *_: None, LoopClock(), log)
+    membership = Membership(lambda *_: None, lambda *_: None, LoopClock(), log)
     owner = {"kind": wire.KIND, "controller": True}
     for number in range(jobsets):
         name = f"train-{number}"
-        groups.jobset_changed(None, jobset(name, pods))
+        membership.jobset_changed(None, jobset(name, pods))
         meta = {"name": f"{name}-w-0", "namespace": NAMESPACE, "uid": f"{name}-job", "resourceVersion": "1"}
         owned = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner | {"uid": name}]}
-        groups.job_changed(None, JOB_CODEC.convert({"metadata": meta | owned}))
+        membership.job_changed(None, JOB_CODEC.convert({"metadata": meta | owned}))
         for index in range(pods):
-            groups.pod_changed(None, pod(name, index))
+            membership.pod_changed(None, pod(name, index))
         metrics.restarts.labels(NAMESPACE, name, FINISHED, Trigger.WORKER_EXIT.value).inc()
         metrics.last_restart_seconds.labels(NAMESPACE, name).set(9.0)
         metrics.lost_pod_seconds.labels(NAMESPACE, name).inc(72.0)
-    metrics.registry.register(LiveCollector(groups.counts, list, lambda: [("Pod", 0.1)]))
+    metrics.registry.register(LiveCollector(membership.counts, list, lambda: [("Pod", 0.1)]))
     return metrics
 
 

@@ -117,7 +117,7 @@ class Preflight:
     async def run(self) -> None:
         """Look, say what is missing when that changes, and look again until nothing is."""
         looks = AsyncRetrying(
-            retry=retry_if_not_result(lambda whole: whole) | retry_if_exception_type((ApiError, TransportError)),
+            retry=retry_if_not_result(bool) | retry_if_exception_type((ApiError, TransportError)),
             wait=wait_fixed(AGAIN_S),
             before_sleep=self._note_look,
             sleep=self._clock.sleep,

@@ -99,7 +99,7 @@ class Elector:
     async def acquire(self) -> None:
         """Return once this process is the leader."""
         attempts = AsyncRetrying(
-            retry=retry_if_not_result(lambda ours: ours) | retry_if_exception_type(UNANSWERED),
+            retry=retry_if_not_result(bool) | retry_if_exception_type(UNANSWERED),
             wait=lambda _: self._pause_s(),
             before_sleep=self._note_attempt,
             sleep=self._clock.sleep,
