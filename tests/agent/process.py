@@ -17,6 +17,8 @@ import trustme
 from tests.agent.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).parents[2]
+# A supervisor ends what a dead one of its Pod left on this machine: a test beside this one must be another Pod.
+NAMESPACE = f"ns-{os.getpid()}"
 COMMAND = (sys.executable, "-m", "inplace.agent")
 
 
@@ -39,7 +41,7 @@ def environment(folder: Path, server: ScriptedServer, **more: str) -> dict[str, 
 def environment_in_cluster(folder: Path, server: ScriptedServer, authority: trustme.CA) -> dict[str, str]:
     """Return the environment of a Pod, with its service account on disk; the server speaks TLS."""
     (folder / "token").write_text("t")
-    (folder / "namespace").write_text("ns")
+    (folder / "namespace").write_text(NAMESPACE)
     authority.cert_pem.write_to_path(str(folder / "ca.crt"))
     return _names() | {
         "INPLACE_SERVICE_ACCOUNT_DIR": str(folder),
@@ -59,7 +61,7 @@ def _names() -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
-        "NAMESPACE": "ns",
+        "NAMESPACE": NAMESPACE,
         "POD_NAME": "train-w-0-0",
         "JOBSET_NAME": "train",
         "BARRIER_ADDRESS": "127.0.0.1",
