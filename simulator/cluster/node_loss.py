@@ -36,10 +36,10 @@ async def _give_up_pod(client: KubeClient, pod: KubeObject, node: str, now: str)
     try:
         if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             failed = {"metadata": {"uid": meta["uid"]}, "status": _failed(meta["name"], node, now)}
-            await client.patch(
+            pod = await client.patch(
                 PODS, meta["namespace"], meta["name"], failed, kind=STRATEGIC_MERGE_PATCH, subresource="status"
             )
-        if "deletionTimestamp" in meta:  # no kubelet will end it; Pod garbage collection does
+        if "deletionTimestamp" in pod["metadata"]:  # no kubelet will end it; Pod garbage collection does
             await client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
     except NotFound:
         return

@@ -11,6 +11,7 @@ from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.node_loss import give_up
 from inplace.simulator.cluster.timeline import GroupRestart, Timeline
 
 TIMEOUT_S = 120.0
@@ -133,6 +134,31 @@ async def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
     assert deleted
     assert len(left) == 4
     assert not deleted & left
+
+
+@pytest.mark.virtual_time
+async def test_a_pod_that_is_deleted_while_its_node_is_given_up_goes_too(
+    example: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 100001117: a deletion that begins after the node's Pods were listed is seen in the answer to the PATCH."""
+    async with model_cluster(nodes=2, pods_per_node=2) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(example, 4))
+        await wait_for_restart(cluster, timeline, 0)
+        cluster.lose_node("node-0")
+        client = cluster.client("node-lifecycle")
+        list_pods = client.list
+
+        async def list_before_deletion(*args: Any, **options: Any) -> dict[str, Any]:
+            listed: dict[str, Any] = await list_pods(*args, **options)
+            for pod in listed["items"]:
+                await cluster.client().delete(PODS, "default", pod["metadata"]["name"])
+            return listed
+
+        monkeypatch.setattr(client, "list", list_before_deletion)
+        await give_up(client, cluster.clock, "node-0", 0.0)
+        await cluster.clock.sleep(5)  # the Job controller takes its finalizer off
+        assert not [pod for pod in cluster.pods() if pod["spec"].get("nodeName") == "node-0"]
 
 
 @pytest.mark.virtual_time
