@@ -53,8 +53,9 @@ ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
 # Upstream's, on the JobSet; ours as well on replicatedJobs[].template.metadata: not part of the group. Value ignored.
 DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"
 
-# Annotations of ours, beside the protocol: no decision reads them.
+# Annotations of ours, beside the protocol. Only WORKER_FAILED decides something: it deprecates its epoch early.
 PHASES: Final = "inplace.dev/phases"  # its grammar is common/phases.py's
+WORKER_FAILED: Final = "inplace.dev/worker-failed"  # its grammar is common/worker_failure.py's
 GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
 GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 

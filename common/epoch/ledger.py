@@ -307,17 +307,16 @@ class Ledger:
             self._intruders.add(uid)
 
     def _has_broken(self, record: _Record) -> bool:
-        """Say whether the worker of epoch S died: first seen after S was synced, seen running, then failed.
+        """Say whether the worker of epoch S died: its agent told, or kubelet shows it.
 
-        kubelet's status lags the announcement, so a Pod can show the new epoch beside the old container's exit.
+        kubelet's status lags the announcement, so a Pod can show the new epoch beside the old container's exit. So its
+        word counts if this run of the container was first seen after S was synced, was seen running, then failed.
         """
-        return (
-            record.pod.worker.failed
-            and record.ran
-            and record.expected
-            and record.epoch == self.synced == record.instance_synced
-            and self.synced > 0
-        )
+        if not (record.expected and record.epoch == self.synced > 0):
+            return False
+        if record.pod.failed_epoch == self.synced and record.pod.life is PodLife.LIVE:
+            return True
+        return record.pod.worker.failed and record.ran and self.synced == record.instance_synced
 
     def _take_census(self) -> None:
         """Note that every slot was seen at S."""

@@ -40,6 +40,7 @@ class PodView:
         uid: of the Pod.
         slot: where it belongs.
         epoch: announced, int32 >= 1; None when it announced nothing readable.
+        failed_epoch: in which its worker died, as its own agent told; None when it told nothing readable.
         name: for messages.
     """
 
@@ -49,3 +50,4 @@ class PodView:
     life: PodLife = PodLife.LIVE
     worker: Worker = Worker()
     name: str = ""
+    failed_epoch: int | None = None

@@ -15,7 +15,9 @@ from typing import Any, Final
 from unittest import mock
 
 import inplace.common.epoch.agent
+import inplace.common.epoch.guard
 import inplace.common.epoch.ledger
+import inplace.common.epoch.sidecar
 import inplace.common.epoch.supervisor
 import inplace.common.wire
 
@@ -29,6 +31,8 @@ class Code:
     agent: Any = inplace.common.epoch.agent
     ledger: Any = inplace.common.epoch.ledger
     supervisor: Any = inplace.common.epoch.supervisor
+    guard: Any = inplace.common.epoch.guard
+    sidecar: Any = inplace.common.epoch.sidecar
     wire: Any = inplace.common.wire
 
 

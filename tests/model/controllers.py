@@ -113,7 +113,8 @@ class Controllers:
         # `epoch` stands for the run of the container: an epoch's worker, or a supervisor's process.
         worker = Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
         lives = {LIVE: PodLife.LIVE, LEAVING: PodLife.LEAVING, COMPLETE: PodLife.SUCCEEDED}
-        return PodView(pod.uid, Slot(JOBS, index, 0), pod.annotation or None, lives[pod.life], worker)
+        slot, told = Slot(JOBS, index, 0), pod.failed or None
+        return PodView(pod.uid, slot, pod.annotation or None, lives[pod.life], worker, failed_epoch=told)
 
     def _thaw(self, number: int) -> Any:
         return thaw(self.module, self.shape, self._frozen[number])
@@ -145,4 +146,5 @@ def _shown(pod: Pod) -> str:
     """Return a Pod as a trace shows it."""
     epoch, state = pod.reported
     worker = f", worker of epoch {epoch} {state}" if epoch else ""
+    worker += f", told of a death in epoch {pod.failed}" if pod.failed else ""
     return f"{pod.life} at epoch {pod.annotation or '-'}{worker}"

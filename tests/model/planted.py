@@ -21,15 +21,15 @@ class Bug:
 
     Args:
         name: what is wrong.
-        module: agent, ledger or supervisor; "" when the environment is at fault.
+        module: agent, ledger, supervisor, guard or sidecar; "" when the environment is at fault.
         old: text that occurs once in the module.
         new: what stands there instead.
-        config: where it shows.
+        config: where it shows; None is the link of one Pod.
         slow: takes too long for --quick.
     """
 
     name: str
-    config: Config
+    config: Config | None
     module: str = ""
     old: str = ""
     new: str = ""
@@ -63,6 +63,13 @@ _EXITED: Final = """            return _exited(state, code), ()
         case WorkerGone():
             return _gone(state)
 """
+_UNLINKED: Final = """        return replace(state, phase=STOPPING), (StopWorker(),)
+    return state, ()
+"""
+_STARTS: Final = """        return replace(state, phase=STOPPING), (StopWorker(),)
+    return replace(state, phase=RUNNING), (StartWorker(state.epoch),)
+"""
+_STOPS: Final = "return replace(state, phase=STOPPING), (StopWorker(),)"
 _RESTARTS: Final = "is_over = restarts > restarts_max and"
 _WORKER: Final = Config(2, 1, kinds("worker"))
 _PODS: Final = Config(2, 1, kinds("worker replace"))
@@ -198,15 +205,15 @@ BUGS: Final = (
         "ledger: a lagging exit code counts as an edge",
         Config(2, 1, kinds("worker"), early=True),
         "ledger",
-        "record.epoch == self.synced == record.instance_synced",
-        "record.epoch == self.synced",
+        " and self.synced == record.instance_synced",
+        "",
     ),
     Bug(
         "ledger: a container never seen running counts as an edge",
         Config(2, 2, kinds("worker controller"), stale=1, early=True),
         "ledger",
-        "            and record.ran\n",
-        "",
+        "record.pod.worker.failed and record.ran and",
+        "record.pod.worker.failed and",
     ),
     Bug(
         "ledger: a dead worker is remembered into the next epoch",
@@ -214,6 +221,38 @@ BUGS: Final = (
         "ledger",
         "self._broken.clear()",
         "pass",
+    ),
+    Bug(
+        "ledger: a death that was told counts in any epoch",
+        Config(2, 1, kinds("worker"), tells=True),
+        "ledger",
+        "record.pod.failed_epoch == self.synced and",
+        "record.pod.failed_epoch is not None and",
+    ),
+    Bug("guard: starts its worker before the lift", None, "guard", _UNLINKED, _STARTS),
+    Bug("guard: does not end its worker when the agent leaves", None, "guard", _STOPS, "return state, ()"),
+    Bug("guard: tells of a final code", None, "guard", " and code not in state.final_codes", ""),
+    Bug("guard: tells of a Pod that ends", None, "guard", "failed = state.phase == RUNNING and code", "failed = code"),
+    Bug(
+        "guard: keeps a death to itself",
+        None,
+        "guard",
+        "(TellEnd(state.epoch, code, failed), Leave(code))",
+        "(Leave(code),)",
+    ),
+    Bug(
+        "sidecar: tells of each death in its Pod",
+        None,
+        "sidecar",
+        "if state.failure is not None or state.agent.phase",
+        "if state.agent.phase",
+    ),
+    Bug(
+        "sidecar: leaves before its PATCH is out",
+        None,
+        "sidecar",
+        "(TellFailure(epoch, code),)",
+        "(TellFailure(epoch, code), RestartPod(epoch, code))",
     ),
     Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",

@@ -33,6 +33,7 @@ class Config:
         stale: how many versions of the status, the current one included, a watch cache may answer with.
         overlap: a replacement Pod may come while the old one is LEAVING.
         early: kubelet reports the worker's state, so that the controller may detect a death early.
+        tells: a guard tells the agent of its worker's death, and the agent tells the controller by a PATCH.
         old_watches: an old leader goes on seeing Pods, with a lag of its own.
         supervisor: the agent is the worker's parent and the Pod's one container (`tests.model.supervisors`).
         admission: the API server refuses an epoch annotation that is lower than the one stored.
@@ -47,6 +48,7 @@ class Config:
     stale: int = 3
     overlap: bool = False
     early: bool = False
+    tells: bool = False
     old_watches: bool = False
     supervisor: bool = False
     admission: bool = False
@@ -62,7 +64,9 @@ class Config:
         """Return the line that names a configuration in the report."""
         kinds = "all" if self.kinds == KINDS else ",".join(sorted(self.kinds))
         options = [
-            name for name in ("overlap", "early", "old_watches", "supervisor", "admission") if getattr(self, name)
+            name
+            for name in ("overlap", "early", "tells", "old_watches", "supervisor", "admission")
+            if getattr(self, name)
         ]
         options += [f"without: {assumption}" for assumption in sorted(self.dropped)]
         options += [f"ghosts={self.ghosts}"] if self.ghosts else []
@@ -89,6 +93,8 @@ class Pod(NamedTuple):
     orphan: int = 0  # the epoch of a PATCH on the wire that nobody waits for
     worker: Worker = NO_WORKER
     reported: Worker = NO_WORKER  # as kubelet last reported it
+    telling: int = 0  # the epoch of a PATCH on the wire that tells of the worker's death; whoever sent it may be gone
+    failed: int = 0  # the epoch of the newest such PATCH that was stored
     container: Worker = NO_WORKER  # with a supervisor: which run of the one container this is, and its state
     told: bool = False  # with a supervisor: the worker was told to stop
     seen: Version = (-1, -1, -1)  # with a supervisor: the newest version that its watch showed

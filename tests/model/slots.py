@@ -105,6 +105,10 @@ class SlotMoves:
             annotation = pod.annotation if refused else pod.orphan
             text = f"a late PATCH {pod.orphan} is {'refused' if refused else 'stored'}"
             yield text, pod._replace(annotation=annotation, orphan=0), ""
+        if epoch := pod.telling:
+            stored = pod._replace(telling=0, failed=epoch)
+            yield f"the news of a death in epoch {epoch} is stored", stored, ""
+            yield f"the news of a death in epoch {epoch} is lost", pod._replace(telling=0), ""
         if pod.life == COMPLETE:
             return
         if self._supervised is not None:
@@ -137,6 +141,9 @@ class SlotMoves:
         if state == RUNNING and pod.life == LIVE:
             yield f"the worker of epoch {epoch} dies", pod._replace(worker=(epoch, FAILED)), "worker"
             yield f"the worker of epoch {epoch} completes", pod._replace(worker=(epoch, SUCCEEDED)), "success"
+        knows = state == FAILED and pod.agent is not None and pod.agent.epoch == epoch and self.is_lifted(pod)
+        if self.config.tells and knows and not pod.telling and pod.failed != epoch:
+            yield f"tells that its worker of epoch {epoch} died", pod._replace(telling=epoch), ""
         if state == SUCCEEDED and pod.life == LIVE and pod.agent is not None:
             yield "kubelet reports the Pod Succeeded", without_agent(pod)._replace(life=COMPLETE), ""
         if self.config.early and pod.reported != pod.worker:

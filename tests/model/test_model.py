@@ -14,6 +14,7 @@ from tests.model.code import Code, planted
 from tests.model.configurations import QUICK, kinds
 from tests.model.explore import explore
 from tests.model.frozen import freeze, thaw
+from tests.model.links import explore_links
 from tests.model.planted import BUGS, Bug
 from tests.model.pods import Config
 from tests.model.rules import S3
@@ -35,7 +36,16 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.slow], ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Bug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
-    assert explore(bug.config, bug.code()).rule
+    result = explore_links(bug.code()) if bug.config is None else explore(bug.config, bug.code())
+    assert result.rule
+
+
+def test_no_reachable_state_of_a_guarded_pod_breaks_a_rule() -> None:
+    """The link's two machines, explored together with everything between them."""
+    result = explore_links()
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
 
 
 def test_a_trace_names_the_shortest_way_to_the_violation() -> None:

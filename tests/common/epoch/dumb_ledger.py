@@ -53,7 +53,8 @@ class DumbLedger:
         if pod.epoch > self.synced or view.life is not PodLife.LIVE:
             pod.intruded = False
         edge = pod.ran and view.worker.failed and pod.synced_at_start == self.synced
-        if edge and pod.epoch == self.synced > 0 and self.shape.expects(view.slot):
+        told = view.failed_epoch == self.synced and view.life is PodLife.LIVE
+        if (edge or told) and pod.epoch == self.synced > 0 and self.shape.expects(view.slot):
             self.broken.add(view.uid)
         self._take_census()
 

@@ -23,7 +23,9 @@ def pod_views(draw: st.DrawFn) -> PodView:
     """Draw a Pod; its uid fixes its slot, and some slots have two Pods."""
     number = draw(st.integers(0, PODS - 1))
     slot = Slot("a", *divmod(number % 5, 2))
-    return PodView(f"uid-{number}", slot, draw(epochs), draw(st.sampled_from(PodLife)), draw(workers))
+    told = draw(st.one_of(st.none(), st.none(), st.integers(1, 5)))
+    life = draw(st.sampled_from(PodLife))
+    return PodView(f"uid-{number}", slot, draw(epochs), life, draw(workers), failed_epoch=told)
 
 
 statuses = st.integers(0, 5).flatmap(lambda synced: st.tuples(st.just(synced), st.integers(0, synced)))

@@ -1,0 +1,139 @@
+"""
+The lines that an agent and its guard exchange over the link: a Unix socket in a folder that both containers mount.
+
+    both             inplace-link VERSION  the first line of each side
+    agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
+                     leaving               the agent's process ends now: end the worker
+    guard -> agent   started EPOCH         the worker's process runs
+                     failed EPOCH CODE     the worker ended, and the group must restart
+                     ended EPOCH CODE      the worker ended, and the group goes on: code 0, or a final code
+                     ending EPOCH          this Pod ends: whatever the worker's end is, it is no failure
+
+The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
+container is gone, however it ended. Any process of the Pod may connect, so every line is read strictly and is short.
+Pure, and on the guard's start path. docs/adr/0062
+"""
+
+from __future__ import annotations
+
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.record import record
+from inplace.common.typed import Any, Final
+
+VERSION: Final = 1
+LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
+CODE_MAX: Final = 255
+
+
+@record
+class Hello:
+    """The first line of each side."""
+
+    version: int = VERSION
+
+
+@record
+class Lifted:
+    """The worker may start; epoch 0 when in-place restart is off."""
+
+    epoch: int
+
+
+@record
+class Leaving:
+    """The agent's process ends."""
+
+
+@record
+class Started:
+    """The worker's process runs."""
+
+    epoch: int
+
+
+@record
+class Failed:
+    """The worker ended, and the group must restart; `code` is 128 + n after signal n."""
+
+    epoch: int
+    code: int
+
+
+@record
+class Ended:
+    """The worker ended, and the group goes on."""
+
+    epoch: int
+    code: int
+
+
+@record
+class Ending:
+    """The Pod ends, and with it the worker."""
+
+    epoch: int
+
+
+# word -> message, and the largest value of each of its numbers
+_MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
+    "inplace-link": (Hello, (INT32_MAX,)),
+    "lifted": (Lifted, (INT32_MAX,)),
+    "leaving": (Leaving, ()),
+    "started": (Started, (INT32_MAX,)),
+    "failed": (Failed, (INT32_MAX, CODE_MAX)),
+    "ended": (Ended, (INT32_MAX, CODE_MAX)),
+    "ending": (Ending, (INT32_MAX,)),
+}
+_WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
+Message = Hello | Lifted | Leaving | Started | Failed | Ended | Ending
+
+
+def line_of(message: Message) -> bytes:
+    """Return a message's line."""
+    numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
+    return " ".join([_WORDS[type(message)], *numbers]).encode("ascii") + b"\n"
+
+
+class LineReader:
+    """Turn the bytes of a link into messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._greeted = False
+
+    def feed(self, received: bytes) -> list[Message]:
+        """Return the messages whose lines are complete now; the first one of a link is `Hello`.
+
+        Raises:
+            RemoteProtocolError: something else than these lines (the peer is at fault); the link is to be closed.
+        """
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        messages = [_read(line) for line in lines]
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise RemoteProtocolError(f"expected a line of at most {LINE_BYTES_MAX} bytes, saw {self._rest[:40]!r}...")
+        if messages and not self._greeted:
+            self._greeted = True
+            if messages[0] != Hello():
+                raise RemoteProtocolError(f"expected 'inplace-link {VERSION}' first, saw {lines[0][:40]!r}")
+        return messages
+
+
+def _read(line: bytes) -> Message:
+    word, *numbers = line[: LINE_BYTES_MAX + 1].decode("latin-1").split(" ")
+    cls, most = _MESSAGES.get(word, (None, ()))
+    if cls is not None and len(numbers) == len(most) and all(map(_is_number, numbers, most)):
+        message: Message = cls(*map(int, numbers))
+        return message
+    raise RemoteProtocolError(f"expected a line of the link, such as 'lifted 3', saw {line[:40]!r}")
+
+
+def _is_number(text: str, most: int) -> bool:
+    """Say whether a text is a decimal number up to `most`, in its only spelling."""
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= len(str(most))
+        and str(int(text)) == text
+        and int(text) <= most
+    )

@@ -1,0 +1,122 @@
+"""The guard's machine: a worker runs only between a lift and the end of the link."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.epoch import guard
+from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.guard import (
+    BarrierLifted,
+    GraceOver,
+    GuardState,
+    KillWorker,
+    Leave,
+    LinkEnded,
+    PassOn,
+    Signalled,
+    StartWorker,
+    StopWorker,
+    TellEnd,
+    TellEnding,
+    WorkerEnded,
+    step,
+)
+
+FINAL = 42
+TERM, HUP = 15, 1
+events = st.one_of(
+    st.builds(BarrierLifted, st.integers(0, 2)),
+    st.just(LinkEnded()),
+    st.builds(WorkerEnded, st.sampled_from([0, 1, FINAL, 137])),
+    st.just(GraceOver()),
+    st.builds(Signalled, st.sampled_from([TERM, HUP])),
+)
+
+
+def after(*given_events: guard.Event) -> tuple[GuardState, list[guard.Action]]:
+    """Return where a guard stands after these events, and the actions of the last one."""
+    state, actions = GuardState(final_codes=frozenset({FINAL})), tuple[guard.Action, ...]()
+    for event in given_events:
+        state, actions = step(state, event)
+    return state, list(actions)
+
+
+@given(st.lists(events, max_size=12))
+def test_a_worker_runs_between_lift_and_link_end(given_events: list[guard.Event]) -> None:
+    """It starts once and after a lift, is stopped when the link ends, and its end is told at most once, and truly."""
+    state, seen = GuardState(final_codes=frozenset({FINAL})), list[guard.Action]()
+    alive = linked = stopped = ending = False
+    for event in given_events:
+        if isinstance(event, WorkerEnded) and not alive:
+            continue
+        if isinstance(event, GraceOver) and not stopped:
+            continue
+        with suppress(InvariantError):
+            state, actions = step(state, event)
+            seen += actions
+            for action in actions:
+                if isinstance(action, StartWorker):
+                    assert isinstance(event, BarrierLifted)
+                    assert action.epoch == event.epoch
+                    assert not alive
+                    alive = linked = True
+                stopped |= isinstance(action, StopWorker)
+                ending |= isinstance(action, TellEnding)
+                if isinstance(action, TellEnd):
+                    assert isinstance(event, WorkerEnded)
+                    assert linked
+                    assert not stopped
+                    assert action.failed is (not ending and event.code not in (0, FINAL))
+                    assert action.epoch == state.epoch
+            if isinstance(event, WorkerEnded):
+                alive = False
+                assert isinstance(actions[-1], Leave)
+            if isinstance(event, LinkEnded):
+                linked = False
+                assert not alive or stopped, "a worker runs without an agent"
+    assert sum(isinstance(action, StartWorker) for action in seen) <= 1
+    assert sum(isinstance(action, TellEnd) for action in seen) <= 1
+    assert sum(isinstance(action, Leave) for action in seen) <= 1
+
+
+@pytest.mark.parametrize(
+    ("code", "failed", "leaves_with"), [(0, False, 0), (1, True, 1), (FINAL, False, FINAL), (137, True, 137)]
+)
+def test_the_guard_leaves_with_the_workers_code(code: int, failed: bool, leaves_with: int) -> None:
+    """BEFORE that it tells the agent what the code means for the group."""
+    _, actions = after(BarrierLifted(3), WorkerEnded(code))
+    assert actions == [TellEnd(3, code, failed), Leave(leaves_with)]
+
+
+def test_the_end_of_the_link_ends_the_worker() -> None:
+    """First in peace, after its grace by force; a worker that gives 0 then did not complete."""
+    assert after(BarrierLifted(3), LinkEnded())[1] == [StopWorker()]
+    assert after(BarrierLifted(3), LinkEnded(), GraceOver())[1] == [KillWorker()]
+    assert after(BarrierLifted(3), LinkEnded(), WorkerEnded(0))[1] == [Leave(143)]
+    assert after(BarrierLifted(3), LinkEnded(), WorkerEnded(1))[1] == [Leave(1)]
+
+
+def test_another_epoch_on_the_link_ends_the_worker() -> None:
+    """The same epoch again is no news."""
+    assert after(BarrierLifted(3), BarrierLifted(3))[1] == []
+    assert after(BarrierLifted(3), BarrierLifted(4))[1] == [StopWorker()]
+
+
+def test_signals() -> None:
+    """SIGTERM says that the Pod ends: what the worker then does is no failure. Before a worker, it ends the guard."""
+    assert after(Signalled(TERM))[1] == [Leave(143)]
+    assert after(BarrierLifted(3), Signalled(HUP))[1] == [PassOn(HUP)]
+    assert after(BarrierLifted(3), Signalled(TERM))[1] == [TellEnding(3), PassOn(TERM)]
+    assert after(BarrierLifted(3), Signalled(TERM), WorkerEnded(1))[1] == [TellEnd(3, 1, False), Leave(1)]
+
+
+def test_nothing_comes_after_the_end() -> None:
+    """Nor does a worker end that never ran."""
+    for given_events in ((Signalled(TERM), LinkEnded()), (WorkerEnded(0),), (GraceOver(),)):
+        with pytest.raises(InvariantError):
+            after(*given_events)
