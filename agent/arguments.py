@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from inplace.agent.link_address import LINK_FILE
 from inplace.common.record import record
 from inplace.common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
 
@@ -19,6 +20,7 @@ GRACE_S_MAX: Final = 86_400.0
 USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
        inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run COMMAND as a child process (supervisor)
+       inplace-agent guard [OPTION...] [--] COMMAND [ARG...] wait for the sidecar's lift, run COMMAND as a child process
        inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait for this Pod's barrier, then run COMMAND
        inplace-agent --version
 
@@ -34,6 +36,14 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --standby                    start COMMAND while the group waits at the barrier. COMMAND may import modules, but
                                must then read a line with its epoch from file descriptor INPLACE_STANDBY_FD. At
                                the end of that file it must exit (WORKER_STANDBY=on)
+
+guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
+({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
+the group restarts. If the agent ends, COMMAND is ended at once.
+  --grace SECONDS              time from SIGTERM to SIGKILL when the agent ends; default {GRACE_S:g}
+                               (WORKER_GRACE_S)
+  --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
+                               (WORKER_FAIL_ON)
 
 wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
   --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
@@ -79,7 +89,22 @@ class WaitOptions:
     command: tuple[str, ...] = ()
 
 
-def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | WaitOptions | None:
+@record
+class GuardOptions:
+    """The options of `guard`.
+
+    Args:
+        command: the worker's argv.
+        grace_s: from SIGTERM to SIGKILL when the agent ends.
+        final_codes: exit codes of the worker that end the Pod.
+    """
+
+    command: tuple[str, ...]
+    grace_s: float = GRACE_S
+    final_codes: frozenset[int] = frozenset()
+
+
+def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | WaitOptions | None:
     """Read the command line and its variables; None asks for help.
 
     Raises:
@@ -90,9 +115,9 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Wait
     verb, *rest = arguments
     if verb in ("--help", "-h", "help"):
         return None
-    if verb not in ("run", "wait"):
-        raise ArgumentsError(f"expected run, wait or no argument, saw {verb!r}")
-    known = _RUN if verb == "run" else _WAIT
+    known = _VERBS.get(verb)
+    if known is None:
+        raise ArgumentsError(f"expected run, guard, wait or no argument, saw {verb!r}")
     given, command = _split(rest, known)
     if "--help" in given:
         return None
@@ -100,7 +125,9 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Wait
     if verb == "wait":
         return WaitOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
     if not command:
-        raise ArgumentsError("expected a worker's command, as in 'inplace-agent run -- python train.py', saw none")
+        raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
+    if verb == "guard":
+        return GuardOptions(command=command, **values)  # type: ignore[arg-type]
     if env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
     return RunOptions(command=command, **values)  # type: ignore[arg-type]
@@ -161,6 +188,8 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--standby": ("standby", "WORKER_STANDBY", switch),
 }
 _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
+_GUARD: Final[Mapping[str, _Option]] = {name: _RUN[name] for name in ("--grace", "--fail-on", "--no-restart-on")}
+_VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
 
 
 def _split(words: Sequence[str], known: Mapping[str, _Option]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -24,6 +24,7 @@ from inplace.agent.config import AgentConfig
 from inplace.agent.epoch_file import EpochMemory, NoMemory
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.jobset_watch import JobSetWatch
+from inplace.agent.link import Link, NoLink
 from inplace.agent.log import Log
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
@@ -50,6 +51,7 @@ class Parts:
         barrier: what holds the worker back; started and stopped by `Driver.run`.
         log: where events go.
         metrics: counted into.
+        link: a sidecar's, to the guards of its workers.
         memory: keeps each epoch BEFORE it is announced.
         phases: times the restart; None times it from now, by `clock`.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
@@ -61,6 +63,7 @@ class Parts:
     barrier: Barrier
     log: Log
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
+    link: Link = field(default_factory=NoLink)
     memory: EpochMemory = field(default_factory=NoMemory)
     phases: RestartPhases | None = None
     on_end: Callable[[int], object] = lambda _code: None

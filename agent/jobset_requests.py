@@ -14,7 +14,7 @@ from inplace.agent.config import AgentConfig
 from inplace.agent.version import VERSION
 from inplace.common.kube.http import Request
 from inplace.common.typed import Any, Final
-from inplace.common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, epoch_annotations
+from inplace.common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, WORKER_FAILED, epoch_annotations
 
 WATCH_TIMEOUT_S: Final = 3000  # like the server's own, which is 1,800 to 3,600 s
 WATCH_TIMEOUT_JITTER_S: Final = 600  # 5,000 agents reopen at 8 per second, not at once
@@ -60,12 +60,22 @@ def watch_request(
 
 
 def announcement_request(config: AgentConfig, epoch: int, phases: str = "") -> Request:
-    """Return the patch that announces `epoch` on our Pod, in both encodings, with the text of its phases, if any.
+    """Return the patch that announces `epoch` on our Pod, in both encodings, with the text of its phases, if any."""
+    return _annotate(config, epoch_annotations(epoch) | ({PHASES: phases} if phases else {}))
+
+
+def failure_request(config: AgentConfig, failure: str) -> Request:
+    """Return the patch that tells how our Pod's worker died; `failure` is a text of `common.worker_failure`."""
+    return _annotate(config, {WORKER_FAILED: failure})
+
+
+def _annotate(config: AgentConfig, annotations: dict[str, str]) -> Request:
+    """Return a patch of our Pod's annotations.
 
     Strategic merge is the cheapest patch of a built-in kind; the uid keeps it off a same-named successor.
     """
     metadata: dict[str, Any] = {"uid": config.pod_uid} if config.pod_uid else {}
-    metadata["annotations"] = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
+    metadata["annotations"] = annotations
     return Request(
         "PATCH",
         f"/api/v1/namespaces/{config.namespace}/pods/{config.pod_name}"

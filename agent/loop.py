@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from inplace.agent.barrier import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
+from inplace.agent.link import Link, NoLink, SocketLink
 from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.shell import SIGNALS, Shell, SignalledError
 from inplace.common.kube.ahead import Ahead
@@ -104,6 +105,7 @@ async def _run(
     if listener is not None:
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
+    link: Link = SocketLink(config.link_file, clock=clock, log=log) if config.link_file else NoLink()
     agent = make(
         config,
         Parts(
@@ -111,6 +113,7 @@ async def _run(
             clock=clock,
             rng=Random(),
             barrier=barrier,
+            link=link,
             log=log,
             metrics=shell.metrics,
             memory=shell.memory,

@@ -29,7 +29,7 @@ def main() -> int:
 
 def _follow(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    from inplace.agent.arguments import USAGE, ArgumentsError, RunOptions, parse
+    from inplace.agent.arguments import USAGE, ArgumentsError, GuardOptions, RunOptions, parse
 
     if arguments == ["--version"]:
         from inplace.agent.version import VERSION
@@ -52,6 +52,10 @@ def _follow(arguments: list[str]) -> int:
         from inplace.agent.supervised import run_supervised
 
         return run_supervised(options, os.environ)
+    if isinstance(options, GuardOptions):
+        from inplace.agent.guard import run_guard
+
+        return run_guard(options, os.environ)
     from inplace.agent.wait import run_wait
 
     return run_wait(options, os.environ)

@@ -59,7 +59,7 @@ def test_worker_command_is_upstream_s_contract() -> None:
 @pytest.mark.parametrize(
     ("arguments", "env", "words"),
     [
-        (["rum"], {}, "expected run, wait or no argument, saw 'rum'"),
+        (["rum"], {}, "expected run, guard, wait or no argument, saw 'rum'"),
         (["run"], {}, "expected a worker's command"),
         (["run", "--"], {}, "expected a worker's command"),
         (["run", "--gracious", "--", "a"], {}, "expected --grace, "),

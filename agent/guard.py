@@ -1,0 +1,314 @@
+"""
+`inplace-agent guard`: the worker's parent in the worker's own container, beside a sidecar agent.
+
+It starts the worker when the agent lifts the barrier, tells the agent at once how the worker ended, and ends the
+worker's process tree at once when the agent leaves. So kubelet finds every container of the Pod ended at its first
+look, and no startup probe stands on the way. `common.epoch.guard` decides; this module performs.
+
+It stays beside every worker, so it loads very little: no asyncio, and the C modules below `signal` and `socket`.
+Without an agent it waits, and says so. It holds no token and sends no request.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from _signal import (  # type: ignore[import-not-found]
+    SIGCHLD,
+    SIGHUP,
+    SIGINT,
+    SIGKILL,
+    SIGPIPE,
+    SIGQUIT,
+    SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+    SIGWINCH,
+    SIGXFSZ,
+    set_wakeup_fd,
+    signal,
+)
+from _socket import AF_UNIX, SOCK_STREAM, socket
+
+from inplace.agent.arguments import GuardOptions, find_program
+from inplace.agent.link_address import LINK_FILE, reachable
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.guard import (
+    WAITING,
+    BarrierLifted,
+    GraceOver,
+    GuardState,
+    KillWorker,
+    Leave,
+    LinkEnded,
+    PassOn,
+    Signalled,
+    StartWorker,
+    StopWorker,
+    TellEnd,
+    TellEnding,
+    WorkerEnded,
+    step,
+)
+from inplace.common.link import Ended, Ending, Failed, Hello, Leaving, Lifted, LineReader, Started, line_of
+from inplace.common.typed import TYPE_CHECKING, Final, Mapping
+
+if TYPE_CHECKING:
+    from inplace.common.epoch.guard import Action, Event
+    from inplace.common.link import Message
+
+PASSED_ON: Final = (SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH)
+RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
+PATIENCE_S: Final = 10.0  # says why it waits this often
+READ_BYTES_MAX: Final = 4096
+SWEEP_S: Final = 0.005  # between two looks for what a worker left, where this is not process 1
+SWEEPS_MAX: Final = 6000  # 30 s: what survives SIGKILL that long hangs in a driver
+STARTED: Final = "the barrier is lifted: the worker starts in epoch"  # the simulator reads this line
+NOT_EXECUTABLE: Final = 126  # as agent.exit_code has them, whose enum would be half a guard's start
+NOT_FOUND: Final = 127
+
+
+def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
+    """Guard the worker until it ends; return the exit code."""
+    program = find_program(options.command[0], env)
+    if program is None or not os.access(program, os.X_OK):
+        code = NOT_FOUND if program is None else NOT_EXECUTABLE
+        say(f"the worker's command: expected a program, saw {options.command[0]!r}; exit {code}")
+        return code
+    if os.getpid() != 1:
+        from inplace.agent.process_tree import become_reaper
+
+        become_reaper()
+    return Guard(options, env).run()
+
+
+class Guard:
+    """One worker's parent."""
+
+    def __init__(self, options: GuardOptions, env: Mapping[str, str]) -> None:
+        self._command = list(options.command)
+        self._env = env
+        self._grace_s = options.grace_s
+        self._path = env.get("LINK_FILE") or LINK_FILE
+        self._state = GuardState(final_codes=options.final_codes)
+        self._link: socket | None = None
+        self._lines = LineReader()
+        self._main = 0  # the worker's process id until it is reaped
+        self._kill_at_s: float | None = None
+        self._code: int | None = None
+        self._seen = ""  # why there is no lift yet
+        self._began_s = self._said_s = time.monotonic()
+        self._wakes, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        for number in (SIGCHLD, *PASSED_ON):
+            signal(number, _take)
+
+    def run(self) -> int:
+        """Follow the link, signals and the worker until there is an exit code."""
+        while self._code is None:
+            if self._link is None:
+                self._connect()
+            poll = select.poll()
+            poll.register(self._wakes, select.POLLIN)
+            if self._link is not None:
+                poll.register(self._link.fileno(), select.POLLIN)
+            ready = poll.poll(self._wait_s() * 1000)
+            for descriptor, _ in ready:
+                if self._code is not None:
+                    break
+                if descriptor == self._wakes:
+                    self._woken()
+                else:
+                    self._read()
+            if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
+                self._kill_at_s = None
+                self._take(GraceOver())
+            if self._state.phase == WAITING:
+                self._be_patient()
+        return self._code
+
+    def _wait_s(self) -> float:
+        """Return how long the guard may sleep when nothing happens."""
+        waits = [PATIENCE_S]
+        if self._link is None:
+            waits.append(RECONNECT_S)
+        if self._kill_at_s is not None:
+            waits.append(max(0.0, self._kill_at_s - time.monotonic()))
+        return min(waits)
+
+    def _take(self, event: Event) -> None:
+        """Advance the machine, and perform its actions in order."""
+        if self._code is not None:
+            return
+        self._state, actions = step(self._state, event)
+        for action in actions:
+            self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case StartWorker(epoch):
+                self._start(epoch)
+            case PassOn(number):
+                self._kill(number)
+            case StopWorker():
+                self._stop()
+            case KillWorker():
+                say(f"the worker did not end within {self._grace_s:g} s of the agent's end; it is killed")
+                self._kill(SIGKILL)
+            case TellEnding(epoch):
+                self._tell(Ending(epoch))
+            case TellEnd(epoch, code, failed):
+                self._tell((Failed if failed else Ended)(epoch, code))
+            case Leave(code):
+                self._code = code
+
+    def _start(self, epoch: int) -> None:
+        """Execute the worker in a session of its own, with no signal blocked."""
+        own = {"INPLACE_EPOCH": str(epoch or ""), "INPLACE_RESTART_COUNT": str((epoch or 1) - 1)}
+        try:
+            if os.getpid() == 1:
+                self._main = os.posix_spawnp(
+                    self._command[0],
+                    self._command,
+                    {**self._env, **own},
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=(SIGPIPE, SIGXFSZ),
+                )
+            else:
+                from inplace.agent.spawn import spawn
+
+                self._main = spawn(self._command, {**self._env, **own})
+        except OSError as error:
+            say(f"cannot execute {self._command[0]!r}: {error.strerror}; exit {NOT_EXECUTABLE}")
+            self._code = NOT_EXECUTABLE
+            return
+        self._tell(Started(epoch))
+        say(f"{STARTED} {epoch}" if epoch else "in-place restart is off: the worker starts")
+
+    def _stop(self) -> None:
+        """Let the worker end, for a while."""
+        self._close()
+        say(f"the agent left: the worker has {self._grace_s:g} s to end")
+        self._kill_at_s = time.monotonic() + self._grace_s
+        self._kill(SIGTERM if self._grace_s > 0 else SIGKILL)
+
+    def _kill(self, number: int) -> None:
+        """Send a signal to the worker's process group; until the worker is reaped, the number is nobody else's."""
+        if self._main:
+            try:  # noqa: SIM105 - contextlib is half a guard's start
+                os.killpg(self._main, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def _woken(self) -> None:
+        """Take in the signals that came."""
+        for number in os.read(self._wakes, READ_BYTES_MAX):
+            if number == SIGCHLD:
+                self._reap()
+            else:
+                self._take(Signalled(number))
+
+    def _reap(self) -> None:
+        """Reap every child that ended; orphans are adopted, and end unnoticed."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            if ended.si_pid != self._main:
+                os.waitpid(ended.si_pid, 0)
+                continue
+            self._kill(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
+            os.waitpid(ended.si_pid, 0)
+            self._main = 0
+            if os.getpid() != 1:  # the kernel kills what process 1 leaves behind
+                _sweep()
+            code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+            self._take(WorkerEnded(code))
+            return
+
+    def _connect(self) -> None:
+        """Try to reach the agent, at most once."""
+        if self._state.phase != WAITING:
+            return  # another link would be another agent's
+        link = socket(AF_UNIX, SOCK_STREAM)
+        try:
+            with reachable(self._path) as address:
+                link.connect(address)
+            link.sendall(line_of(Hello()))
+        except OSError as error:
+            link.close()
+            self._seen = f"no agent there yet ({error.strerror})"
+            return
+        link.setblocking(False)
+        self._link, self._lines, self._seen = link, LineReader(), "the barrier is up"
+
+    def _read(self) -> None:
+        """Take in what the agent says, or that it is gone."""
+        if self._link is None:
+            return
+        try:
+            received = self._link.recv(READ_BYTES_MAX)
+            messages = self._lines.feed(received)
+        except BlockingIOError:
+            return
+        except OSError:
+            received, messages = b"", []
+        except RemoteProtocolError as error:
+            received, messages = b"", []
+            say(f"{self._path}: {error}; the connection is closed")
+        for message in messages:
+            if isinstance(message, Lifted):
+                self._take(BarrierLifted(message.epoch))
+            elif isinstance(message, Leaving):
+                self._take(LinkEnded())
+        if not received:
+            self._close()
+            self._take(LinkEnded())
+
+    def _tell(self, message: Message) -> None:
+        """Say something to the agent, if it is there."""
+        if self._link is not None:
+            try:  # noqa: SIM105
+                self._link.sendall(line_of(message))
+            except OSError:
+                pass  # gone: the end of the link says so
+
+    def _close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _be_patient(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._said_s >= PATIENCE_S:
+            self._said_s = now_s
+            say(f"waiting for the agent at {self._path} since {now_s - self._began_s:.0f} s: {self._seen}")
+
+
+def _sweep() -> None:
+    """Kill what the worker left, until there is no child, or for 30 s."""
+    from inplace.agent.process_tree import kill_descendants
+
+    for _ in range(SWEEPS_MAX):
+        kill_descendants()
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(SWEEP_S)
+
+
+def _take(_number: int, _frame: object) -> None:
+    """Do nothing: the number is read from the pipe."""
+
+
+def say(text: str) -> None:
+    """Print one line to the container's log."""
+    print(f"inplace-agent guard: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,29 @@
+"""Where guard and agent meet: the path of the link's socket, in the folder that their containers share."""
+
+from __future__ import annotations
+
+import os
+
+from inplace.common.typed import Final
+
+LINK_FILE: Final = "/var/run/inplace/link"  # where `inplace inject` has it
+ADDRESS_BYTES_MAX: Final = 107  # sockaddr_un.sun_path, without its final zero; unix(7)
+
+
+class reachable:  # noqa: N801 - a context manager, used as a function
+    """Yield an address for a socket's path; one that is too long is reached through its open folder."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._folder = -1
+
+    def __enter__(self) -> str:
+        if len(os.fsencode(self._path)) <= ADDRESS_BYTES_MAX:
+            return self._path
+        folder, _, name = self._path.rpartition("/")
+        self._folder = os.open(folder or "/", os.O_PATH | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._folder}/{name}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)

@@ -1,0 +1,173 @@
+"""A sidecar whose worker has a guard: it tells of the death with one PATCH, then ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from inplace.agent.driver import Parts
+from inplace.agent.link import OnFailure
+from inplace.agent.sidecar_agent import TELLING_S_MAX, SidecarAgent
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.record import replace
+from inplace.common.wire import WORKER_FAILED
+from inplace.common.worker_failure import parse_failure
+from tests.agent.rig import CONFIG, NotedBarrier, NotedLog
+from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
+
+pytestmark = pytest.mark.asyncio
+
+
+@dataclass
+class NotedLink:
+    """A link in memory."""
+
+    lifts: list[int | None] = field(default_factory=list)
+    left: bool = False
+    on_failure: OnFailure | None = None
+    lifted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def start(self, on_failure: OnFailure) -> None:
+        """Remember who is told."""
+        self.on_failure = on_failure
+
+    def lift(self, epoch: int | None) -> None:
+        """Note the lift."""
+        self.lifts.append(epoch)
+        self.lifted.set()
+
+    def leave(self) -> None:
+        """Note that the agent leaves."""
+        self.left = True
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+    async def worker_dies(self, code: int | None, epoch: int = 1) -> None:
+        """Tell of a death after the lift."""
+        await self.lifted.wait()
+        assert self.on_failure is not None
+        self.on_failure(epoch, code)
+
+
+@dataclass
+class Scene:
+    """One agent with a link."""
+
+    link: NotedLink = field(default_factory=NotedLink)
+    log: NotedLog = field(default_factory=NotedLog)
+
+    async def run(self, server: ScriptedServer, **config: Any) -> int:
+        """Run the agent until it exits; return its exit code."""
+        clock, credentials = LoopClock(), Credentials("127.0.0.1", server.port, tls=False)
+        transport = Http1Transport(credentials, clock=clock)
+        parts = Parts(
+            transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=self.log, link=self.link
+        )
+        try:
+            async with asyncio.timeout(20):
+                return await SidecarAgent(replace(CONFIG, **config), parts).run()
+        finally:
+            await transport.close()
+
+
+LIFT = (jobset(0), until_patched(), jobset(1, 0))
+
+
+async def test_a_death_is_one_patch_and_then_the_exit() -> None:
+    """With epoch and code; the guards are told to end their workers BEFORE the process is gone."""
+    scene = Scene()
+    async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, silence)]) as server:
+        code, _ = await asyncio.gather(scene.run(server, restart_exit_code=77), scene.link.worker_dies(9))
+        announcement, told = server.requests("PATCH")
+    assert code == 77
+    assert (scene.link.lifts, scene.link.left) == ([1], True)
+    metadata = json.loads(told.body)["metadata"]
+    assert metadata["uid"] == CONFIG.pod_uid
+    assert list(metadata["annotations"]) == [WORKER_FAILED]
+    failure = parse_failure(metadata["annotations"][WORKER_FAILED])
+    assert (failure.epoch, failure.code) == (1, 9)
+    assert told.path == announcement.path
+    assert scene.log.of("restarting_in_place") == [
+        {"epoch": 1, "verdict": "worker_failed", "worker_exit_code": 9, "exit_code": 77}
+    ]
+
+
+async def test_it_keeps_silent_when_the_group_restarts_anyway() -> None:
+    """In a large group its moment is yet to come when the epoch is deprecated: no PATCH more."""
+    scene, dead = Scene(), asyncio.Event()
+
+    async def until_dead(_exchange: Exchange) -> None:
+        await dead.wait()
+
+    async def die() -> None:
+        await scene.link.worker_dies(9)
+        dead.set()
+
+    async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, until_dead, jobset(1, 1, rv=12))]) as server:
+        code, _ = await asyncio.gather(scene.run(server, group_size=10**9), die())
+        assert len(server.requests("PATCH")) == 1
+    assert code == CONFIG.restart_exit_code
+    assert scene.log.of("restarting_in_place")[0]["verdict"] == "deprecated"
+
+
+@pytest.mark.parametrize("answer", ["refused", "none"])
+async def test_it_leaves_whatever_becomes_of_the_patch(answer: str) -> None:
+    """A refusal, or a server that is silent: at most a second later kubelet takes over."""
+    scene = Scene()
+
+    async def answer_first(exchange: Exchange) -> None:
+        if len(exchange.server.requests("PATCH")) == 1:
+            await accept_patch(exchange)
+        elif answer == "refused":
+            await refuses(403)(exchange)
+        else:
+            await asyncio.sleep(60)
+
+    async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, silence)], answer=answer_first) as server:
+        loop = asyncio.get_running_loop()
+
+        async def die() -> float:
+            await scene.link.worker_dies(None)
+            return loop.time()
+
+        code, died_s = await asyncio.gather(scene.run(server), die())
+        took_s = loop.time() - died_s
+    assert code == CONFIG.restart_exit_code
+    assert took_s < TELLING_S_MAX + 1.0
+    assert scene.log.of("failure_not_told")
+
+
+async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
+    """Nothing holds its process."""
+    import signal
+
+    scene = Scene()
+    async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, silence)]) as server:
+        transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=LoopClock())
+        parts = Parts(
+            transport=transport,
+            clock=LoopClock(),
+            rng=Random(7),
+            barrier=NotedBarrier(),
+            log=scene.log,
+            link=scene.link,
+        )
+        agent = SidecarAgent(replace(CONFIG, group_size=10**9), parts)
+
+        async def die() -> None:
+            await scene.link.worker_dies(9)
+            agent.terminate(signal.SIGTERM)
+
+        async with asyncio.timeout(20):
+            code, _ = await asyncio.gather(agent.run(), die())
+        await transport.close()
+        assert len(server.requests("PATCH")) == 1
+    assert code == 143
