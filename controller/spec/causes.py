@@ -46,8 +46,8 @@ class Failure:
     """The Pod and container that failed first, as far as it is known.
 
     Args:
-        container: "" when the Pod as a whole was lost, or its exit was not seen.
-        exit_code: of the container.
+        container: "" when the Pod as a whole was lost, its exit was not seen, or the Pod has several workers.
+        exit_code: of the container; None when nobody saw it.
         reason: one word: the container's, the Pod's, or that of the disruption.
         message: in words, shortened.
         finished_at: when the container ended, by its node's clock; RFC 3339.
@@ -79,7 +79,8 @@ class Failure:
         who = f"pod {self.pod}" if self.pod else "an unknown pod"
         if self.node:
             who += f" on node {self.node}"
-        how = f"container {self.container} exited with {self.exit_code}" if self.container else ""
+        worker = f"container {self.container}" if self.container else "its worker"
+        how = f"{worker} exited with {self.exit_code}" if self.exit_code is not None else ""
         if self.reason:
             how = f"{how} ({self.reason})" if how else self.reason
         return ": ".join(part for part in (who, how, self.message[:MESSAGE_CHARS_MAX]) if part)

@@ -147,6 +147,7 @@ class PodAnnotations(
         "attempt": wire.ATTEMPT,
         "completion_index": wire.JOB_COMPLETION_INDEX,
         "phases": wire.PHASES,
+        "worker_failed": wire.WORKER_FAILED,
     },
 ):
     """The annotations of a Pod that are read."""
@@ -155,6 +156,7 @@ class PodAnnotations(
     attempt: str | None = None
     completion_index: str | None = None
     phases: str | None = None
+    worker_failed: str | None = None
 
 
 class PodMeta(OwnedMeta, rename="camel", frozen=True, gc=False):

@@ -160,7 +160,7 @@ class Membership:
             return
         self._note_sign(scope_ledger, old, new, lived=lived)
         if problem and (old is None or _readable(old) != _readable(new)):
-            message = f"pod {new.metadata.name}: {problem}; it counts as a pod that announced nothing"
+            message = f"pod {new.metadata.name}: {problem}; a value that cannot be read counts as absent"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
             self._wake_if_due(group, scope_ledger)

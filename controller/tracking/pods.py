@@ -8,6 +8,7 @@ from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Slot
+from inplace.common.worker_failure import WorkerFailure, parse_failure
 from inplace.controller.spec.kinds import Pod
 
 NOWHERE = ("", -1)  # the place of a Pod whose Job is unknown; no shape expects it
@@ -46,7 +47,13 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
     except RemoteProtocolError as error:
         problems.append(str(error))
         epoch = None
-    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod), pod.metadata.name)
+    try:
+        failure = failure_told(pod)
+    except RemoteProtocolError as error:
+        problems.append(str(error))
+        failure = None
+    failed_epoch = failure.epoch if failure is not None else None
+    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod), pod.metadata.name, failed_epoch)
     return Reading(view, "; ".join(problems))
 
 
@@ -90,6 +97,16 @@ def epoch_of(pod: Pod) -> int | None:
     """
     keys = pod.metadata.annotations
     return None if keys is None else wire.announced_epoch(keys.epoch, keys.attempt)
+
+
+def failure_told(pod: Pod) -> WorkerFailure | None:
+    """Read how a Pod's worker died, as its agent told it; None when it told nothing.
+
+    Raises:
+        RemoteProtocolError: the annotation is unreadable.
+    """
+    keys = pod.metadata.annotations
+    return None if keys is None or keys.worker_failed is None else parse_failure(keys.worker_failed)
 
 
 def _completion_index(pod: Pod) -> int:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.ledger import Ledger
+from inplace.common.kube.timestamps import precise_time
+from inplace.common.worker_failure import WorkerFailure
 from inplace.controller.spec.causes import Failure, Trigger, unix_time
 from inplace.controller.spec.kinds import ContainerStatus, InitStatus, Pod
-from inplace.controller.tracking.pods import epoch_of
+from inplace.controller.tracking.pods import epoch_of, failure_told
 
 SKEW_S_MAX = 60.0  # between a container's end and its sign here: beyond this a clock is wrong, or kubelet was away
 WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubelet keeps
@@ -33,7 +35,7 @@ def sign_of(
     if pod is None or not ledger.synced > ledger.deprecated:
         return None
     if ledger.has_died(pod.metadata.uid) and not pod.is_disrupted:
-        return Trigger.WORKER_EXIT, exit_of(pod, pod.status.container_statuses or ())
+        return Trigger.WORKER_EXIT, _death_of(pod, ledger.synced)
     if lived and (new is None or not ledger.lives(pod.metadata.uid)):
         return _end_of_pod(pod)
     if _epoch(new) <= ledger.synced:
@@ -45,6 +47,29 @@ def sign_of(
     ended = [status for status in _statuses(pod) if _end_of(status) >= synced_at[:WHOLE_SECONDS]]
     failure = exit_of(pod, ended)
     return Trigger.WORKER_EXIT, failure if failure.container else replace(failure, message=UNSEEN_EXIT)
+
+
+def _death_of(pod: Pod, epoch: int) -> Failure:
+    """Say how a worker died: in kubelet's words, or in those of the Pod's agent, which come first."""
+    statuses = pod.status.container_statuses or ()
+    failure = exit_of(pod, statuses)
+    told = _failure_told(pod)
+    if failure.container or told is None or told.epoch != epoch:
+        return failure
+    return replace(
+        failure,
+        container=statuses[0].name if len(statuses) == 1 else "",
+        exit_code=told.code,
+        message="its agent told" if told.code is not None else "its agent told: the container ended without a word",
+        finished_at=precise_time(told.at_s),
+    )
+
+
+def _failure_told(pod: Pod) -> WorkerFailure | None:
+    try:
+        return failure_told(pod)
+    except RemoteProtocolError:
+        return None
 
 
 def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:

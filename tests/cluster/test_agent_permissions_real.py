@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 
 from inplace.agent.config import AgentConfig
-from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
+from inplace.agent.jobset_requests import announcement_request, failure_request, list_request, watch_request
 from inplace.common import wire
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http import Request
 from inplace.common.phases import MILLISECONDS_MAX, RestartPhase, phases_text
+from inplace.common.worker_failure import WorkerFailure, failure_text
 from testbed.api_client import UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
@@ -100,7 +101,7 @@ async def send(scene: Scene, request: Request) -> str:
 
 
 async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
-    """A list and a watch by name, the first announcement, the same again, with all phases, and int32's last epoch."""
+    """List and watch by name; announcements: the first, the same again, with all phases, int32's last; and deaths."""
     async with agent_scene(plane) as scene:
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
         longest = phases_text(dict.fromkeys(RestartPhase, MILLISECONDS_MAX))
@@ -109,6 +110,8 @@ async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
         await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
         for epoch, phases in ((1, ""), (1, ""), (2, "v1"), (3, longest), (INT32_MAX, longest)):
             await send(scene, announcement_request(config, epoch, phases))
+            for code in (None, 1, 255):
+                await send(scene, failure_request(config, failure_text(WorkerFailure(epoch, code, 1_790_000_000.0))))
             stored = (await own_pod(scene))["metadata"]["annotations"]
             assert wire.epoch_of_pod(stored) == epoch
         assert stored[wire.PHASES] == longest

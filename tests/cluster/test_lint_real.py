@@ -196,8 +196,8 @@ async def add_node(api: ApiClient, name: str, version: str, features: list[str])
     [
         ("new", {}, set()),
         ("bugs", {}, set()),
-        ("bugs", {"wait": False}, {"kubelet-bug"}),
-        ("bugs", {"wait": True}, set()),
+        ("bugs", {"barrier": "probe"}, {"kubelet-bug"}),
+        ("bugs", {"barrier": "wait"}, set()),
         ("bugs", {"mode": "supervisor"}, set()),
         ("old", {}, {"node-features", "kubelet-bug"}),
         ("old", {"mode": "supervisor"}, set()),
@@ -264,7 +264,7 @@ def lint(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 
 async def test_as_a_program(installed: ControlPlane, tmp_path: Path) -> None:
     """A kubeconfig is enough to ask the cluster; what cannot be asked is exit code 2, in words."""
-    text = injected(example("plain.yaml"), tmp_path, wait=True).replace("default", "inplace-system")
+    text = injected(example("plain.yaml"), tmp_path, barrier="wait").replace("default", "inplace-system")
     here = str(installed.kubeconfig)
     good = lint("--kubeconfig", here, text=text)
     assert good.returncode == 0, good.stdout + good.stderr

@@ -27,6 +27,7 @@ IT: Final = f"{PODS}/{OWN}"
 _OTHER_METADATA: Final = "saw a change of other metadata"
 _OTHER_ANNOTATIONS: Final = "may change only the annotations"
 _SPEC: Final = "saw a change of spec"
+_DEATH: Final = "inplace.dev/worker-failed: expected"
 _NOT_A_PATCH: Final = "may patch its own Pod and nothing else"
 _NOT_ITS_POD: Final = "token is bound to"
 
@@ -55,7 +56,7 @@ class Attempt:
 
 def announced(**values: str | None) -> dict[str, Any]:
     """Return a patch of our annotations."""
-    keys = {"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "phases": wire.PHASES}
+    keys = {"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "phases": wire.PHASES, "failed": wire.WORKER_FAILED}
     return {"metadata": {"annotations": {keys[name]: value for name, value in values.items()}}}
 
 
@@ -157,6 +158,9 @@ EPOCHS: Final = (
     Attempt("write an attempt whose epoch is beyond int32", announced(attempt="2147483647"), 'saw "2147483647"'),
     Attempt("use the phases for a message", announced(phases="v1,hello world"), "expected v1,name=milliseconds"),
     Attempt("use the phases as storage", announced(phases="v1" + ",view=1" * 17), "expected v1,name=milliseconds"),
+    Attempt("tell of a death in another epoch", announced(failed="v1,epoch=9,at=1790000000123"), _DEATH),
+    Attempt("tell of a death in a future epoch", announced(failed="v1,epoch=2147483647,at=1790000000123"), _DEATH),
+    Attempt("use a death for a message", announced(failed="v1,epoch=5,code=1,at=1790000000123 hello"), _DEATH),
 )
 
 SPEC_AND_STATUS: Final = (

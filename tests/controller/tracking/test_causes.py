@@ -267,3 +267,54 @@ def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds:
     """A container that ends in the future, or long ago, says nothing about how fast it was detected."""
     assert seconds_since(finished_at, 1_700_000_000.0) == seconds
     assert SKEW_S_MAX < 200
+
+
+async def tell(crew: Crew, pod: str, text: str) -> None:
+    """Let a Pod's agent tell of a death."""
+    body = {"metadata": {"annotations": {wire.WORKER_FAILED: text}}}
+    await crew.client.patch(PODS, "default", pod, body)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "words"),
+    [
+        (
+            ",code=137",
+            {"exitCode": 137, "message": "its agent told"},
+            "container worker exited with 137: its agent told",
+        ),
+        ("", {"message": "its agent told: the container ended without a word"}, "the container ended without a word"),
+    ],
+)
+async def test_a_death_that_its_agent_tells_is_the_cause(code: str, fields: KubeObject, words: str) -> None:
+    """Before kubelet has seen it: the epoch is deprecated by one write, with the code and the moment that were told."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        dead, _ = crew.pods.values()
+        before = rig.writes("/jobsets/train/status")
+        await tell(crew, dead, f"v1,epoch=1{code},at=1700000000123")
+        await rig.settle(0.1)
+        entry = await last(crew)
+        failure = {"pod": dead, "container": "worker", "finishedAt": "2023-11-14T22:13:20.123Z", **fields}
+        assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
+        assert rig.writes("/jobsets/train/status") == before + 1
+        (event,) = await rig.events("GroupRestartStarted")
+        assert words in event["note"]
+        await finish(rig, crew, 2)
+        await tell(crew, dead, f"v1,epoch=1{code},at=1700000000124")  # a PATCH that was long on its way
+        await rig.settle(0.1)
+        assert wire.epochs_of_status(await crew.status()) == (2, 1)
+
+
+@pytest.mark.parametrize("text", ["v1,epoch=2,at=1700000000123", "garbage", "v1,epoch=1"])
+async def test_a_death_that_cannot_be_restarts_nobody(text: str) -> None:
+    """Of an epoch that nobody runs in, or unreadable; the latter is reported."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        pod, _ = crew.pods.values()
+        await tell(crew, pod, text)
+        await rig.settle(0.1)
+        assert wire.epochs_of_status(await crew.status()) == (1, 0)
+        assert len(await rig.events("UnreadablePod")) == (not text.endswith("123"))
