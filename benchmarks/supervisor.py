@@ -18,7 +18,7 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from inplace.cli.demo.manifest import EXAMPLE_SUPERVISOR
+from inplace.cli.demo.manifest import EXAMPLES
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.cluster import Cluster
@@ -35,7 +35,7 @@ PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "sync
 
 def manifests(pods: int, restarts: int) -> list[KubeObject]:
     """Return examples/train-supervisor.yaml with the benchmark's worker."""
-    documents = with_pods(read_manifests(EXAMPLE_SUPERVISOR), pods)
+    documents = with_pods(read_manifests(EXAMPLES["supervisor"]), pods)
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = restarts
     (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]

@@ -43,7 +43,7 @@ class DemoOptions:
     pods: int | None
     failures: int
     runtime: Literal["process", "model"]
-    mode: Literal["sidecar", "supervisor"] | None
+    mode: Literal["sidecar", "guarded", "supervisor"] | None
     file: Path | None
     seed: int
     json: bool
@@ -154,7 +154,7 @@ async def _kill_workers(cluster: Cluster, manifest: DemoManifest, timeline: Time
         await cluster.clock.sleep(TRAIN_S)
         names = sorted(pod["metadata"]["name"] for pod in cluster.pods(manifest.namespace))
         try:
-            supervised = manifest.mode == "supervisor"
+            supervised = manifest.mode != "sidecar"  # the worker has a parent in its container
             cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker, supervised=supervised)
         except LookupError as error:
             raise DemoError(f"no worker could be killed: {error}") from error

@@ -10,9 +10,13 @@ from inplace.cli.manifests.documents import StreamError, read_stream
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.model_link import is_guarded
 
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
-EXAMPLE_SUPERVISOR = EXAMPLE.with_name("train-supervisor.yaml")
+EXAMPLES = {
+    "guarded": EXAMPLE.with_name("train-guarded.yaml"),
+    "supervisor": EXAMPLE.with_name("train-supervisor.yaml"),
+}
 PODS_DEFAULT = 8
 PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
 
@@ -32,7 +36,7 @@ class DemoManifest:
         pods: how many Pods its slots make.
         worker: name of the worker's container: the first regular one of the first replicatedJob.
         agent: name of the agent's container: its first sidecar, or the worker's in supervisor mode.
-        mode: sidecar or supervisor.
+        mode: sidecar, guarded (a sidecar, and a guard around the worker) or supervisor.
     """
 
     documents: list[KubeObject]
@@ -52,7 +56,7 @@ def read_demo_manifest(file: Path | None, pods: int | None, failures: int, mode:
     Raises:
         ManifestError: the file is at fault.
     """
-    path = file or (EXAMPLE_SUPERVISOR if mode == "supervisor" else EXAMPLE)
+    path = file or EXAMPLES.get(mode or "", EXAMPLE)
     documents = _read(path)
     jobset = _only_jobset(documents, path)
     if file is None:
@@ -116,5 +120,6 @@ def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> D
         )
     if not 1 <= pods <= PODS_MAX:
         raise ManifestError(f"{file}: expected 1 to {PODS_MAX:,} Pods, saw replicas x parallelism = {pods:,}")
-    mode = "supervisor" if is_supervised else "sidecar"
+    is_below_guard = is_guarded(template["containers"][0].get("command") or ())
+    mode = "supervisor" if is_supervised else "guarded" if is_below_guard else "sidecar"
     return DemoManifest(documents, namespace, name, pods, worker, agent, mode)

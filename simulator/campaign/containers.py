@@ -18,6 +18,7 @@ from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.common.record import replace
 from inplace.simulator.campaign.process import Process
+from inplace.simulator.cluster.model_link import ModelLink, PodLink
 from inplace.simulator.cluster.model_runtime import ModelBarrier, QuietLog
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
@@ -78,6 +79,7 @@ class Machine:
     transport_for: Callable[[str, KubeObject], Transport]
     died: Callable[[str], None]
     disks: dict[str, Disk] = field(default_factory=dict)
+    links: dict[str, PodLink] = field(default_factory=dict)
     agents: dict[str, AgentContainer] = field(default_factory=dict)  # by Pod's uid
     workers: dict[str, Training] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
@@ -90,6 +92,10 @@ class Machine:
     def disk(self, uid: str) -> Disk:
         """Return a Pod's volume."""
         return self.disks.setdefault(uid, Disk())
+
+    def link(self, uid: str) -> PodLink:
+        """Return a Pod's socket, which lies in its volume."""
+        return self.links.setdefault(uid, PodLink())
 
 
 class Training:
@@ -208,6 +214,7 @@ class AgentContainer(Container):
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
         self.barrier = ModelBarrier()
+        self._link = ModelLink(machine.link(self.uid))
         self.agent = self._make(self._config(run), run)
         machine.agents[self.uid] = self
 
@@ -221,6 +228,7 @@ class AgentContainer(Container):
             return await asyncio.shield(self._ended)
         finally:
             self.end(SIGKILL_EXIT)
+            self._link.leave()
             self.process.kill()
             if machine.agents.get(self.uid) is self:
                 del machine.agents[self.uid]
@@ -244,6 +252,7 @@ class AgentContainer(Container):
             clock=machine.clock,
             rng=Random(machine.rng.random()),
             barrier=self.barrier,
+            link=self._link,
             log=QUIET,
             memory=machine.disk(self.uid),
         )

@@ -51,6 +51,8 @@ async def complete(world: World) -> None:
 async def restart_cheaply(world: World) -> float | None:
     """Let one more worker die, undisturbed, and count what the group's return costs; return its seconds.
 
+    One watch and one patch for each Pod; where workers have guards, one patch more for the Pod that tells of the death.
+
     None: the group has ended, or a half-open watch is still about to disturb it.
 
     Raises:
@@ -73,8 +75,9 @@ async def restart_cheaply(world: World) -> float | None:
     if _terminal(world):
         return None
     took_s = world.now_s - began_s
+    tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode == "guarded" else ""
     for (client, method), count in world.network.requests.items():
-        cost = count - before.get((client, method), 0)
+        cost = count - before.get((client, method), 0) - (client == tells and method == "PATCH")
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:
             raise ViolationError(L2, f"{client} sent {cost} of {method}")
     return took_s

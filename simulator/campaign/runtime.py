@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
+from inplace.simulator.campaign.guarded import GuardedContainer
 from inplace.simulator.campaign.supervised import SupervisorContainer
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 
@@ -33,12 +34,15 @@ class CampaignRuntime:
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
         """Take its disk back."""
         self._machine.disks.pop(sandbox.uid, None)
+        self._machine.links.pop(sandbox.uid, None)
 
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
         program, verb = run.command[0], run.command[1] if len(run.command) > 1 else ""
         if program != AGENT:
             return WorkerContainer(self._machine, run, waits=False)
+        if verb == "guard":
+            return GuardedContainer(self._machine, run)
         if verb == "wait":
             return WorkerContainer(self._machine, run, waits=True)
         if self._machine.full_disks:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Final, Literal
 
 from inplace import examples
 from inplace.common.kube.resources import KubeObject
@@ -22,7 +22,8 @@ PODS_MAX = 8  # small groups show what large ones do, thousands of times a minut
 NAMESPACE = "default"
 JOBSET = "train"
 RESTARTS_PLENTY = 1000
-Mode = Literal["sidecar", "wait", "supervisor"]
+Mode = Literal["sidecar", "wait", "guarded", "supervisor"]
+_EXAMPLES: Final = {"guarded": "train-guarded.yaml", "supervisor": "train-supervisor.yaml"}
 
 # Times are short and wide: what matters here is in which order things happen, not how long they take.
 SHORT = Timings(
@@ -52,7 +53,7 @@ class Scenario:
     Args:
         jobs, pods_per_job: the group's shape.
         mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker waits for the agent itself (as in
-            examples/), or supervisor.
+            examples/train.yaml), sidecar whose worker has a guard, or supervisor.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
         lags_s: for each of them, by how much its watch caches trail the store at most.
@@ -84,7 +85,7 @@ class Scenario:
 
     def manifest(self) -> KubeObject:
         """Return the JobSet."""
-        jobset = deepcopy(_example("train-supervisor.yaml" if self.mode == "supervisor" else "train.yaml"))
+        jobset = deepcopy(_example(_EXAMPLES.get(self.mode, "train.yaml")))
         spec = jobset["spec"]
         spec["failurePolicy"]["maxRestarts"] = self.max_restarts
         replicated = spec["replicatedJobs"][0]
@@ -115,7 +116,7 @@ def draw_scenario(rng: Random) -> Scenario:
     return Scenario(
         jobs=jobs,
         pods_per_job=per_job,
-        mode=rng.choice(("sidecar", "wait", "supervisor")),
+        mode=rng.choice(("sidecar", "wait", "guarded", "supervisor")),
         max_restarts=rng.choice((1, 2, 3)) if rng.random() < 0.15 else RESTARTS_PLENTY,
         servers=servers,
         lags_s=tuple(rng.choice((0.0, 0.01, 0.1, 1.0)) for _ in range(servers)),

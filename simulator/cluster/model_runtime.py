@@ -2,33 +2,36 @@
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
 An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` as a coroutine
-with an in-memory transport and barrier. Any other container is a worker: it takes its first step after a
+with an in-memory transport, barrier and link. Any other container is a worker: it takes its first step after a
 while, goes on until it is told to exit, and exits 0 after STEPS steps of STEP_S seconds if its environment
-says so.
+says so. A guarded worker does so from the lift on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
+from inplace.agent.arguments import GRACE_S
 from inplace.agent.barrier import BarrierState
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.common.epoch.guard import Signalled, WorkerEnded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.model_link import AGENT_COMMAND, ModelGuard, ModelLink, PodLink, is_guarded
 from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
 from inplace.simulator.cluster.timings import Timings
 
-AGENT_COMMAND = "inplace-agent"
 SIGTERM_EXIT = 143
 
 
@@ -99,10 +102,13 @@ class _Instance:
 class ModelAgent(_Instance):
     """The real agent's coroutine in the place of its process."""
 
-    def __init__(self, agent: SidecarAgent | None, barrier: ModelBarrier, code: int, *args: Any) -> None:
+    def __init__(
+        self, agent: SidecarAgent | None, barrier: ModelBarrier, link: ModelLink, code: int, *args: Any
+    ) -> None:
         super().__init__(*args)
         self.agent = agent
         self.barrier = barrier
+        self._link = link
         if agent is None:
             self.end(code)
 
@@ -116,6 +122,7 @@ class ModelAgent(_Instance):
         try:
             return await self._ended
         finally:
+            self._link.leave()
             running.cancel()
             await asyncio.wait([running])
 
@@ -163,6 +170,64 @@ class ModelWorker(_Instance):
             return None
 
 
+class ModelGuardedWorker(ModelWorker):
+    """A worker whose parent is a guard: it begins with the lift, and ends with its agent."""
+
+    def __init__(self, link: PodLink, on_start: Callable[[], None], *args: Any) -> None:
+        super().__init__(*args)
+        self._guard = ModelGuard(link, self)
+        self._on_start = on_start
+        self._lifted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopping: asyncio.Task[None] | None = None
+        self._killed = False
+
+    async def wait(self) -> int:
+        """Wait for the lift, train, and tell the agent of the end."""
+        self._guard.begin()
+        try:
+            ends: list[asyncio.Future[Any]] = [self._lifted, self._ended]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            code = await super().wait() if self._lifted.done() else self._ended.result()
+            if self._lifted.done() and not self._killed:
+                self._guard.take(WorkerEnded(code))
+            return code
+        finally:
+            self._guard.cut()
+            if self._stopping is not None:
+                self._stopping.cancel()
+
+    async def stop(self, grace_s: float) -> None:
+        """End as a guard that passes SIGTERM on."""
+        if not self._ended.done():
+            self._guard.take(Signalled(signal.SIGTERM))
+            await super().stop(grace_s)
+
+    def signal(self, number: int) -> None:
+        """Kill the guard, and with it the container."""
+        self._killed = True
+        super().signal(number)
+
+    def signal_child(self, number: int) -> None:
+        """Kill the worker below the guard."""
+        self.end(128 + number)
+
+    def start_worker(self, epoch: int) -> None:  # noqa: ARG002
+        """Begin."""
+        self._lifted.set_result(None)
+        self._on_start()
+
+    def stop_worker(self) -> None:
+        """End as a process that obeys SIGTERM does."""
+        self._stopping = asyncio.ensure_future(super().stop(GRACE_S))
+
+    def signal_worker(self, number: int) -> None:
+        """Do nothing: `stop` ends the worker."""
+
+    def leave(self, code: int) -> None:
+        """End the guard's process, and with it the container."""
+        self.end(code)
+
+
 class ModelRuntime:
     """The runtime of every node.
 
@@ -186,6 +251,7 @@ class ModelRuntime:
         self._transport_for = transport_for
         self._tell = tell
         self._pods_made = 0
+        self._links: dict[str, PodLink] = {}  # by Pod's uid
 
     async def create_sandbox(self, pod: KubeObject) -> Sandbox:
         """Give the Pod an address."""
@@ -194,17 +260,21 @@ class ModelRuntime:
         return Sandbox(pod["metadata"]["uid"], f"10.{64 + high // 250}.{high % 250}.{low + 1}", {})
 
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
-        """Do nothing: an instance ends with the kubelet's task that waits for it."""
+        """Forget its folder; an instance ends with the kubelet's task that waits for it."""
+        self._links.pop(sandbox.uid, None)
 
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
         shared = self._clock, self._rng, self._timings
         if _is_agent(run.command):
-            barrier = ModelBarrier()
-            agent, code = self._agent(run, barrier)
-            return ModelAgent(agent, barrier, code, *shared)
+            barrier, link = ModelBarrier(), ModelLink(self._link(run))
+            agent, code = self._agent(run, barrier, link)
+            return ModelAgent(agent, barrier, link, code, *shared)
         steps, step_s = int(run.env.get("STEPS") or 0), float(run.env.get("STEP_S") or 0)
-        return ModelWorker(self._stepper(run), steps * step_s if steps else None, *shared)
+        own = self._teller(run, Kind.FIRST_STEP, "model"), steps * step_s if steps else None, *shared
+        if is_guarded(run.command):
+            return ModelGuardedWorker(self._link(run), self._teller(run, Kind.WORKER_STARTED), *own)
+        return ModelWorker(*own)
 
     async def read_log(
         self,
@@ -221,7 +291,10 @@ class ModelRuntime:
     async def close(self) -> None:
         """Do nothing."""
 
-    def _agent(self, run: ContainerRun, barrier: ModelBarrier) -> tuple[SidecarAgent | None, int]:
+    def _link(self, run: ContainerRun) -> PodLink:
+        return self._links.setdefault(run.sandbox.uid, PodLink())
+
+    def _agent(self, run: ContainerRun, barrier: ModelBarrier, link: ModelLink) -> tuple[SidecarAgent | None, int]:
         try:
             config = AgentConfig.from_env(run.env)
         except ConfigError:
@@ -231,21 +304,24 @@ class ModelRuntime:
             clock=self._clock,
             rng=self._rng,
             barrier=barrier,
+            link=link,
             log=QuietLog(),
         )
         return SidecarAgent(config, parts), 0
 
-    def _stepper(self, run: ContainerRun) -> Callable[[], None]:
+    def _teller(self, run: ContainerRun, kind: Kind, *more: str) -> Callable[[], None]:
+        """Return what tells of a moment in a worker's life."""
         meta = run.pod["metadata"]
         who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
 
-        def on_first_step() -> None:
+        def tell() -> None:
             if run.spec.role is Role.REGULAR:
-                self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.FIRST_STEP, *who, "model"))
+                self._tell(ClusterEvent(self._clock.monotonic_s(), kind, *who, *more))
 
-        return on_first_step
+        return tell
 
 
 def _is_agent(command: tuple[str, ...]) -> bool:
     """Say whether a command is the agent's own; in front of a worker it only waits, and so does the worker's model."""
-    return bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND) and command[1:2] != ("wait",)
+    is_ours = bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND)
+    return is_ours and command[1:2] not in (("wait",), ("guard",))

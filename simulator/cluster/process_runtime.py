@@ -16,10 +16,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import inplace
+from inplace.agent.guard import STARTED
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.model_link import is_guarded
 from inplace.simulator.cluster.pod_folder import PodFolder
 from inplace.simulator.cluster.processes import LocalProcess
 from inplace.simulator.cluster.runtime import ContainerRun, Sandbox
@@ -31,6 +33,7 @@ FIRST_STEP_PREFIX = b"step="
 # worker prints its first step before the second is written.
 _ANNOUNCED = b"announcement_accepted"
 _LIFTED = b"barrier_lifted"
+_GUARD_LIFTED = STARTED.encode()
 _SUPERVISOR = ("inplace-agent", "run")
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
@@ -204,14 +207,14 @@ class ProcessRuntime:
         """Return what tells of a worker's first step; a supervisor's container runs one worker after the other."""
         meta = run.pod["metadata"]
         who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
-        supervises = run.command[:2] == _SUPERVISOR
+        supervises, guards = run.command[:2] == _SUPERVISOR, is_guarded(run.command)
         stepped = False
 
         def on_line(line: bytes) -> None:
             nonlocal stepped
             if supervises and _ANNOUNCED in line:
                 stepped = False
-            if supervises and _LIFTED in line:
+            if (supervises and _LIFTED in line) or (guards and _GUARD_LIFTED in line):
                 self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.WORKER_STARTED, *who))
             if stepped or not line.startswith(FIRST_STEP_PREFIX):
                 return

@@ -14,6 +14,7 @@ from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
+from inplace.common.worker_failure import parse_failure
 from inplace.simulator.apiserver import ApiServer
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 
@@ -192,6 +193,7 @@ class Timeline:
             if self._synced:
                 self.pods_recreated += 1
         self._take_announcement(uid, meta.get("annotations") or {})
+        self._take_failure(meta.get("annotations") or {})
         self._take_worker(uid, pod)
 
     def _take_announcement(self, uid: str, annotations: dict[str, str]) -> None:
@@ -202,6 +204,15 @@ class Timeline:
         if epoch > self._pods[uid]:
             self._pods[uid] = epoch
             self._signal().announced_s = self._clock.monotonic_s()
+
+    def _take_failure(self, annotations: dict[str, str]) -> None:
+        """Note that an agent told of its worker's death, before kubelet has seen it."""
+        try:
+            told = parse_failure(annotations[wire.WORKER_FAILED]).epoch if wire.WORKER_FAILED in annotations else 0
+        except RemoteProtocolError:
+            return
+        if told == self._synced > self._deprecated:
+            self._signal()
 
     def _take_worker(self, uid: str, pod: KubeObject) -> None:
         """Note the edge from running to terminated: the first that the API server hears of a death."""
