@@ -163,9 +163,10 @@ def demo(
         typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
     ] = "process",
     mode: Annotated[
-        Literal["sidecar", "supervisor"] | None,
+        Literal["sidecar", "guarded", "supervisor"] | None,
         typer.Option(
-            help="How the agent runs: beside the worker, or as its parent [default: sidecar, or that of --file]."
+            help="How the agent runs: beside the worker, beside a guard that is the worker's parent, or as its parent "
+            "itself [default: sidecar, or that of --file]."
         ),
     ] = None,
     file: Annotated[
@@ -201,9 +202,13 @@ def inject(
     agent_in_image: Annotated[
         bool, typer.Option("--agent-in-image", help="The worker's image contains inplace-agent: copy nothing into it.")
     ] = False,
-    wait: Annotated[
-        bool, typer.Option(help="Sidecar mode: also let the worker's own command wait (kubernetes #141155).")
-    ] = True,
+    barrier: Annotated[
+        Literal["guard", "wait", "probe"],
+        typer.Option(
+            help="Sidecar mode: what holds the worker back. guard: a parent process of the worker, which also tells at "
+            "once how it ended. probe: the agent's startup probe. wait: the probe, and the worker's own command."
+        ),
+    ] = "guard",
     worker: Annotated[
         list[str] | None,
         typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
@@ -245,7 +250,7 @@ def inject(
         exit_code=exit_code,
         port=port,
         workers=tuple(worker or ()),
-        wait=wait,
+        barrier=barrier,
         agent_in_image=agent_in_image,
     )
     raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet))

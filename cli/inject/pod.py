@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from inplace.agent.barrier_address import OUR_PORT
 from inplace.agent.exit_code import ExitCode
@@ -13,6 +13,8 @@ from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal
 from inplace.cli.manifests.pod_roles import Container, Member, Mode
 from inplace.common.kube.resources import KubeObject
+
+Barrier = Literal["guard", "wait", "probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class InjectOptions:
         unrestricted_account: give the rights to accounts that admission does not restrict.
         workers: names of worker containers, where a template has several.
         namespace: of JobSets that name none.
-        wait: sidecar mode: the worker's command also waits inside its container, see agent/wait.py.
+        barrier: sidecar mode: what holds the worker back. A guard in its container (agent/guard.py); or the agent's
+            startup probe, and with "wait" its own command as well (agent/wait.py). An agent that is there keeps its.
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
     """
 
@@ -36,7 +39,7 @@ class InjectOptions:
     exit_code: int = int(ExitCode.RESTART_IN_PLACE)
     port: int = OUR_PORT
     workers: tuple[str, ...] = ()
-    wait: bool = True
+    barrier: Barrier = "guard"
     agent_in_image: bool = False
 
 
@@ -81,9 +84,10 @@ def _add_sidecar(
     """Put the agent behind the other init containers: its barrier is the last thing before the workers."""
     pod, present = member.pod_spec, member.sidecar_agent
     inits = fill(pod, "initContainers", [])
+    guarded = member.is_guarded or (present is None and options.barrier == "guard")
     if present is None:
         wanted = agent_pieces.sidecar(
-            options.agent_image, exit_code=options.exit_code, port=options.port, as_root=as_root
+            options.agent_image, exit_code=options.exit_code, port=options.port, as_root=as_root, guarded=guarded
         )
         inits.append(wanted)
         agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
@@ -92,13 +96,27 @@ def _add_sidecar(
         yield refusal(present.path, "a regular container", "the agent among initContainers", fix)
         return
     else:
-        yield from _complete_sidecar(present, options)
+        yield from _complete_sidecar(present, options, guarded=guarded)
         agent = present
     for worker in workers:
         codes = final_codes(member, worker)
         yield from add_restart_rules(worker, codes)
-        if options.wait and not worker.calls("wait") and not agent.has_upstream_names:
+        if guarded:
+            yield from _guard(worker, agent, codes, options)
+        elif options.barrier != "probe" and not worker.calls("wait") and not agent.has_upstream_names:
             yield from _let_wait(worker, agent, options)
+
+
+def _guard(worker: Container, agent: Container, final: Sequence[int], options: InjectOptions) -> Iterator[Finding]:
+    """Make a guard the worker's parent, and let both containers see the link."""
+    if not worker.calls("guard"):
+        flags = ("--fail-on", ",".join(map(str, final))) if final else ()
+        yield from wrap(worker, "guard", flags, agent_in_image=options.agent_in_image)
+        if not options.agent_in_image:
+            yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
+    yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK))])
+    _mount(agent)
+    _mount(worker)
 
 
 def _let_wait(worker: Container, agent: Container, options: InjectOptions) -> Iterator[Finding]:
@@ -114,10 +132,12 @@ def _let_wait(worker: Container, agent: Container, options: InjectOptions) -> It
         _mount(worker)
 
 
-def _complete_sidecar(present: Container, options: InjectOptions) -> Iterator[Finding]:
+def _complete_sidecar(present: Container, options: InjectOptions, *, guarded: bool) -> Iterator[Finding]:
     """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
-    wanted = agent_pieces.sidecar(options.agent_image, exit_code=options.exit_code, port=options.port, as_root=False)
-    for key in ("restartPolicy", "restartPolicyRules", "startupProbe"):
+    wanted = agent_pieces.sidecar(
+        options.agent_image, exit_code=options.exit_code, port=options.port, as_root=False, guarded=guarded
+    )
+    for key in ("restartPolicy", "restartPolicyRules", "readinessProbe" if guarded else "startupProbe"):
         if present.has_upstream_names and key == "startupProbe":
             continue
         present.raw.setdefault(key, wanted[key])

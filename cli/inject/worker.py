@@ -45,10 +45,11 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
     command = worker.raw.get("command")
     if not command:
         fix = "write the image's ENTRYPOINT as the command: inject can only wrap a command that the manifest shows"
-        fix += "; or --no-wait" if subcommand == "wait" else ""
+        fix += "; or --barrier probe" if subcommand in ("guard", "wait") else ""
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return
-    program = (PROGRAM,) if agent_in_image else agent_pieces.PROGRAM_COMMAND
+    file = agent_pieces.GUARD_COMMAND if subcommand == "guard" else agent_pieces.PROGRAM_COMMAND
+    program = (PROGRAM,) if agent_in_image else file
     worker.raw["command"] = [*program, subcommand, *flags, "--", *command]
 
 

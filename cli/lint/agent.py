@@ -32,7 +32,10 @@ def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods
     yield from check_env(agent, jobset_name, group_pods)
     yield from _epoch_file(member, agent)
     config = _config(agent, jobset_name)
-    yield from _probe(agent, config)
+    if not member.is_guarded:
+        yield from _probe(agent, config)
+    else:
+        yield from _probes_beside_guard(agent)
     yield from _ports(member, agent, config)
 
 
@@ -86,6 +89,16 @@ def _probe(agent: Container, config: AgentConfig | None) -> Iterator[Finding]:
         found = f"{times['failureThreshold']:g} probes, {times['periodSeconds']:g} s apart"
         fix = "set it to 2147483647"
         yield Finding("startup-probe-patience", f"{path}.failureThreshold", found, f"at least {PATIENCE_S} s", fix)
+
+
+def _probes_beside_guard(agent: Container) -> Iterator[Finding]:
+    """Yield what slows a guarded Pod down, and a Pod that is ready before its worker may start."""
+    if agent.raw.get("startupProbe"):
+        fix = "remove it: the guard holds the worker back"
+        yield Finding("guard-startup-probe", f"{agent.path}.startupProbe", "a probe", "none", fix)
+    if not (agent.raw.get("readinessProbe") or {}).get("httpGet"):
+        fix = f"set httpGet: {{path: {OUR_PATH}, port: 8080}}; `inplace inject` adds it"
+        yield Finding("guard-readiness", f"{agent.path}.readinessProbe", "nothing", "httpGet of the barrier", fix)
 
 
 def _target(agent: Container, get: Mapping[str, Any], config: AgentConfig) -> Iterator[Finding]:

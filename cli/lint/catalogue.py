@@ -102,6 +102,17 @@ RULES: Final[Mapping[str, LintRule]] = {
     "worker-start": _warning(
         "kubelet may consider a restarted sidecar started before its barrier lifted (kubernetes #141155)"
     ),
+    "guard-link": _error("guard and agent meet at one socket; if they do not, the worker never starts"),
+    "guard-missing": _error("beside guarded workers no startup probe holds this one back: it starts at once"),
+    "guard-command": _error("the guard refuses its command line and ends with exit code 2 at every start"),
+    "guard-epoch": _warning(
+        "a guarded worker's container is made before its Pod announces, so the variable holds the last epoch; the "
+        "guard sets INPLACE_EPOCH"
+    ),
+    "guard-startup-probe": _warning("kubelet starts the worker's container up to a second later than without a probe"),
+    "guard-readiness": _warning(
+        "the Pod is ready before its barrier lifts; dependsOn, startupPolicy and Services take it for running"
+    ),
     "worker-file": _error("the worker's command is a file that no container creates"),
     "startup-probe": _error("the startup probe is the barrier: without it the worker starts at once"),
     "startup-probe-target": _error(

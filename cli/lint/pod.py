@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inplace.cli.lint.agent import check_sidecar, check_supervisor
+from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.rights import missing_rights
 from inplace.cli.lint.worker import check_wait, check_worker
 from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, is_restricted
@@ -40,7 +41,10 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
         yield from check_sidecar(member, agent, jobset_name, group_pods)
         for worker in member.workers:
             yield from check_worker(worker)
-            yield from check_wait(worker, agent, jobset_name)
+            if member.is_guarded:
+                yield from check_guard(worker, agent, jobset_name, member.pod_spec)
+            else:
+                yield from check_wait(worker, agent, jobset_name)
     else:
         yield from check_supervisor(member, agent, jobset_name, group_pods)
 

@@ -1,5 +1,5 @@
 """
-The fields that a manifest needs for the agent, as examples/train.yaml and examples/train-supervisor.yaml have them.
+The fields that a manifest needs for the agent, as examples/train*.yaml have them.
 
 Everything here is data. Sources: docs/agent.md, agent/config.py, agent/exit_code.py, docs/adr/0007 (EPOCH_FILE).
 """
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from inplace.agent.agent_file import IN_IMAGE
 from inplace.agent.barrier_address import OUR_PATH, OUR_PORT
+from inplace.agent.link_address import LINK_FILE
 from inplace.cli.manifests.text import Inline
 from inplace.common import wire
 from inplace.common.epoch.int32 import INT32_MAX
@@ -23,10 +24,19 @@ VOLUME: Final = "inplace-agent"
 FOLDER: Final = "/var/run/inplace"
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
 PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
+LINK: Final[KubeObject] = {"name": "LINK_FILE", "value": LINK_FILE}
 PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
 PROBE_TIMEOUT_S: Final = 60  # BEYOND the former
+READY_PERIOD_S: Final = 10  # after the lift; until then the answer is held
 # Any Python from 3.10 on; -I -S keep it from looking for packages that the file does not need.
 PROGRAM_COMMAND: Final = ("python3", "-I", "-S", PROGRAM_FILE)
+# A guarded worker's container starts beside the agent's, which is about to leave the file.
+_UNTIL_THERE: Final = """\
+import os, sys, time
+while not os.path.exists(sys.argv[1]): time.sleep(0.02)  # the agent is about to leave it there
+os.execv(sys.executable, [sys.executable, "-IS", *sys.argv[1:]])
+"""
+GUARD_COMMAND: Final = ("python3", "-I", "-S", "-c", _UNTIL_THERE, PROGRAM_FILE)
 DEFAULT_POLICY: Final[Mapping[str, Any]] = {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART}
 JOB_FIELDS: Final[Mapping[str, Any]] = {"backoffLimit": INT32_MAX, "podReplacementPolicy": "Failed"}
 
@@ -83,13 +93,21 @@ def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
     }
 
 
+def readiness_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
+    """Return the probe that makes a guarded Pod ready at the lift; nothing waits for it inside the Pod."""
+    get = startup_probe(path, port)["httpGet"]
+    return {"httpGet": get, "periodSeconds": READY_PERIOD_S, "timeoutSeconds": PROBE_TIMEOUT_S}
+
+
 def mount() -> KubeObject:
     """Return the mount of the folder that outlives the containers and goes with the Pod."""
     return {"name": VOLUME, "mountPath": FOLDER}
 
 
-def sidecar(image: str, *, exit_code: int, port: int, as_root: bool) -> KubeObject:
+def sidecar(image: str, *, exit_code: int, port: int, as_root: bool, guarded: bool = False) -> KubeObject:
     """Return the agent's container; `as_root` is what the Pod asks for all of its containers."""
+    probe = {"readinessProbe": readiness_probe(port=port)} if guarded else {"startupProbe": startup_probe(port=port)}
+    own = variables(exit_code=exit_code, port=port if port != OUR_PORT else None)
     return {
         "name": "inplace-agent",
         "image": image,
@@ -97,8 +115,8 @@ def sidecar(image: str, *, exit_code: int, port: int, as_root: bool) -> KubeObje
         "command": ["inplace-agent"],
         "restartPolicy": "Always",
         "restartPolicyRules": [restarts_all("NotIn", 0), restarts_all("In", 0)],
-        "startupProbe": startup_probe(port=port),
-        "env": variables(exit_code=exit_code, port=port if port != OUR_PORT else None),
+        **probe,
+        "env": [*own, dict(LINK)] if guarded else own,
         "volumeMounts": [mount()],
         "resources": {"requests": Inline({"cpu": "10m", "memory": "32Mi"})},
         "securityContext": _restricted(as_root=as_root),

@@ -20,6 +20,7 @@ PROGRAM: Final = "inplace-agent"
 UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
 WAIT: Final = "wait"
+GUARD: Final = "guard"
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")  # as agent/config.py
 
 
@@ -68,7 +69,7 @@ class Container:
     @property
     def is_agent_alone(self) -> bool:
         """Say whether this is a sidecar's agent: its program without a worker, or its variables."""
-        if self.calls(RUN) or self.calls(WAIT) or self.is_upstream_supervisor:
+        if self.calls(RUN) or self.calls(WAIT) or self.calls(GUARD) or self.is_upstream_supervisor:
             return False
         words = self.words
         if {"JOBSET_NAME", "POD_NAME"} <= self.env.keys():
@@ -174,6 +175,11 @@ class Member:
     def mode(self) -> Mode | None:
         """Return the mode that the template is written for; None without an agent."""
         return "supervisor" if self.supervisor is not None else "sidecar" if self.sidecar_agent is not None else None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Say whether some worker has a guard: then guards are the barrier, and no startup probe is needed."""
+        return self.mode == "sidecar" and any(worker.calls(GUARD) for worker in self.workers)
 
     @property
     def workers(self) -> tuple[Container, ...]:

@@ -147,7 +147,12 @@ def _block(value: Any) -> str:
 
 def _items(items: Sequence[Any]) -> str:
     """Return items of a list, one below the other."""
-    return "".join(_block([item]) if isinstance(item, dict | list) else f"- {_flow(item)}\n" for item in items)
+    return "".join(f"- {_flow(item)}\n" if _is_short(item) else _block([item]) for item in items)
+
+
+def _is_short(item: Any) -> bool:
+    """Say whether an item stands on one line: it is plain, and no text of several lines."""
+    return not isinstance(item, dict | list) and "\n" not in str(item)
 
 
 def _flow(value: Any) -> str:
@@ -165,7 +170,7 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
         """Choose the style of a list."""
-        plain = not any(isinstance(item, dict | list) for item in sequence)
+        plain = all(map(_is_short, sequence)) and sum(len(str(item)) + 2 for item in sequence) <= FLOW_CHARS_MAX
         return super().represent_sequence(tag, sequence, flow_style=True if plain else flow_style)
 
 
@@ -175,6 +180,8 @@ def _represent_inline(dumper: yaml.SafeDumper, value: Inline) -> yaml.MappingNod
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """Quote by double quotes what would not be read as this text otherwise, and what holds single ones."""
+    if "\n" in text:
+        return dumper.represent_scalar(_TEXT, text, style="|")  # in braces or brackets PyYAML quotes it
     is_text = dumper.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT  # type: ignore[no-untyped-call]
     return dumper.represent_scalar(_TEXT, text, style='"' if "'" in text or not is_text else None)
 

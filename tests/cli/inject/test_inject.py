@@ -26,7 +26,8 @@ from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
 PLAIN = example("plain.yaml")
 OPTIONS: list[Mapping[str, Any]] = [
     {},
-    {"wait": False},
+    {"barrier": "wait"},
+    {"barrier": "probe"},
     {"agent_in_image": True},
     {"mode": "supervisor"},
     {"mode": "supervisor", "agent_in_image": True},
@@ -39,9 +40,10 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
     return {item["name"]: item for item in items}
 
 
-def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("barrier", "name"), [("guard", "train-guarded.yaml"), ("wait", "train.yaml")])
+def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: str, name: str) -> None:
     """Container by container and field by field, but for the names and a stricter securityContext."""
-    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True), example("train.yaml")
+    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True, barrier=barrier), example(name)
     ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
     (agent,), (model,) = ours["initContainers"], theirs["initContainers"]
     assert agent.pop("securityContext")["runAsNonRoot"] is True
@@ -84,7 +86,7 @@ def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: M
     made = iter(injected(PLAIN, tmp_path, **options).splitlines())
     lost = [line for line in PLAIN.splitlines() if line not in made]
     assert lost[:1] in ([], ["              command: [python3, -m, inplace.examples.train]"])
-    if not options.get("wait", True):
+    if options.get("barrier") == "probe":
         assert lost == []
 
 
@@ -97,7 +99,7 @@ def test_doing_it_twice_changes_nothing(tmp_path: Path, name: str, options: Mapp
     assert injected(once, tmp_path, **options) == once
 
 
-@pytest.mark.parametrize("name", ["train.yaml", "train-supervisor.yaml"])
+@pytest.mark.parametrize("name", ["train.yaml", "train-guarded.yaml", "train-supervisor.yaml"])
 def test_a_manifest_with_an_agent_is_left_alone(tmp_path: Path, name: str) -> None:
     """What was written by hand needs nothing more."""
     assert injected(example(name), tmp_path) == example(name)
@@ -218,7 +220,7 @@ def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
 
 def test_the_worker_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
     """On a volume that both mount; the worker asks where the agent answers. An agent in the image needs no file."""
-    pod = pod_spec_of(injected(PLAIN, tmp_path, port=9000))
+    pod = pod_spec_of(injected(PLAIN, tmp_path, port=9000, barrier="wait"))
     (agent,), (worker,) = pod["initContainers"], pod["containers"]
     assert by_name(agent["env"])["AGENT_FILE"]["value"] == worker["command"][3] == "/var/run/inplace/inplace-agent"
     assert by_name(worker["env"])["BARRIER_PORT"]["value"] == "9000"
@@ -227,9 +229,26 @@ def test_the_worker_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -
     assert "AGENT_FILE" not in by_name(agent["env"])
 
 
+def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
+    """Its container may start before the file is there, and waits for it; both containers see one link."""
+    pod = pod_spec_of(injected(PLAIN, tmp_path))
+    (agent,), (worker,) = pod["initContainers"], pod["containers"]
+    file = tmp_path / "inplace-agent"
+    command = [word.replace("/var/run/inplace", str(tmp_path)) for word in worker["command"]]
+    process = subprocess.Popen([*command, "more"], stdout=subprocess.PIPE, text=True)
+    file.with_suffix(".new").write_text("import sys; print(sys.argv[1:], sys.flags.isolated)")
+    file.with_suffix(".new").rename(file)
+    assert process.communicate(timeout=RUN_S_MAX)[0] == (
+        "['guard', '--', 'python3', '-m', 'inplace.examples.train', 'more'] 1\n"
+    )
+    assert by_name(agent["env"])["AGENT_FILE"]["value"] == "/var/run/inplace/inplace-agent"
+    assert by_name(agent["env"])["LINK_FILE"] == by_name(worker["env"])["LINK_FILE"]
+    assert agent["volumeMounts"][0] in worker["volumeMounts"]
+
+
 def test_a_worker_beside_upstream_s_agent_does_not_wait(tmp_path: Path) -> None:
     """Upstream's agent answers in no words that `wait` understands: its worker would wait for ever."""
-    injected_once = injected(PLAIN, tmp_path, wait=False)
+    injected_once = injected(PLAIN, tmp_path, barrier="probe")
     upstream = injected_once.replace("name: NAMESPACE", "name: OTHER").replace(
         "name: RESTART_POD_IN_PLACE_EXIT_CODE", "name: IN_PLACE_RESTART_EXIT_CODE"
     )

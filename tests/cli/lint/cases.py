@@ -107,6 +107,13 @@ def both(*changes: Break) -> Break:
 
 
 ALL = "RestartAllContainers"
+UNGUARDED = {
+    "name": "two",
+    "image": "two:1",
+    "command": ["two"],
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": ALL, "exitCodes": {"operator": "NotIn", "values": [0]}}],
+}
 OTHER = {"name": "other", "image": "other:1", "command": ["other"]}
 HELD = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
 OPT_OUT = "jobset.sigs.k8s.io/disable-in-place-restart"
@@ -303,6 +310,43 @@ BROKEN: list[tuple[Break, str, str]] = [
     (env("BARRIER_ADDRESS", of=worker), "worker-wait", f'{WORKER}.env[name="BARRIER_ADDRESS"]'),
 ]
 
+
+GUARDED: list[tuple[Break, str, str]] = [
+    (put(worker, command=["python3", "train.py"]), "startup-probe", f"{AGENT}.startupProbe"),
+    (put(worker, command=["inplace-agent", "guard"]), "guard-command", f"{WORKER}.command"),
+    (
+        put(worker, command=["inplace-agent", "guard", "--grace", "soon", "--", "x"]),
+        "guard-command",
+        f"{WORKER}.command",
+    ),
+    (put(worker, command=["sh", "-c", "exec inplace-agent guard -- x"]), "", ""),
+    (
+        put(worker, command=["python3", "-I", "-S", "/var/run/inplace/inplace-agent", "guard", "--", "x"]),
+        "worker-file",
+        f'{AGENT}.env[name="AGENT_FILE"]',
+    ),
+    (env("LINK_FILE"), "guard-link", f'{AGENT}.env[name="LINK_FILE"]'),
+    (env("LINK_FILE", of=worker), "", ""),
+    (env("LINK_FILE", of=worker, value="/x/link"), "guard-link", f'{WORKER}.env[name="LINK_FILE"]'),
+    (put(worker, volumeMounts=[]), "guard-link", f"{WORKER}.volumeMounts"),
+    (
+        put(worker, volumeMounts=[{"name": "checkpoints", "mountPath": "/var/run/inplace"}]),
+        "guard-link",
+        f"{WORKER}.volumeMounts",
+    ),
+    (
+        env(
+            "EPOCH",
+            of=worker,
+            valueFrom={"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/epoch']"}},
+        ),
+        "guard-epoch",
+        f'{WORKER}.env[name="EPOCH"]',
+    ),
+    (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", f"{AGENT}.startupProbe"),
+    (put(agent, readinessProbe=None), "guard-readiness", f"{AGENT}.readinessProbe"),
+    (lambda document: pod(document)["containers"].append(UNGUARDED), "guard-missing", f'{POD}.containers[name="two"]'),
+]
 
 SUPERVISOR = f'{POD}.containers[name="worker"]'
 SUPERVISED: list[tuple[Break, str, str]] = [

@@ -134,7 +134,7 @@ def test_facts_and_what_they_break(
 def test_a_worker_that_does_not_wait_needs_a_mended_kubelet(tmp_path: Path) -> None:
     """Kubernetes #141155 lets it start before its barrier lifts."""
     facts = replace(FACTS, nodes=nodes("v1.36.3"))
-    assert judged(facts, parse(injected(example("plain.yaml"), tmp_path, wait=False))) == ["kubelet-bug"]
+    assert judged(facts, parse(injected(example("plain.yaml"), tmp_path, barrier="probe"))) == ["kubelet-bug"]
 
 
 def test_large_groups_want_a_flow_schema(documents: list[KubeObject]) -> None:

@@ -18,7 +18,21 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected
-from tests.cli.lint.cases import AGENT, BROKEN, JOB, POD, SUPERVISED, Break, agent, job, jobset, pod, replicated, worker
+from tests.cli.lint.cases import (
+    AGENT,
+    BROKEN,
+    GUARDED,
+    JOB,
+    POD,
+    SUPERVISED,
+    Break,
+    agent,
+    job,
+    jobset,
+    pod,
+    replicated,
+    worker,
+)
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
@@ -51,6 +65,15 @@ def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule
     change(documents[-1])
     found = findings(documents, tmp_path)
     assert found[:1] == ([(rule, path)] if rule else [])
+
+
+@pytest.mark.parametrize(("change", "rule", "path"), GUARDED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(GUARDED)])
+def test_one_thing_broken_under_a_guard(tmp_path: Path, change: Break, rule: str, path: str) -> None:
+    """The same for examples/train-guarded.yaml."""
+    documents = list(parse(example("train-guarded.yaml")))
+    change(documents[-1])
+    found = [(seen, where.removesuffix(".command")) for seen, where in findings(documents, tmp_path)]
+    assert found[:1] == ([(rule, path.removesuffix(".command"))] if rule else [])
 
 
 RIGHTS = [
@@ -128,20 +151,22 @@ def test_an_example_is_clean(name: str) -> None:
     assert found == KNOWN.get(name, set())
 
 
-@pytest.mark.parametrize("options", [{}, {"wait": False}, {"mode": "supervisor"}, {"port": 9000}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"barrier": "wait"}, {"barrier": "probe"}, {"mode": "supervisor"}, {"port": 9000}], ids=str
+)
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
 def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
     """Show 6 of issue 6; images without a tag are the examples' own."""
     file = tmp_path / "injected.yaml"
     file.write_text(injected(example(name), tmp_path, **options))
     rules = {finding.rule for report in lint(read_stream(str(file))) for finding in report.findings}
-    asked_for = {"worker-start"} if options.get("wait") is False else set()
+    asked_for = {"worker-start"} if options.get("barrier") == "probe" else set()
     assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
 
 
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """A rule of the catalogue that no case reaches may as well not exist."""
-    reached = {rule for _, rule, _ in (*BROKEN, *SUPERVISED)} | {"service-account-rights", "startup-order"}
+    reached = {rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED)} | {"service-account-rights", "startup-order"}
     catalogue = list(RULES)
     reached.add("admission")  # test_the_embedded_server_judges_too
     manifest = set(catalogue[: catalogue.index("cluster-unknown")])
