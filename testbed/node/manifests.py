@@ -1,4 +1,4 @@
-"""The JobSets of the node tests: examples/train.yaml and train-supervisor.yaml with a worker that keeps records.
+"""The JobSets of the node tests: examples/train*.yaml with a worker that keeps records.
 
 What is proved here is what users copy, so only what the test needs is changed: size, images, the worker's command, a
 folder for the evidence. Pods keep to Pod Security `restricted`, but for that folder, which is on the host.
@@ -13,7 +13,7 @@ from inplace.common.kube.resources import KubeObject
 from testbed.node.archives import WORKER_IMAGE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MODES = {"sidecar": "train.yaml", "supervisor": "train-supervisor.yaml"}
+MODES = {"sidecar": "train.yaml", "guarded": "train-guarded.yaml", "supervisor": "train-supervisor.yaml"}
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
