@@ -1,17 +1,17 @@
 """
-How long things take on one cluster, each number with its source: what the simulator and the models are run with.
+The delays and numbers of one cluster, each with its source; the simulator and the models run with them.
 
-`simulator/profiles/lab.toml` names every quantity and is the page for a reader who doubts one; the other files, and a
-cluster owner's own (`--profile my-cluster.toml`), hold only what differs. A quantity is a table with a `source` and
-one of
+`simulator/profiles/lab.toml` holds every quantity with its source. The other files, and a cluster owner's own
+(`--profile my-cluster.toml`), hold only the quantities that differ. A quantity is a table with a `source` and one of
 
     value = 56                                      # a number
     uniform_s = [0.3, 0.6]                          # seconds, evenly between the two
     median_s = 0.4, p99_s = 2.0, max_s = 10.0       # seconds, log-normal: with a tail
 
-or `recorded = "controller.json"` alone: the median of what stands there, in simulator/recorded, under its name.
+or `recorded = "controller.json"` alone: the median under the quantity's name in that file of simulator/recorded.
 
-Guarantees: what is unknown, impossible or has no source is refused before anything runs; two profiles never mix.
+Guarantees: an unknown quantity, an impossible value or a missing source is refused BEFORE the run; two profiles never
+mix.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ABOUT = ("description", "base")
 
 
 class ProfileError(ValueError):
-    """A profile cannot be used; the message says what was expected and what was seen."""
+    """A profile is not valid; the message says what was expected and what was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a number may be."""
+    """The allowed values of a number."""
 
     low: float
     high: float
@@ -102,7 +102,7 @@ class Profile:
 
     Args:
         numbers, delays: by name, every one of NUMBERS and DELAYS.
-        sources: where each comes from.
+        sources: the source of each.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Profile:
         return self.numbers[name]
 
     def timings(self) -> Timings:
-        """Return what the embedded cluster draws from."""
+        """Return the delays from which the embedded cluster draws."""
         return Timings(
             pleg_relist_s=self["kubelet.relist_s"],
             sandbox=self.delays["kubelet.sandbox"],
@@ -124,7 +124,7 @@ class Profile:
             process_exit=self.delays["kubelet.process_exit"],
             agent_start=self.delays["agent.start"],
             supervised_exit=self.delays["supervisor.stop"],
-            supervised_left=ZERO,  # it is in supervisor.stop
+            supervised_left=ZERO,  # included in supervisor.stop
             worker_first_step=self.delays["worker.first_step"],
             barrier_answer=self.delays["kubelet.probe"],
             api=self.delays["network.one_way"],
@@ -133,7 +133,7 @@ class Profile:
         )
 
     def shown(self) -> dict[str, Any]:
-        """Return what is printed beside a result: every quantity with its source."""
+        """Return the lines that are printed beside a result: every quantity with its source."""
         found: dict[str, Any] = {"name": self.name, "description": self.description}
         for name in (*NUMBERS, *DELAYS):
             value: Any = self.numbers.get(name)
@@ -150,10 +150,10 @@ def shipped() -> tuple[str, ...]:
 
 
 def read_profile(name: str) -> Profile:
-    """Return a shipped profile by name, or one of a user's by its path (it ends in .toml).
+    """Return a shipped profile by its name, or a user's profile by its path, which ends in .toml.
 
     Raises:
-        ProfileError: there is none, or it says what cannot be.
+        ProfileError: there is no such profile, or it is not valid.
     """
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     try:

@@ -1,27 +1,27 @@
 """
 An embedded Kubernetes API server: good enough to run the real agent, the real controller and kubectl unchanged.
 
-It keeps what clients of this project depend on the way a real kube-apiserver 1.36 keeps it, and tests/conformance holds
-it to that: the same cases run against both. It does not follow from this that anything else works.
+Where clients of this project depend on a behaviour, this server behaves like kube-apiserver 1.36. tests/conformance
+checks that: the same cases run against both servers. Other behaviour may differ.
 
 Where it differs from the real one:
 
 * Storage. One process, no etcd. resourceVersions are one counter starting near 1. A crash loses everything. History is
   bounded by count, not time, and paging reads it, so a continue token lives as long as the history window.
 * Kinds. The kinds of `builtin_kinds` only. Of those, Pods, Jobs, Services, Namespaces, Leases, claims and CRDs have
-  defaults and some validation (what is checked is checked as in reality, much is not checked); the rest are stored as
-  they come. Unknown fields of built-in kinds are kept and never refused; wrong types in them mostly are not noticed.
+  defaults and some validation (each check decides as the real one, many checks are missing); the other kinds are
+  stored as they come. Unknown fields of built-in kinds are kept; most wrong types in them are accepted.
 * Admission. No webhooks, no MutatingAdmissionPolicy, no quota, no LimitRange, no ServiceAccount admission. A
   ValidatingAdmissionPolicy acts at once and knows resource rules, conditions, variables and messages, no parameters,
   selectors or warnings. RBAC objects are stored and not enforced: everybody may do everything. A token is its
   user's name.
-* Custom resources. Established at once. Versions convert by apiVersion only. A CRD's new defaults do not reach what is
-  stored already. CEL runs on a library with format, join and sum of the Kubernetes extensions (rules that need others
-  warn and pass), without cost limits.
-* Server-side apply. Ownership is tracked for all writes, but `metadata.managedFields` is shown only on objects that
-  somebody has applied. Merge keys of built-in kinds go by field name.
-* Watch. Bookmarks come at their interval even when there is no news to mark. The cache trails the store only if told
-  to. A slow watcher is cut off by count of events, not by time, and AFTER what was buffered.
+* Custom resources. Established at once. Versions convert by apiVersion only. A CRD's new defaults do not reach stored
+  objects. CEL runs on a library with format, join and sum of the Kubernetes extensions (a rule that needs another
+  extension warns and passes), without cost limits.
+* Server-side apply. Ownership is tracked for all writes, but `metadata.managedFields` is shown only on objects that a
+  client has applied. Merge keys of built-in kinds go by field name.
+* Watch. Bookmarks come at their interval even when there is no news to mark. The cache trails the store only if an
+  option says so. A slow watcher is cut off by count of events, not by time, and AFTER the buffered events.
 * Priority and fairness. Off unless levels are given; one seat per request, no borrowing, no width estimation.
 * Deletion. Evictions ignore disruption budgets. `pods/binding` does not check that the node exists.
 * Protocol. JSON and YAML, no protobuf, no CBOR, no HTTP/2, no TLS, no exec/attach/port-forward/proxy, no metrics.

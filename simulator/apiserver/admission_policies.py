@@ -1,5 +1,5 @@
 """
-Refuse writes as ValidatingAdmissionPolicies with a binding say.
+Refuse the writes that ValidatingAdmissionPolicies with a binding forbid.
 
 Guarantees: a policy acts on the writes after it and its binding were stored; every expression sees object, oldObject,
 request and the policy's variables; an expression that fails refuses, unless failurePolicy is Ignore.
@@ -40,7 +40,7 @@ class Attempt:
 
 
 class _Failed(Exception):
-    """An expression has no value; the text says why."""
+    """The evaluation of an expression failed; the text says why."""
 
 
 def refusal(store: Store, attempt: Attempt) -> str | None:
@@ -59,7 +59,7 @@ def refusal(store: Store, attempt: Attempt) -> str | None:
 
 
 def _matches(policy: Mapping[str, Any], attempt: Attempt) -> bool:
-    """Say whether a policy is about this write by its resource rules."""
+    """Return whether a policy's resource rules select this write."""
     resource = attempt.kind.resource
     path = f"{resource.plural}/{attempt.subresource}" if attempt.subresource else resource.plural
     return any(
@@ -76,7 +76,7 @@ def _names(names: list[str], name: str) -> bool:
 
 
 def _decided(policy: Mapping[str, Any], attempt: Attempt) -> str | None:
-    """Return why a policy refuses; the first broken validation speaks."""
+    """Return the message of the policy's first broken validation, None when there is none."""
     ignores = policy.get("failurePolicy") == "Ignore"
     scope = CelVariables(
         {

@@ -1,5 +1,5 @@
 """
-A model of API Priority and Fairness: seats, queues, and 429 for what fits in neither.
+A model of API Priority and Fairness: seats, queues, and 429 for a request that fits in neither.
 
 A request of a user is one flow; a flow is hashed to a hand of queues and joins the shortest. Freed seats go round-robin
 over the queues. Deliberately simpler than the real one: one seat per request, seats are not lent between levels, no
@@ -24,7 +24,7 @@ QUEUE_WAIT_S = 15.0
 """Longest wait in a queue. Source: a quarter of the 60 s request timeout, config.go."""
 
 RETRY_AFTER_S = 1
-"""What a rejected client is told first. Source: dropped_requests_tracker.go."""
+"""The first Retry-After of a rejected client, in seconds. Source: dropped_requests_tracker.go."""
 
 
 def _everything(_user: str, _route: Route) -> bool:
@@ -104,7 +104,7 @@ class _Level:
 
     def _abandon(self, queue: deque[asyncio.Future[None]], seat: asyncio.Future[None]) -> None:
         if seat.done() and not seat.cancelled():
-            self.release()  # the seat was granted in the same moment
+            self.release()  # the seat was granted at the moment of the cancellation
         elif seat in queue:
             queue.remove(seat)
 

@@ -1,4 +1,4 @@
-"""The kinds that are there from the start; those without a strategy are stored as they come."""
+"""The kinds that a new server serves; objects of a kind without a strategy are stored as they come."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def compiled(expression: str) -> cel.Program | None:
 
 
 class CelVariables:
-    """What programs see: variables, and the functions of Kubernetes.
+    """The variables and Kubernetes functions that a program can use.
 
     A value is converted ONCE, however many programs look at it: that takes as long as a simple rule on a large object.
     """
@@ -78,7 +78,7 @@ class CelVariables:
             self._context.add_function(name, function)
 
     def set(self, name: str, value: Any) -> None:
-        """Show a variable, or show it with another value."""
+        """Define a variable, or replace its value."""
         self._context.add_variable(name, value)
 
     def execute(self, program: cel.Program) -> Any:
@@ -90,7 +90,7 @@ class CelVariables:
         return program.execute(self._context)
 
     def text_of(self, expression: str) -> str:
-        """Return what a messageExpression says; "" when it fails or is blank: then the server takes `message`."""
+        """Return a messageExpression's text; "" when it fails or is blank: then the server takes `message`."""
         program = compiled(expression)
         if program is None:
             return ""

@@ -55,7 +55,7 @@ def _correlated(item: Any, old: Any, schema: Schema) -> Any:
 
 
 def _scopes(value: Any, old: Any) -> Callable[[bool], CelVariables]:
-    """Return what gives a rule its scope: all plain rules share one, and all that take an optional oldSelf another."""
+    """Return a function that gives a rule its variables; plain rules share one set, optionalOldSelf rules another."""
 
     @cache
     def scope_of(is_optional: bool) -> CelVariables:
@@ -78,7 +78,7 @@ def _check(
 ) -> None:
     expression, is_optional = rule["rule"], bool(rule.get("optionalOldSelf"))
     if old is None and not is_optional and _USES_OLD.search(expression):
-        return  # a transition rule needs a transition
+        return  # without an old value a transition rule does not apply
     program = compiled(expression)
     if program is None:
         return

@@ -56,7 +56,7 @@ def _pod_status(pod: KubeObject, _: float) -> str:
 
 
 def _restarts(pod: KubeObject, now_s: float) -> str:
-    # Like kubectl: sidecars count, the most recent end of a container says when.
+    # Like kubectl: sidecars count, and the age is that of the most recent end of a container.
     statuses = (*_statuses(pod, "initContainerStatuses"), *_statuses(pod))
     count = sum(status.get("restartCount", 0) for status in statuses)
     ended = [

@@ -1,5 +1,5 @@
 """
-Delete objects: at once, or by marking them until their finalizers or their kubelet let go.
+Delete objects: at once, or mark them until finalizers and kubelet are done.
 
 Source: k8s.io/apiserver/pkg/registry/rest/delete.go, .../generic/registry/store.go, pkg/registry/core/pod/strategy.go.
 """
@@ -28,7 +28,7 @@ _FINISHED = ("Failed", "Succeeded")
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a client asked for."""
+    """The options of a client's DELETE."""
 
     propagation: str | None = None
     grace_s: int | None = None

@@ -1,8 +1,8 @@
 """
-Tell clients what is served: /version, /api, /apis (plain and aggregated) and enough OpenAPI v3 for kubectl.
+List the served kinds: /version, /api, /apis (plain and aggregated) and enough OpenAPI v3 for kubectl.
 
-The OpenAPI documents say which operations take `fieldValidation`, which is what kubectl looks for before it leaves
-validation to the server; built-in kinds have no schemas in them.
+The OpenAPI documents say which operations take `fieldValidation`: kubectl reads that before it leaves validation to
+the server. They hold no schemas of built-in kinds.
 Source: KEP-3352 (aggregated discovery), KEP-2896 (OpenAPI v3).
 """
 

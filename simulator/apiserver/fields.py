@@ -2,7 +2,7 @@
 Sets of field paths (FieldsV1) and the operations that server-side apply needs on them. Pure.
 
 A set is the wire form itself: nested dictionaries with keys `f:<field>`, `k:<list item keys>` and `v:<set value>`; an
-empty dictionary is a leaf. Which lists have keys is told by a shape: of the CRD's schema, or by field name.
+empty dictionary is a leaf. A shape says which lists have keys: from the CRD's schema, or by field name.
 Source: sigs.k8s.io/structured-merge-diff.
 """
 
@@ -77,7 +77,7 @@ class NamedShape:
         return NamedShape(field)
 
     def item(self) -> NamedShape:
-        """Return the shape of list items: their fields speak for themselves."""
+        """Return the shape of list items: decided by the names of their own fields."""
         return NamedShape()
 
     def atomic(self) -> bool:
@@ -256,7 +256,7 @@ def without(value: Any, fields: FieldSet, shape: Any) -> Any:
                 continue
             rest = without(value[key], below, shape.child(key))
             if rest in ({}, []):
-                del result[key]  # nothing is left of what only this manager had put there
+                del result[key]  # all fields of this item belonged to this manager only
             else:
                 result[key] = rest
         return result

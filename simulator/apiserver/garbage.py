@@ -27,7 +27,7 @@ Place = tuple[CollectionKey, ObjectKey]
 
 @dataclass(slots=True)
 class _Work:
-    """What the worker must look at; dictionaries are ordered sets."""
+    """The uids that the worker must look at; dictionaries are ordered sets."""
 
     owners: dict[str, None]
     dependents: dict[Place, None]

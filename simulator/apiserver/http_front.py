@@ -13,15 +13,15 @@ BODY_BYTES_MAX = 3 * 1024 * 1024
 """Source: k8s.io/apiserver MaxRequestBodyBytes."""
 
 SHUTDOWN_S = 1.0
-"""Open watches are cut after this; clients take it for a restarting server."""
+"""Open watches are cut after this; to clients it looks like a restarting server."""
 
 ANONYMOUS = "admin"
-"""Who a request without a token is, unless the options require one."""
+"""The user of a request without a token, unless the options require one."""
 
 _BEARER = "bearer "
 _USER_PREFIX = "user:"
 _AS = "/as/"
-"""Clients send no token over plain HTTP (kubectl and our own alike), so their URL says who they are: URL/as/USER."""
+"""Neither kubectl nor our clients send a token over plain HTTP, so the URL names the user: URL/as/USER."""
 
 
 def url_as(url: str, user: str) -> str:
@@ -40,7 +40,7 @@ class HttpFront:
         """Listen, and return the URL; port 0 picks a free one."""
         application = web.Application(client_max_size=BODY_BYTES_MAX)
         application.router.add_route("*", "/{path:.*}", self._answer)
-        # Cancelled when its client goes away, an idle watch frees its watcher at once and not at its next event.
+        # An idle watch is cancelled when its client goes away, so it frees its watcher BEFORE the next event.
         self._runner = web.AppRunner(
             application, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
         )
@@ -98,7 +98,7 @@ async def _stream(incoming: web.Request, answer: StreamingResponse) -> web.Strea
             await outgoing.write(chunk)
         await outgoing.write_eof()
     except (ConnectionResetError, BrokenPipeError):
-        pass  # the client went away; closing the stream below is all there is to do
+        pass  # the client went away; the stream is closed below
     finally:
         answer.close()
     return outgoing

@@ -59,7 +59,7 @@ def default_job_spec(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_generated_labels(obj: KubeObject, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec with the selector and template labels that tie Pods to this very Job."""
+    """Return the spec with the selector and template labels that tie Pods to this Job by its uid."""
     uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
     labels = {CONTROLLER_UID: uid, JOB_NAME: name, LEGACY_CONTROLLER_UID: uid, LEGACY_JOB_NAME: name}
     template = spec.get("template") or {}

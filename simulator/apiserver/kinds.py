@@ -1,7 +1,7 @@
 """
-What the server can store: one `Kind` per served resource, in a registry that CRDs extend at run time.
+The kinds that the server stores: one `Kind` per served resource, in a registry that CRDs extend at run time.
 
-A kind is data; what differs between kinds (defaults, validation, what an update may change) is a `Strategy`.
+A kind is data; the rules of a kind (defaults, validation, what an update may change) are its `Strategy`.
 """
 
 # ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What a strategy may know about the write beside the objects."""
+    """The facts about a write, beside the objects, that a strategy may use."""
 
     user: str
     now: str
@@ -31,21 +31,21 @@ class WriteContext:
 
 
 class Strategy:
-    """The rules of one kind. The default accepts everything, as for kinds that nobody here interprets.
+    """The rules of one kind. The default accepts everything: it serves kinds that this server does not interpret.
 
     Objects are never modified in place: each method returns a new outer dictionary when it changes something.
     """
 
     def decode(self, obj: KubeObject, *, strict: bool) -> KubeObject:
-        """Return what a client sent in the form that the kind knows; `strict` refuses unknown fields with 400."""
+        """Return a client's object in the form that the kind knows; `strict` refuses unknown fields with 400."""
         return obj
 
     def prepare_create(self, obj: KubeObject, context: WriteContext) -> KubeObject:
-        """Return what will be stored for a new object (e.g. without status, with generated labels)."""
+        """Return a new object as it will be stored (e.g. without status, with generated labels)."""
         return obj
 
     def prepare_update(self, new: KubeObject, old: KubeObject, context: WriteContext) -> KubeObject:
-        """Return what will be stored for an update (e.g. fields that clients cannot change put back)."""
+        """Return an update as it will be stored (e.g. fields that clients cannot change put back)."""
         return new
 
     def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
@@ -158,7 +158,7 @@ class Registry:
     def __init__(self) -> None:
         self._by_url: dict[tuple[str, str, str], Kind] = {}
         self._by_gvk: dict[tuple[str, str], Kind] = {}
-        self.generation = 0  # counts changes, for whoever caches what it derived from the kinds
+        self.generation = 0  # counts changes of the registry: caches that derive from it compare the count
 
     def add(self, kind: Kind) -> None:
         """Serve a kind."""

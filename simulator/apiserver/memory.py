@@ -20,7 +20,7 @@ class InMemoryTransport:
     """Implements `common.kube.http.Transport` for one client.
 
     Args:
-        user: who the client is.
+        user: the client's user name.
         user_agent: sent when a request names none.
         latency_s: seconds that a request takes beside the server's own time, drawn per request.
     """
@@ -81,7 +81,7 @@ class InMemoryTransport:
         if latency_s > 0:
             await self._server.clock.sleep(latency_s)
         else:
-            await asyncio.sleep(0)  # let others run: a call that never yields would order the world unnaturally
+            await asyncio.sleep(0)  # let other tasks run, as a network call does
         return await self._server.handle(request, user=self._user)
 
 

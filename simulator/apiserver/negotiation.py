@@ -71,7 +71,7 @@ def encode(value: Any, answer: Format) -> bytes:
 
 
 def render(kind: Kind, stored: KubeObject, answer: Format, now_s: float) -> KubeObject:
-    """Return one object as the client wants to see it."""
+    """Return one object in the client's format."""
     if answer.view == "table":
         return table(kind, [kind.present(stored)], _list_meta(stored), answer.include_object, now_s)
     if answer.view == "metadata":
@@ -80,7 +80,7 @@ def render(kind: Kind, stored: KubeObject, answer: Format, now_s: float) -> Kube
 
 
 def render_list(kind: Kind, items: list[KubeObject], meta: dict[str, Any], answer: Format, now_s: float) -> KubeObject:
-    """Return a collection as the client wants to see it."""
+    """Return a collection in the client's format."""
     if answer.view == "table":
         return table(kind, [kind.present(item) for item in items], meta, answer.include_object, now_s)
     if answer.view == "metadata":
@@ -152,7 +152,7 @@ def encode_error(status: dict[str, Any]) -> bytes:
 
 
 def bookmark(kind: Kind, revision: int, *, initial_events_end: bool) -> KubeObject:
-    """Return the object of a BOOKMARK event: nothing but a resourceVersion."""
+    """Return the object of a BOOKMARK event: only a resourceVersion."""
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
     if initial_events_end:
         meta["annotations"] = {INITIAL_EVENTS_END: "true"}

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from inplace.simulator.apiserver.apf import PriorityLevel
 
 Interceptor = Callable[[Request, str], Awaitable[Response | None]]
-"""Sees every request BEFORE the server does; a Response of its own ends the request there. The seam for faults."""
+"""Gets every request BEFORE the server; if it returns a Response, the server does not see the request. For faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """What a client asked of `pods/log`."""
+    """One request to `pods/log`."""
 
     container: str
     follow: bool = False
@@ -27,7 +27,7 @@ class LogRequest:
 
 
 LogSource = Callable[[KubeObject, LogRequest], AsyncIterator[bytes]]
-"""Yields the log of a container; the cluster simulator owns the containers and so provides it."""
+"""Yields the log of a container; the cluster simulator provides it, because it owns the containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ApiServerOptions:
     """How the server behaves.
 
     Args:
-        interceptor: sees each request first and may answer it.
+        interceptor: gets each request first and may answer it.
         watch_cache_lag_s: seconds by which the watch cache of a resource (its plural) trails the store; None is 0.
             A lag needs `ApiServer.run()`.
         history_events_max: events kept per resource; older resourceVersions get 410. The real window is at least

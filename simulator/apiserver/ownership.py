@@ -1,8 +1,8 @@
 """
 Remember which manager owns which fields, and decide server-side apply with it.
 
-Ownership by plain creates is computed only when an apply asks for it, so writes pay for their own difference and no
-more. `metadata.managedFields` is shown once somebody has applied the object; before that no client here reads it.
+The fields of a plain create are computed only when an apply needs them, so a write costs only its own difference.
+`metadata.managedFields` is shown once a client has applied the object; before that no client here reads it.
 Source: k8s.io/apimachinery/pkg/util/managedfields.
 """
 
@@ -96,7 +96,7 @@ Owners = tuple[Owner, ...]
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes, how."""
+    """The manager of a write, its operation and its subresource."""
 
     manager: str
     subresource: str
@@ -122,7 +122,7 @@ def after_create(obj: KubeObject, writer: Writer) -> Owners:
 
 
 def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Writer, shape: Any) -> Owners:
-    """Return the owners after a plain update: the writer takes what it changed."""
+    """Return the owners after a plain update: the writer becomes the owner of the fields that it changed."""
     taken = changed(own_fields(old), own_fields(new), shape)
     if not taken:
         return owners
@@ -152,7 +152,7 @@ def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Write
 
 @dataclass(frozen=True, slots=True)
 class PlainUpdate:
-    """A plain update whose taking of fields is computed when somebody asks."""
+    """A plain update; the fields that it takes over are computed when the owners are asked for."""
 
     old: KubeObject
     new: KubeObject
@@ -162,7 +162,7 @@ class PlainUpdate:
 class OwnerBook:
     """Keep the owners of every stored object; plain updates are remembered and settled when an owner is asked for.
 
-    A simulated Pod is written a dozen times and never applied, so nearly all of that is never computed.
+    A simulated Pod is written a dozen times and never applied, so most updates are never settled.
     """
 
     def __init__(self) -> None:
@@ -170,13 +170,13 @@ class OwnerBook:
         self._pending: dict[Any, list[PlainUpdate]] = {}
 
     def owners(self, key: Any, shape: Any) -> Owners:
-        """Return who owns the fields of an object."""
+        """Return the owners of an object's fields."""
         for update in self._pending.pop(key, ()):
             self._settled[key] = after_update(self._settled.get(key, ()), update.old, update.new, update.writer, shape)
         return self._settled.get(key, ())
 
     def is_applied(self, key: Any) -> bool:
-        """Return whether somebody has applied the object: then its managedFields are shown."""
+        """Return whether a client has applied the object: then its managedFields are shown."""
         return any(owner.operation == "Apply" for owner in self._settled.get(key, ()))
 
     def settle(self, key: Any, owners: Owners) -> None:
@@ -185,14 +185,14 @@ class OwnerBook:
         self._settled[key] = owners
 
     def note(self, key: Any, update: PlainUpdate, shape: Any) -> None:
-        """Take in a plain update of an object that nobody has applied."""
+        """Remember a plain update of an object that no client has applied."""
         pending = self._pending.setdefault(key, [])
         pending.append(update)
         if len(pending) >= PENDING_UPDATES_MAX:
             self.owners(key, shape)
 
     def forget(self, key: Any) -> None:
-        """Take in that an object is gone."""
+        """Forget the owners of a deleted object."""
         self._settled.pop(key, None)
         self._pending.pop(key, None)
 
@@ -234,7 +234,7 @@ def _take(others: Owners, fields: FieldSet, shape: Any, *, force: bool) -> Owner
 
 
 def _assembled(live: KubeObject | None, config: KubeObject, merged: KubeObject) -> KubeObject:
-    """Return the merged fields with the parts that nobody owns."""
+    """Return the merged fields with the parts that have no owner."""
     base = live if live is not None else config
     meta = {key: value for key, value in base["metadata"].items() if key in _SERVER_OWNED and key != "managedFields"}
     for key in ("uid", "resourceVersion"):

@@ -202,7 +202,7 @@ class PodStrategy(Strategy):
         return pod_spec_causes(obj["spec"], "spec")
 
     def prepare_update(self, new: KubeObject, old: KubeObject, context: WriteContext) -> KubeObject:
-        """Put defaults into a spec that a client sent without them."""
+        """Fill in defaults that the client left out."""
         if new.get("spec") is old.get("spec"):
             return new
         spec = default_pod_spec(new.get("spec") or {})

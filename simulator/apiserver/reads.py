@@ -26,7 +26,7 @@ from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 from inplace.simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
 
 LAST_BOOKMARK_BEFORE_END_S = 2.0
-"""A watch's last bookmark. Source: cache_watcher.go."""
+"""How long before a watch's end its last bookmark comes. Source: cache_watcher.go."""
 
 CHUNK_EVENTS_MAX = 500
 """Events joined into one chunk, so that a long backlog leaves in bounded pieces."""
@@ -38,7 +38,7 @@ class StreamingResponse:
 
     Args:
         source: makes the body's iterator; called once.
-        on_close: frees what the stream holds; for a stream that is never read to its end.
+        on_close: frees what the stream holds, also when it is not read to its end.
     """
 
     status: int
@@ -97,7 +97,7 @@ class Reads:
         return found
 
     def selection(self, kind: Kind, route: Route) -> Selection:
-        """Return what namespace and selectors of a request cover."""
+        """Return the selection that a request's namespace and selectors make."""
         predicates: list[Predicate] = []
         labels = label_predicate(route.query.get("labelSelector", ""))
         if labels is not None:
@@ -193,7 +193,7 @@ class Reads:
             return _error_stream(error)
         stream = _WatchStream(self, cache, watcher, kind, answer, backlog, reached)
         stream.bookmarks = is_true(route.query.get("allowWatchBookmarks"))
-        # Also after the initial events of a watch that did not name them (resourceVersion unset or 0).
+        # Also after initial events that the client did not ask for by name (resourceVersion unset or 0).
         stream.end_bookmark = initial and stream.bookmarks
         stream.life_s = self._life_s(route.query.get("timeoutSeconds", ""))
         headers = {"content-type": "application/json", "cache-control": "no-cache, private"}
@@ -351,7 +351,7 @@ def _forbidden_option(message: str) -> status.StatusError:
 
 
 def _error_stream(error: status.StatusError) -> StreamingResponse:
-    """Return a watch that says what went wrong in its only event, as the real server does for 410."""
+    """Return a watch whose only event carries the error, as the real server answers 410."""
 
     async def chunks() -> AsyncIterator[bytes]:
         yield json.dumps({"type": "ERROR", "object": error.status()}).encode() + b"\n"

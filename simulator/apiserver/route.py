@@ -1,5 +1,5 @@
 """
-Read what a request is about from its method, path and query.
+Read verb, resource and name of a request from its method, path and query.
 
 Source: k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
 """

@@ -1,5 +1,5 @@
 """
-A structural schema of a custom resource: what it knows, what it fills in, what it drops.
+A structural schema of a custom resource: it fills in defaults and drops unknown fields.
 
 Source: k8s.io/apiextensions-apiserver/pkg/apiserver/schema (pruning, defaulting).
 """
@@ -57,7 +57,7 @@ class Schema:
 
     @property
     def int_or_string(self) -> bool:
-        """Return whether a number and a string are both fine."""
+        """Return whether the schema accepts both a number and a string."""
         return bool(self.raw.get("x-kubernetes-int-or-string"))
 
     def child(self, key: str) -> Schema | None:

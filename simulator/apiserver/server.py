@@ -1,7 +1,7 @@
 """
 The embedded API server: one entry, `handle`, from a request to an answer.
 
-Front ends (`http_front`, `memory`) adapt it to sockets or to in-process calls; what happens is the same in both.
+Front ends (`http_front`, `memory`) adapt it to sockets or to in-process calls; the answers are the same.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ApiServer:
         self._initial_namespaces_are_due = True
 
     def load(self, documents: Iterable[KubeObject]) -> None:
-        """Install objects (CRDs first, then namespaces, then the rest), as an administrator's create would."""
+        """Install objects as an administrator would: CRDs first, then namespaces, then the rest."""
         self._create_initial_namespaces()
         order = {"CustomResourceDefinition": 0, "Namespace": 1}
         for document in sorted(documents, key=lambda found: order.get(found.get("kind", ""), 2)):
@@ -103,14 +103,14 @@ class ApiServer:
     def replica(self, options: ApiServerOptions, rng: Random) -> ApiServer:
         """Return another server of the same storage: it has watch caches (and their lag) and counters of its own.
 
-        `run_caches` is then what it has to run: garbage is collected once, by the first server.
+        The replica runs `run_caches` instead of `run`: only the first server collects garbage.
         """
         other = copy(self)
         other._separate(options, rng)  # noqa: SLF001 - one of our own
         return other
 
     def _separate(self, options: ApiServerOptions, rng: Random) -> None:
-        """Share nothing with the server that this is a copy of but the storage and its rules."""
+        """Give this copy of a server its own caches and counters; it keeps sharing the storage and its rules."""
         self.options = options
         self.requests = RequestCounter()
         self._initial_namespaces_are_due = False  # the first server makes them
@@ -167,7 +167,7 @@ class ApiServer:
             self._writes.create(kind, "", body, WriteOptions(manager="kube-apiserver"))
 
     def _follow_definitions(self, key: CollectionKey, event: Event) -> None:
-        """Serve what CustomResourceDefinitions define."""
+        """Serve the kinds that CustomResourceDefinitions define."""
         if key != _CRDS:
             return
         old = kinds_of(event.old) if event.old is not None else []
@@ -274,7 +274,7 @@ class ApiServer:
         return self._shown(kind, self._writes.replace(kind, old, checked, options), answer)
 
     def _checked_replacement(self, kind: Kind, route: Route, body: KubeObject) -> KubeObject:
-        """Return a PUT's object in its stored form; raise 400 when it is not the one that the URL names."""
+        """Return a PUT's object in its stored form; raise 400 when its name is not the URL's."""
         check_identity(kind, body)
         meta = body.get("metadata") or {}
         check_types(meta)
@@ -368,7 +368,7 @@ def _options(request: Request, route: Route, user: str) -> WriteOptions:
 
 
 def _is_protobuf(request: Request) -> bool:
-    """Return whether a body is one that this server cannot read; a review is answered without reading it."""
+    """Return whether a body is protobuf, which this server cannot read; a review is answered without reading it."""
     return request.headers.get("content-type", "").startswith("application/vnd.kubernetes.protobuf")
 
 

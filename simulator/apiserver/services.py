@@ -19,7 +19,7 @@ _ADDRESSES_MAX = 65_536  # of 10.96.0.0/16; addresses are not returned when a Se
 
 
 class ServiceStrategy(Strategy):
-    """Services: headless stays headless, others get an address nobody routes to."""
+    """Services: a headless one stays headless; another gets an address to which nothing is routed."""
 
     def __init__(self) -> None:
         self._allocated = 0
@@ -61,7 +61,7 @@ class ServiceStrategy(Strategy):
             yield StatusCause("spec.ports", "Required value", "FieldValueRequired")
 
     def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
-        """Return the rules that an update breaks: the address is for life."""
+        """Return the rules that an update breaks: the address never changes."""
         if new["spec"].get("clusterIP") != old["spec"].get("clusterIP"):
             yield bad_value("spec.clusterIPs[0]", [new["spec"].get("clusterIP")], "may not change once set")
 

@@ -21,7 +21,7 @@ JSON_HEADERS = {"content-type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class StatusCause:
-    """One broken rule of an object: which field, what kind of breach, in which words."""
+    """One broken rule of an object: the field, the reason and the message."""
 
     field: str
     message: str
@@ -109,7 +109,7 @@ def page_not_found() -> StatusError:
 
 
 def unknown_resource() -> StatusError:
-    """404 of a group that is there: it has no such resource."""
+    """404: the group exists, the resource does not."""
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
@@ -129,7 +129,7 @@ def method_not_allowed() -> StatusError:
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
-    """406: the client takes nothing that we speak."""
+    """406: the client accepts no format that this server speaks."""
     return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
 
 

@@ -1,7 +1,7 @@
 """
 Keep every object, the one resourceVersion counter, and each resource's recent history.
 
-Guarantees: every committed write gets its own resourceVersion and is told to all observers in order, before the
+Guarantees: every committed write gets its own resourceVersion, and all observers are called in order, before the
 write returns. Stored objects are never modified: a write replaces the outer dictionaries and shares the rest.
 Deliberately knows nothing of kinds, validation or HTTP.
 """
@@ -22,7 +22,7 @@ CollectionKey = tuple[str, str]
 Observer = Callable[[str, str, KubeObject, KubeObject | None], None]
 
 WARM_EVENTS_MAX = 256
-"""Events per resource that keep their encoded forms: late watchers of older events encode again, memory stays small."""
+"""Events per resource that keep their encoded forms. A late watcher encodes older events again; this saves memory."""
 
 
 class Event:
@@ -154,7 +154,7 @@ class Store:
         return gone
 
     def subscribe(self, callback: Observer) -> Callable[[], None]:
-        """Call `callback(plural, event type, new, old)` on every committed write; return what ends that.
+        """Call `callback(plural, event type, new, old)` on every committed write; return a function that ends this.
 
         The callback runs inside the write and must not modify the objects.
         """

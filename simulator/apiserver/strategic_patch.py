@@ -1,7 +1,7 @@
 """
 Apply strategic merge patches: merge patches that merge some lists by key.
 
-Which lists merge, and by which key, is known by field name; the built-in kinds in use are consistent in that.
+The field name decides whether a list merges, and by which key; the built-in kinds in use are consistent in that.
 Source: k8s.io/apimachinery/pkg/util/strategicpatch; patchMergeKey tags of k8s.io/api.
 """
 
@@ -19,7 +19,7 @@ MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "volumes": ("name",),
     "volumeMounts": ("mountPath",),
     "volumeDevices": ("devicePath",),
-    # Containers merge by containerPort, Services by port: the one that the items have.
+    # Containers merge ports by containerPort, Services by port: the key that the items have is used.
     "ports": ("containerPort", "port"),
     "imagePullSecrets": ("name",),
     "secrets": ("name",),
@@ -45,7 +45,7 @@ _RETAIN_KEYS = "$retainKeys"
 def strategic_merge(target: Any, patch: Any) -> Any:
     """Return the target with a strategic merge patch applied; the target stays as it is.
 
-    A part that comes out equal to what it was IS what it was: `is` tells the rest of a write what changed.
+    An unchanged part is the same Python object as before: the rest of the write finds changes with `is`.
     """
     if not isinstance(patch, dict):
         return patch
@@ -119,7 +119,7 @@ def _merge_key(name: str, patch: list[Any], old: list[Any]) -> str | None:
 
 
 def _ordered(items: list[Any], order: list[Any]) -> list[Any]:
-    """Return the items in the order that the patch's author wants; items it does not name come last."""
+    """Return the items in the order that the patch names; items that it does not name come last."""
 
     def rank(item: Any) -> int:
         for index, wanted in enumerate(order):

@@ -24,7 +24,7 @@ _TOKEN_LIFE_S = 3600
 
 
 def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, options: WriteOptions) -> None:
-    """Put a Pod on a node, as a scheduler asks for it."""
+    """Bind a Pod to the node that a scheduler names."""
     meta, spec = pod["metadata"], pod["spec"]
     node = (binding.get("target") or {}).get("name")
     if not node:
@@ -62,7 +62,7 @@ def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, optio
 
 
 def evict(deletions: Deletions, kind: Kind, pod: KubeObject, eviction: KubeObject) -> None:
-    """Delete a Pod on behalf of a drain; disruption budgets are not consulted."""
+    """Delete a Pod as a drain does; disruption budgets are ignored."""
     deletions.delete(kind, pod, DeleteOptions.parse(eviction.get("deleteOptions"), {}))
 
 

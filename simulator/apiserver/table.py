@@ -35,7 +35,7 @@ def table(
 ) -> KubeObject:
     """Return a Table with one row per object.
 
-    `include_object`: None drops the objects from the rows, Object keeps them whole, all else keeps their metadata.
+    `include_object`: None drops the objects from the rows, Object keeps them whole, other values keep their metadata.
     """
     columns = kind.columns or DEFAULT_COLUMNS
     return {
@@ -104,7 +104,7 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-STAMPS_REMEMBERED = 256  # every row of one JobSet has the same
+STAMPS_REMEMBERED = 256  # all Jobs and Pods of one JobSet have nearly the same stamp
 
 
 def parse_time_s(stamp: str) -> float:

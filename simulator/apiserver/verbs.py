@@ -18,7 +18,7 @@ SUBRESOURCE_VERBS = {
 
 
 def check_verb(kind: Kind, route: Route) -> None:
-    """Raise 404 or 405 for what the resource does not offer."""
+    """Raise 404 or 405 for a verb that the resource does not offer."""
     if route.subresource:
         wanted = SUBRESOURCE_VERBS.get(route.subresource) if route.subresource in kind.extra_subresources else None
         if wanted is None and not (route.subresource == "status" and kind.has_status):
@@ -27,7 +27,7 @@ def check_verb(kind: Kind, route: Route) -> None:
     else:
         allowed = _OBJECT_VERBS if route.name else _COLLECTION_VERBS
     if kind.custom and not route.subresource:
-        # The real handler of custom resources is laxer and stricter in these corners.
+        # The real handler of custom resources decides these cases differently.
         if route.verb == "create" and route.name:
             return
         if route.verb == "update" and not route.name:

@@ -27,7 +27,7 @@ CATCH_UP_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a watcher or list wants: a namespace ("" is all), one name or all, and a predicate on the object."""
+    """The objects of a watcher or list: a namespace ("" is all), one name or all, and a predicate on the object."""
 
     namespace: str = ""
     name: str | None = None
@@ -83,7 +83,7 @@ class Watcher:
             self._wake.set_result(None)
 
     def close(self) -> None:
-        """End the watch after what is buffered."""
+        """End the watch after the buffered events."""
         self.closed = True
         self.wake()
 
@@ -152,7 +152,7 @@ class WatchCache:
         reached = self._late_events[0][1].revision - 1 if self._late_events else None
         for event in self._collection.events_after(after):
             if reached is not None and event.revision > reached:
-                break  # the cache has not seen it yet; it will be offered
+                break  # the cache has not applied this event yet and will offer it later
             seen_as = watcher.seen_as(event) if selection.covers(event.key) else None
             if seen_as is not None:
                 watcher.buffer.append((seen_as, event))

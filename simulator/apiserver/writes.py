@@ -1,8 +1,8 @@
 """
 Create and change objects: the one path that every write takes to the store.
 
-Guarantees: validation and admission happen BEFORE anything is stored; a write that changes nothing is not a write (no
-new resourceVersion, no event); a dry run goes through everything but the store. There is no `await` between reading
+Guarantees: validation and admission happen BEFORE anything is stored; a write that changes nothing makes no new
+resourceVersion and no event; a dry run goes through everything but the store. There is no `await` between reading
 the old object and storing the new one, so conflicts only come from clients' own resourceVersions.
 Source: k8s.io/apiserver/pkg/registry/generic/registry/store.go.
 """
@@ -32,7 +32,7 @@ NAMESPACES_KEY: CollectionKey = ("", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a client wants its write done."""
+    """The options of a client's write."""
 
     user: str = "admin"
     manager: str = "unknown"
@@ -57,7 +57,7 @@ class Writes:
     def now(self) -> str:
         """Return the time of day as objects carry it."""
         second = int(self._clock.wall_s())
-        if second != self._now[0]:  # formatting costs more than a small PATCH's merge
+        if second != self._now[0]:  # cached: formatting the time costs more than the merge of a small PATCH
             self._now = (second, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second)))
         return self._now[1]
 
@@ -66,7 +66,7 @@ class Writes:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def context(self, options: WriteOptions) -> WriteContext:
-        """Return what strategies may know."""
+        """Return the facts about a write that strategies may use."""
         return WriteContext(options.user, self.now(), self.new_uid, options.subresource, options.strict)
 
     def create(
@@ -102,7 +102,7 @@ class Writes:
         return stored
 
     def owners(self, kind: Kind, object_key: ObjectKey) -> ownership.Owners:
-        """Return who owns the fields of a stored object."""
+        """Return the owners of a stored object's fields."""
         return self._book.owners((kind.storage_key, object_key), ownership.shape_of(kind.storage))
 
     def replace(
@@ -151,7 +151,7 @@ class Writes:
         return stored
 
     def put_trusted(self, kind: Kind, old: KubeObject, new: KubeObject, options: WriteOptions) -> KubeObject:
-        """Store a change that the server itself makes, past the rules for clients."""
+        """Store a change that the server itself makes, without the rules for clients."""
         if options.dry_run:
             return new
         new = self._with_generation(kind, _shared(new, old), old)
@@ -220,7 +220,7 @@ class Writes:
         name = before["name"]
         uid = meta.get("uid")
         if uid and uid != before["uid"]:
-            if not replacing:  # PATCH has no precondition on the uid; it breaks the rule that the uid never changes
+            if not replacing:  # a PATCH with another uid breaks the rule that the uid never changes: 422, not 409
                 cause = status.bad_value("metadata.uid", uid, "field is immutable")
                 raise status.invalid(kind.resource.kind, kind.group, name, [cause])
             key = "/".join(("/registry", *kind.storage_key, *filter(None, (before.get("namespace"), name))))
@@ -234,7 +234,7 @@ class Writes:
             raise status.conflict(kind.plural, kind.group, name, status.MODIFIED_SINCE)
 
     def _updated(self, kind: Kind, old: KubeObject, new: KubeObject, options: WriteOptions) -> KubeObject:
-        """Return the new object with each subresource's part kept from the other's writes."""
+        """Return the new object; a write to one subresource leaves the other subresource's part as it was."""
         storage = kind.storage
         new = storage.strategy.decode(new, strict=options.strict)
         if options.subresource == "status":
@@ -345,7 +345,7 @@ def namespace_mismatch() -> status.StatusError:
 
 
 def _shared(new: KubeObject, old: KubeObject) -> KubeObject:
-    """Return the new object with equal parts taken from the old one, so that `is` tells what changed."""
+    """Return the new object with equal parts taken from the old one, so that `is` finds the changed parts."""
     result = new
     for key, value in new.items():
         before = old.get(key)

@@ -23,14 +23,14 @@ PROGRESS_EVERY_S = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for; return 1 when a property broke."""
+    """Run the subcommand; return 1 when a property broke."""
     options = _parser().parse_args(arguments)
     status: int = options.do(options)
     return status
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Run one seed and print what happened."""
+    """Run one seed and print its report."""
     outcome = run_seed(options.seed, only=options.only, faults=options.faults, keeps=options.trace)
     _print(outcome.lines)
     _print(describe(outcome))
@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _soak(options: argparse.Namespace) -> int:
-    """Run many seeds to their end; print the faults that struck, and each kind of failure as short as it gets."""
+    """Run many seeds to their end; print the faults that struck, and a shortened run of each kind of violation."""
     first = fresh_first(time.time()) if options.first is None else options.first
     seeds = range(first, first + options.seeds)
     print(f"seeds {seeds[0]} to {seeds[-1]}; the same again: {soak_command(seeds)}", flush=True)
@@ -64,7 +64,7 @@ def _soak(options: argparse.Namespace) -> int:
 
 
 def _sieve(options: argparse.Namespace) -> int:
-    """Perturb situations at every point; print each plan that fails."""
+    """Disturb situations at every write and delivery; print each plan that fails."""
     failures = 0
     for name in [options.situation] if options.situation else SITUATIONS:
         every = list(enumerate(plans(name)))[options.start :]
@@ -83,7 +83,7 @@ def _sieve(options: argparse.Namespace) -> int:
 
 
 def _restart(options: argparse.Namespace) -> int:
-    """Start a group, let a worker die, and print what that took."""
+    """Start a group, let a worker die, and print how long the restart took."""
     began_s = time.process_time()
     outcome = run_restart(options.seed, options.pods, options.mode)
     _print(describe(outcome))

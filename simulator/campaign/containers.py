@@ -1,4 +1,4 @@
-"""Containers of the campaign: real agents as processes that can die anywhere, and workers that do nothing but run."""
+"""Containers of the campaign: real agents as processes that can die anywhere, and workers that only run."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ QUIET = QuietLog()
 
 
 class WorkerWatcher:
-    """Told of every worker's start and end; the judge is one."""
+    """An observer of every worker's start and end; the judge is one."""
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
-        """Take note: a worker runs; `epoch` is what it was told, None when it was told nothing."""
+        """Note that a worker runs; `epoch` comes from its environment, None when that names none."""
 
     def worker_stopped(self, pod: KubeObject) -> None:
-        """Take note: no process of it is left."""
+        """Note that no process of a worker is left."""
 
 
 @dataclass
@@ -46,14 +46,14 @@ class Disk:
     full: bool = False
 
     def remember(self, epoch: int) -> str | None:
-        """Keep an epoch, or say why not."""
+        """Store the announced epoch; return the error text when that fails."""
         if self.full:
             return "no space left on device"
         self.epoch = epoch
         return None
 
     def remember_run(self, epoch: int) -> str | None:
-        """Keep the epoch in which the worker runs, or say why not."""
+        """Store the epoch in which the worker runs; return the error text when that fails."""
         if self.full:
             return "no space left on device"
         self.ran = epoch
@@ -62,7 +62,7 @@ class Disk:
 
 @dataclass
 class Machine:
-    """What all containers of a run share, and the switches that faults turn.
+    """The state that all containers of a run share, and the switches that faults set.
 
     Args:
         transport_for: the connection of one Pod's agent, by client name.
@@ -99,10 +99,10 @@ class Machine:
 
 
 class Training:
-    """A worker while it runs: it waits for its end, and tells the watcher of both.
+    """A running worker; the watcher is called at its start and at its end.
 
     Args:
-        leaves: processes of it run on after its end, until `clear`; a container's end leaves none.
+        leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
     """
 
     def __init__(self, machine: Machine, pod: KubeObject, epoch: int | None, *, leaves: bool = False) -> None:
@@ -124,14 +124,14 @@ class Training:
                 self._machine.watcher.worker_stopped(self.pod)
 
     def clear(self) -> None:
-        """End what is left of it."""
+        """End the leftovers."""
         if self._leaves:
             self._leaves = False
             self._machine.watcher.worker_stopped(self.pod)
 
 
 class Container:
-    """What all containers share: an exit code that is decided once."""
+    """The base of all containers: an exit code that is decided once."""
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
         self._machine = machine
@@ -145,7 +145,7 @@ class Container:
             self._ended.set_result(code)
 
     async def stop(self, grace_s: float) -> None:
-        """Take SIGTERM, and SIGKILL after the grace."""
+        """Send SIGTERM to the container, and SIGKILL after the grace."""
         exit_s = self._machine.timings.process_exit.draw(self._machine.rng)
         if self.uid in self._machine.deaf:
             exit_s = grace_s + 1.0
@@ -156,11 +156,11 @@ class Container:
             self.end(SIGKILL_EXIT)
 
     def terminate(self) -> None:
-        """Obey SIGTERM."""
+        """End as a process that obeys SIGTERM does."""
         self.end(128 + signal.SIGTERM)
 
     def signal(self, number: int) -> None:
-        """End by a signal from outside."""
+        """End by a signal that a fault sends."""
         self.end(128 + number)
 
     def signal_child(self, number: int) -> None:
@@ -171,20 +171,20 @@ class Container:
         training.end(128 + number)
 
     async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
-        """Be healthy."""
+        """Answer with success after the time of a probe."""
         await self._machine.clock.sleep(self._machine.timings.barrier_answer.draw(self._machine.rng))
         return True
 
 
 class WorkerContainer(Container):
-    """A worker in a container of its own; one that waits asks the agent until the barrier is lifted."""
+    """A worker in a container of its own; with `waits` it asks the agent until the barrier is lifted."""
 
     def __init__(self, machine: Machine, run: ContainerRun, *, waits: bool) -> None:
         super().__init__(machine, run)
         self._waits = waits
 
     async def wait(self) -> int:
-        """Train until told to end."""
+        """Run until `end`; return the exit code."""
         if self._waits:
             while not self._is_lifted() and not self._ended.done():
                 await self._machine.clock.sleep(POLL_S)
@@ -203,7 +203,7 @@ class WorkerContainer(Container):
 
 
 class AgentContainer(Container):
-    """A sidecar: the real agent, in the place of its process."""
+    """A sidecar: the real agent as a coroutine, in the place of its process."""
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
         super().__init__(machine, run)
@@ -235,7 +235,7 @@ class AgentContainer(Container):
             self._clean_up()
 
     async def probe(self, probe: Probe) -> bool:
-        """Answer for the barrier, or lie."""
+        """Answer whether the barrier is lifted, or succeed once without that (fault `probe-lies`)."""
         await super().probe(probe)
         lie = None if self.barrier.lifted else self._machine.lying.pop(self.uid, None)
         if lie is not None:
@@ -258,7 +258,7 @@ class AgentContainer(Container):
         )
 
     def _config(self, run: ContainerRun) -> AgentConfig:
-        """Read the environment; what is kept on the disk corrects an older PREVIOUS_EPOCH, as in the program."""
+        """Read the environment; a newer epoch on the disk replaces PREVIOUS_EPOCH, as in the program."""
         config = AgentConfig.from_env(run.env)
         disk = self._machine.disk(self.uid)
         known = [epoch for epoch in (config.previous_epoch, disk.epoch) if epoch is not None]
@@ -272,7 +272,7 @@ class AgentContainer(Container):
         elif (error := running.exception()) is None:
             self.end(running.result())
         elif not self._ended.done():
-            self._ended.set_exception(error)  # a bug of ours must end the run, not restart a container
+            self._ended.set_exception(error)  # an agent's bug must end the run, not restart a container
 
     def _died(self) -> None:
         if not self._ended.done():
@@ -280,4 +280,4 @@ class AgentContainer(Container):
             self.end(SIGKILL_EXIT)
 
     def _clean_up(self) -> None:
-        """Take the end of the container's other processes."""
+        """End the container's other processes."""

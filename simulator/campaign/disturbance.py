@@ -1,8 +1,8 @@
 """
 The disturbances of the network.
 
-A `Disturbance` says which requests or streams of which clients are disturbed, how, how often and until when. Those
-that have ended cost nothing.
+A `Disturbance` says which requests or streams of which clients are disturbed, how, how often and until when. A
+disturbance that has ended costs nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from inplace.common.kube.http import Request, Response
 
 
 class DisturbanceKind(Enum):
-    """What a disturbance does to what it catches."""
+    """The effect of a disturbance on a request or delivery."""
 
-    REFUSE = "refuse"  # the connection is refused: certainly nothing was done
-    ANSWER = "answer"  # an answer of the server's instead of the deed
-    LOSE = "lose"  # the request gets lost: nothing was done, nobody says so, until the client's own deadline
-    LOSE_REPLY = "lose reply"  # done, and the connection breaks
-    HANG_REPLY = "hang reply"  # done, and nobody says so, until the client's own deadline
-    SLOW = "slow"  # `amount` seconds before it is done
-    SLOW_REPLY = "slow reply"  # `amount` seconds after it is done
+    REFUSE = "refuse"  # the connection is refused: the request was certainly not carried out
+    ANSWER = "answer"  # the server answers with an error and does not carry out the request
+    LOSE = "lose"  # the request is not carried out and not answered; the client waits for its own deadline
+    LOSE_REPLY = "lose reply"  # the request is carried out, and the connection breaks
+    HANG_REPLY = "hang reply"  # the request is carried out and not answered; the client waits for its own deadline
+    SLOW = "slow"  # the request is carried out `amount` seconds later
+    SLOW_REPLY = "slow reply"  # the answer comes `amount` seconds later
     DUPLICATE = "duplicate"  # a delivery comes twice
     DELAY = "delay"  # a delivery comes `amount` seconds later
     SPLIT = "split"  # a delivery comes in two pieces, cut anywhere
     CUT_SHORT = "cut short"  # half a delivery, then the connection breaks
-    NO_BOOKMARK = "no bookmark"  # deliveries that are nothing but bookmarks do not come
+    NO_BOOKMARK = "no bookmark"  # deliveries that hold only bookmarks do not come
 
 
 ON_REQUESTS = frozenset(
@@ -51,13 +51,13 @@ class Disturbance:
     """One disturbance.
 
     Args:
-        fault: whose counter goes up each time.
-        clients: whom it concerns.
-        requests: which requests of theirs; for deliveries: of the watch's request.
-        left: how often it still acts.
-        amount: seconds, where the effect has any.
-        answer: for ANSWER.
-        server: the number of the one API server it concerns; None is all.
+        fault: the fault whose counter goes up each time.
+        clients: predicate on the client's name.
+        requests: predicate on the request; for deliveries: on the watch's request.
+        left: how often the disturbance still acts.
+        amount: seconds; for the effects that name it.
+        answer: the server's answer; for ANSWER.
+        server: the number of the one disturbed API server; None is all.
     """
 
     fault: str
@@ -72,12 +72,12 @@ class Disturbance:
 
 
 def is_write(request: Request) -> bool:
-    """Say whether a request changes something."""
+    """Return whether a request changes an object."""
     return request.method != "GET"
 
 
 def is_lease(request: Request) -> bool:
-    """Say whether a request is about the controllers' Lease."""
+    """Return whether a request reads or writes the controllers' Lease."""
     return "/leases" in request.path
 
 

@@ -54,12 +54,12 @@ def fault(name: str, place: FaultSite, what: str) -> Callable[[FaultFunction], F
 
 
 def is_program(client: str) -> bool:
-    """Say whether a client is an agent or a controller."""
+    """Return whether a client is an agent or a controller."""
     return client.startswith(("agent/", "controller-"))
 
 
 def one_of(world: World, rng: Random, *kinds: str) -> Callable[[str], bool]:
-    """Return who is struck: all of a kind, or one of it."""
+    """Return a predicate on client names that holds for all clients of one kind, or for one of them."""
     kind = rng.choice(kinds or ("agent", "controller"))
     names = [f"agent/{p['metadata']['name']}" for p in world.pods] if kind == "agent" else sorted(world.controllers)
     if not names or rng.random() < 0.4:

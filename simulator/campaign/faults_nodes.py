@@ -17,7 +17,7 @@ from inplace.simulator.cluster.node_loss import give_up
 
 NODE = FaultSite.NODE
 GRACE_S = 15  # longer than a restart takes
-CUT_OFF_S = 4.0  # twice what containers that obey take to end
+CUT_OFF_S = 4.0  # twice as long as containers that obey SIGTERM take to end
 FINALIZER = "campaign.inplace.dev/stuck"
 
 
@@ -93,7 +93,7 @@ async def _force_deleted(world: World, rng: Random, name: str) -> None:
 
 
 async def _left_behind(world: World, name: str, pod: KubeObject) -> bool:
-    """Delete a Pod whose kubelet cannot say that its containers have ended; say whether they have."""
+    """Delete a Pod while its kubelet cannot write; return whether the containers have ended."""
     kubelet, uid = f"kubelet/{pod['spec'].get('nodeName', '')}", pod["metadata"]["uid"]
     world.network.disturbances.append(
         Disturbance(name, DisturbanceKind.REFUSE, world.now_s + CUT_OFF_S, lambda who: who == kubelet)
@@ -125,7 +125,7 @@ async def _hold(world: World, pod: str, finalizers: list[str] | None) -> bool:
         body = {"metadata": {"finalizers": finalizers}}
         await world.client("user").patch(PODS, NAMESPACE, pod, body, kind=MERGE_PATCH)
     except ApiError:
-        return False  # it is gone
+        return False  # the Pod is gone
     return True
 
 
@@ -133,7 +133,7 @@ async def _ask(world: World, name: str, pod: KubeObject, request: object) -> Non
     try:
         await request  # type: ignore[misc]  # one of the client's coroutines
     except ApiError:
-        return  # it is gone
+        return  # the Pod is gone
     world.judge.note_cause()
     world.note_fault(name, pod["metadata"]["name"])
 
@@ -167,7 +167,7 @@ async def _die(world: World, rng: Random, name: str, for_s: float) -> None:
             await calm.wait()
     except TimeoutError:
         pass
-    await given_up  # a kubelet does not come back to Pods that it lost: here they are always given up first
+    await given_up  # AFTER the Pods are given up: this kubelet cannot take back Pods that it lost
     await world.add_node(node)
     await world.client("user").patch(NODES, None, node, {"spec": {"taints": None}}, kind=MERGE_PATCH)
 
@@ -195,7 +195,7 @@ async def _term_ignored(world: World, rng: Random, name: str) -> None:
 @fault("probe-lies", NODE, "kubelet counts a startup probe as passed before it ran (kubernetes #141155)")
 async def _probe_lies(world: World, rng: Random, name: str) -> None:
     if world.scenario.mode != "wait":
-        return  # `inplace-agent wait` in the worker's command is what makes this harmless
+        return  # only a worker that runs `inplace-agent wait` is protected from this fault
     for pod in rng.sample(world.pods, rng.randint(0, len(world.pods))):
         uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
         world.machine.lying[uid] = lambda pod_name=pod_name: world.note_fault(name, pod_name)  # type: ignore[misc]

@@ -69,7 +69,7 @@ async def _lease_deleted(world: World, rng: Random, name: str) -> None:  # noqa:
     try:
         await world.client("user").delete(LEASES, CONTROLLER_NAMESPACE, LEASE)
     except ApiError:
-        return  # there is none yet
+        return  # no Lease exists yet
     world.note_fault(name, LEASE)
 
 
@@ -90,7 +90,7 @@ async def _touch_lease(world: World, name: str, spec: dict[str, object]) -> None
     try:
         await world.client("user").patch(LEASES, CONTROLLER_NAMESPACE, LEASE, {"spec": spec}, kind=MERGE_PATCH)
     except ApiError:
-        return  # there is none yet
+        return  # no Lease exists yet
     world.note_fault(name, f"{spec}")
 
 
@@ -177,7 +177,7 @@ def _crash_soon(world: World, rng: Random, name: str, process: Process | None) -
 
 
 def _crash_at_write(world: World, rng: Random, name: str, clients: str, when: str) -> None:
-    """Kill whoever of `clients` does one of the next writes, before or after it."""
+    """Kill the process that does one of the next writes of `clients`, before or after the write."""
     left = rng.randint(1, 4)
 
     def crash(client: str, request: Request, moment: str) -> None:
@@ -191,7 +191,7 @@ def _crash_at_write(world: World, rng: Random, name: str, clients: str, when: st
 
 
 def _on_write(world: World, see: Callable[[str, Request, str], None]) -> None:
-    """Let one more observer see every write."""
+    """Add an observer that is called before and after every write."""
     before = world.network.on_write
 
     def both(client: str, request: Request, moment: str) -> None:

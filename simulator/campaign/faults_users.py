@@ -15,7 +15,7 @@ from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World
 
 USER = FaultSite.USER
-GARBAGE_S_MAX = 6.0  # what is nobody's any more lives on for so long
+GARBAGE_S_MAX = 6.0  # the longest delay of the garbage collector
 
 
 @fault("jobset-recreated", USER, "the JobSet is deleted and created again with its name, while its Pods may still run")
@@ -35,7 +35,7 @@ async def _recreated(world: World, rng: Random, name: str) -> None:
     try:
         await world.submit()
     except ApiError:
-        return  # somebody else did
+        return  # another user created it
     world.note_fault(name, policy)
 
 
@@ -79,7 +79,7 @@ async def _requested(world: World, rng: Random, name: str) -> None:
         try:
             await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH)
         except ApiError:
-            return  # it is gone
+            return  # the JobSet is gone
         world.note_fault(name, JOBSET)
         await world.clock.sleep(rng.uniform(0.0, 1.0))
 
@@ -88,7 +88,7 @@ async def _change(world: World, name: str, spec: dict[str, Any], what: str) -> N
     try:
         await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": spec}, kind=MERGE_PATCH)
     except ApiError:
-        return  # it is gone, or may not be changed now
+        return  # the JobSet is gone, or its state forbids this change
     if name:
         world.note_fault(name, what)
 
@@ -120,7 +120,7 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
     try:
         await world.client("user").patch(PODS, NAMESPACE, pod["metadata"]["name"], body, kind=MERGE_PATCH)
     except ApiError:
-        return  # it is gone
+        return  # the Pod is gone
     world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
 
 
@@ -131,7 +131,7 @@ async def _labelled(world: World, rng: Random, name: str) -> None:
         try:
             await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH)
         except ApiError:
-            return  # it is gone
+            return  # the JobSet is gone
         world.note_fault(name, str(number))
         await world.clock.sleep(rng.uniform(0.0, 0.05))
 
@@ -145,6 +145,6 @@ async def _job_deleted(world: World, rng: Random, name: str) -> None:
     try:
         await world.client("user").delete(JOBS, NAMESPACE, job, propagation="Background")
     except ApiError:
-        return  # it is gone
+        return  # the Job is gone
     world.judge.note_cause(PODS_MAX)
     world.note_fault(name, job)

@@ -23,7 +23,7 @@ S1 = "S1 workers of two epochs run at once"
 S2 = "S2 a slot's worker started twice in one epoch"
 S3 = "S3 a worker started, or S was written, before all slots had announced the epoch"
 S4 = "S4 S or D went back, or D passed S"
-S5 = "S5 an in-place restart deleted what was healthy"
+S5 = "S5 an in-place restart deleted a healthy Job"
 S6 = "S6 more counted restarts than maxRestarts"
 S7 = "S7 a group restart without a cause"
 TAMPERED_S = 30.0  # twice the Lease's duration
@@ -36,11 +36,11 @@ class ViolationError(Exception):
 
     Attributes:
         rule: which one.
-        what: what was seen instead.
+        what: what the judge saw instead.
     """
 
     def __init__(self, rule: str, what: str) -> None:
-        super().__init__(rule, what)  # as they are: an exception that crosses processes is made anew from these
+        super().__init__(rule, what)  # another process makes the exception again from these two
         self.rule = rule
         self.what = what
 
@@ -50,18 +50,18 @@ class ViolationError(Exception):
 
 @dataclass(slots=True)
 class History:
-    """What became of one JobSet (one uid; a namesake that is created later is another).
+    """The past of one JobSet uid; a JobSet that is created later with the same name has its own.
 
     Attributes:
-        announced: slot -> the greatest epoch that an agent ever wrote on a Pod of it.
-        seen: every epoch that stood on a Pod, whoever wrote it.
+        announced: slot -> the greatest epoch that an agent ever wrote on a Pod of that slot.
+        seen: every epoch that stood on a Pod, by an agent or by a person.
         started: (slot, epoch) of every worker, with the Pod's uid.
         at_work: epoch -> workers that run in it.
-        causes: what may end an epoch: deaths, and what users do. Counted by who did it.
-        free: epochs that users' doings and recreations may take without using up maxRestarts.
-        grown: how often S grew: at the first start, and with each group restart. Two Pods whose annotations somebody
-            edited move S by fifty at once, and the group restarts once.
-        ended: the JobSet as it was when it became terminal; what somebody edits later decided nothing.
+        causes: how many events may have ended an epoch: deaths, and users' actions.
+        free: how many epochs users' actions and recreations may take without using up maxRestarts.
+        grown: how often S grew: at the first start, and with each group restart. Edited annotations can move S by
+            fifty in one group restart; that counts as one.
+        ended: the JobSet as it was when it became terminal; later edits had no part in that.
     """
 
     synced: int = 0
@@ -90,7 +90,7 @@ class Judge(WorkerWatcher):
     """Sees every write and every worker, and remembers the first violation.
 
     Args:
-        trace: takes the same.
+        trace: takes a line for each of them.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -98,17 +98,17 @@ class Judge(WorkerWatcher):
         self.violation: ViolationError | None = None
         self.histories: dict[str, History] = defaultdict(History)
         self.running: dict[str, Running] = {}  # by Pod's uid
-        self._epochs: dict[str, int] = {}  # by Pod's uid, as its agent wrote it
+        self._epochs: dict[str, int] = {}  # by Pod's uid, as the Pod's agent wrote it
         self._lease_tampered_s = float("-inf")
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
         self._pods: dict[str, KubeObject] = {}
-        self._ended: set[str] = set()  # uids of Pods that ended, or were told to
-        self._vanished: set[str] = set()  # uids of Pods that are gone and were not seen to end
-        self._unknown: set[str] = set()  # of those, the ones that were gone when a controller listed all Pods
+        self._ended: set[str] = set()  # uids of Pods that ended or are being deleted
+        self._vanished: set[str] = set()  # uids of Pods that were deleted BEFORE their phase was Succeeded or Failed
+        self._unknown: set[str] = set()  # the part of `_vanished` that was gone BEFORE a controller listed all Pods
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
-        """Judge a start."""
+        """Judge the start of a worker."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         jobset, slot = _jobset_of(pod), slot_of(pod)
         epoch = self._epochs.get(uid, 0) if epoch is None else epoch
@@ -125,12 +125,12 @@ class Judge(WorkerWatcher):
         self.running[uid] = Running(jobset, slot, name, epoch)
 
     def _runs_elsewhere(self, jobset: str, epoch: int) -> Running | None:
-        """Return a worker of another epoch; not one that runs on after its Pod was deleted by force (ADR 54)."""
+        """Return a worker of another epoch; a worker whose Pod was deleted by force does not count (ADR 54)."""
         running = ((uid, r) for uid, r in self.running.items() if r.jobset == jobset and r.epoch != epoch)
         return next((r for uid, r in running if uid not in self._vanished), None)
 
     def worker_stopped(self, pod: KubeObject) -> None:
-        """Take note of an end."""
+        """Note the end of a worker."""
         self.trace.add("worker", f"{pod['metadata']['name']} ends")
         ended = self.running.pop(pod["metadata"]["uid"])
         at_work = self.histories[ended.jobset].at_work
@@ -139,21 +139,21 @@ class Judge(WorkerWatcher):
             del at_work[ended.epoch]
 
     def is_lease_tampered(self) -> bool:
-        """Say whether somebody wrote into the Lease by hand, so short ago that its holder may not know yet."""
+        """Return whether a person wrote the Lease so recently that its holder may not know yet."""
         return asyncio.get_running_loop().time() - self._lease_tampered_s < TAMPERED_S
 
     def note_cause(self, count: int = 1, *, free: bool = False) -> None:
-        """Take note that something happened which may end an epoch of any JobSet; free: it costs no restart."""
+        """Count events that may end an epoch of any JobSet; with `free` they use up no restart."""
         for history in self.histories.values():
             history.causes += count
             history.free += count if free else 0
 
     def note_pods_listed(self) -> None:
-        """Take note that a controller knows Pods from a list: of those that vanished before, it knows nothing."""
+        """Note that a controller listed the Pods: it cannot know of Pods that vanished before."""
         self._unknown |= self._vanished
 
     def observe(self, plural: str, event: Event) -> None:
-        """Judge a write; this runs inside it."""
+        """Judge a write; the store calls this inside the write."""
         process = current_process()
         by = process.name if process is not None else "-"
         obj, meta = event.obj, event.obj["metadata"]
@@ -193,7 +193,7 @@ class Judge(WorkerWatcher):
     def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
         slots = list(slots_of(jobset))
         absent = [slot for slot in slots if history.announced.get(slot, 0) < synced]
-        decides_alone = len(slots) == 1 and str(synced) in history.seen  # also where a person wrote it: docs/adr/0053
+        decides_alone = len(slots) == 1 and str(synced) in history.seen  # also by a person: docs/adr/0053
         if absent and not decides_alone:
             self.breaks(S3, f"S became {synced} although {absent} had announced less")
         ended = min(synced, history.grown) - 1
@@ -214,7 +214,7 @@ class Judge(WorkerWatcher):
             self._jobs[uid] = obj
 
     def _judge_deletion(self, job: KubeObject) -> None:
-        """Judge a Job's deletion by a controller: something of it must have ended, or nobody want it any more."""
+        """Judge a controller's deletion of a Job: allowed if a Pod of it ended, or if the JobSet does not want it."""
         if "deletionTimestamp" in job["metadata"]:
             return
         owner = next((o for o in job["metadata"].get("ownerReferences") or () if o["kind"] == wire.KIND), None)
@@ -228,9 +228,9 @@ class Judge(WorkerWatcher):
             return
         uid = job["metadata"]["uid"]
         ended = [p for p in self._pods.values() if _controller_of(p) == uid and _phase(p) in ("Succeeded", "Failed")]
-        told = job.get("status") or {}  # a Pod that completed may be gone
+        told = job.get("status") or {}  # the status still counts a completed Pod whose object is gone
         if not ended and not told.get("succeeded") and not told.get("conditions"):
-            self.breaks(S5, f"Job {name} was deleted although nothing of it had ended")
+            self.breaks(S5, f"Job {name} was deleted although none of its Pods had ended")
         self.histories[jobset["metadata"]["uid"]].free += 1
 
     def _observe_pod(self, event: Event, by: str) -> None:
@@ -259,7 +259,7 @@ class Judge(WorkerWatcher):
         return sum(1 for _ in slots_of(jobset))
 
     def breaks(self, rule: str, what: str) -> None:
-        """Take note of a violation; the first one counts."""
+        """Record a violation; only the first one is kept."""
         self.trace.add("BROKEN", f"{rule}: {what}")
         if self.violation is None:
             self.violation = ViolationError(rule, what)

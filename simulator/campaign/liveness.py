@@ -24,10 +24,10 @@ LOOK_S = 0.25
 
 
 async def converge(world: World) -> None:
-    """Wait until every slot's worker runs in the same, synced epoch, or the JobSet ended as it may.
+    """Wait until every slot's worker runs in the synced epoch, or the JobSet has ended within its restart budget.
 
     Raises:
-        ViolationError: it does not within TOGETHER_S.
+        ViolationError: neither happens within TOGETHER_S.
     """
     await _until(world, lambda: is_together(world) or bool(_terminal(world)), TOGETHER_S, L1)
     if _terminal(world) == "Failed":
@@ -38,7 +38,7 @@ async def complete(world: World) -> None:
     """Let every worker end with success and wait for the JobSet's end.
 
     Raises:
-        ViolationError: it does not come within COMPLETE_S.
+        ViolationError: the JobSet does not end within COMPLETE_S.
     """
     world.machine.completes = True
     for training in list(world.machine.workers.values()):
@@ -49,14 +49,14 @@ async def complete(world: World) -> None:
 
 
 async def restart_cheaply(world: World) -> float | None:
-    """Let one more worker die, undisturbed, and count what the group's return costs; return its seconds.
+    """Let one more worker die without other faults; check the requests of the restart and return its seconds.
 
     One watch and one patch for each Pod; where workers have guards, one patch more for the Pod that tells of the death.
 
     None: the group has ended, or a half-open watch is still about to disturb it.
 
     Raises:
-        ViolationError: some agent asked for more than it may.
+        ViolationError: an agent sent more requests than a restart may cost.
     """
     await world.clock.sleep(max(0.0, world.thawed_s - world.now_s))
     if any(stream.ending is Ending.SILENT for stream in world.network.streams):
@@ -84,7 +84,7 @@ async def restart_cheaply(world: World) -> float | None:
 
 
 def is_together(world: World) -> bool:
-    """Say whether all slots run in the synced epoch."""
+    """Return whether all slots run in the synced epoch."""
     jobset = world.jobset
     if not jobset or "deletionTimestamp" in jobset["metadata"]:
         return False
@@ -98,7 +98,7 @@ def is_together(world: World) -> bool:
 
 
 def _all_watch(world: World) -> bool:
-    """Say whether every agent has its watch: what a fault ended has been opened again."""
+    """Return whether every agent has an open watch."""
     watching = {stream.client for stream in world.network.streams if stream.ending is None}
     return watching.issuperset(agent.client for agent in world.machine.agents.values())
 
@@ -112,7 +112,7 @@ def _terminal(world: World) -> str:
 
 
 def _judge_failure(world: World) -> None:
-    """Refuse a failure that the budget does not explain: nothing caused it, or not every restart was made."""
+    """Raise S8 when a JobSet failed with too few causes, or before all restarts of its budget were made."""
     history = world.judge.histories[world.jobset["metadata"]["uid"]]
     failed = history.ended or world.jobset
     allowed, status = failed["spec"]["failurePolicy"]["maxRestarts"], failed["status"]
@@ -131,7 +131,7 @@ async def _until(world: World, holds: Callable[[], bool], within_s: float, rule:
 
 
 def _why(world: World) -> str:
-    """Say where everybody stands, and which task waits for what."""
+    """Describe the status, Pods and workers, and what each task waits for."""
     running = ", ".join(f"{r.pod} in {r.epoch}" for r in world.judge.running.values())
     pods = ", ".join(
         f"{p['metadata']['name']} {(p.get('status') or {}).get('phase')} "

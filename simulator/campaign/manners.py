@@ -1,8 +1,9 @@
 """
 Judge the pace of requests, at each request in the moment in which it is sent.
 
-A deposed leader writes nothing, no program repeats a request without a pause, and an agent that gets Retry-After does
-not send before that time: there are thousands of agents. (Another event may wake a controller's key earlier.)
+A controller that lost the Lease does not write. No program repeats a request without a pause. An agent that gets
+Retry-After does not send before that time, because there are thousands of agents. (A controller is not held to
+Retry-After: another event may wake its key earlier.)
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.process import current_process
 
 S9 = "S9 a controller wrote while another one held the Lease"
-L5 = "L5 the same was asked again and again without a pause"
+L5 = "L5 a process repeated one request without a pause"
 L6 = "L6 an agent came back before the time that Retry-After says"
 
 SAME_MAX = 20  # of one request by one process within a second: a backoff of 5 ms that doubles comes to eight
 WINDOW_S = 1.0
-EPSILON_S = 1e-6  # waits are added up
+EPSILON_S = 1e-6  # rounding of added waits
 
 What = tuple[str, str, str]  # process, method, path without its query
 
@@ -31,7 +32,7 @@ class Manners:
     """Sees every request of an agent's or a controller's process.
 
     Args:
-        lease_holder: says who holds the controllers' Lease, as it is stored.
+        lease_holder: returns the stored holder of the controllers' Lease.
     """
 
     def __init__(self, judge: Judge, clock: Clock, lease_holder: Callable[[], str]) -> None:
@@ -59,20 +60,20 @@ class Manners:
             self._judge.breaks(L6, f"{who}: {method} {path}, {due_s - now_s:.3f} s too soon")
 
     def refused(self, request: Request, answer: Response) -> None:
-        """Take note of what a client was told."""
+        """Note the Retry-After of an answer to an agent."""
         after_s = answer.headers.get("retry-after")
         if after_s is not None and (what := _what(request)) is not None and what[0].startswith("agent/"):
             self._not_before_s[what] = self._clock.monotonic_s() + float(after_s) - EPSILON_S
 
     def _judge_leader(self, who: str, wrote: str) -> None:
-        """A holder that is no controller is somebody who wrote into the Lease by hand: that excuses for a while."""
+        """Report a write of a controller that does not lead; excused for a while after a person edited the Lease."""
         holder = self._lease_holder()
         if holder.startswith("controller-") and holder != who and not self._judge.is_lease_tampered():
             self._judge.breaks(S9, f"{who}: {wrote}, while {holder} leads")
 
 
 def _what(request: Request) -> What | None:
-    """Name a request; None for whom nobody judges: the Lease has a rhythm of its own, and Events are many."""
+    """Return a request's key; None for requests that are not judged: of no process, for the Lease, for Events."""
     process = current_process()
     path = request.path.partition("?")[0]
     if process is None or is_lease(request) or path.endswith("/events"):

@@ -1,9 +1,9 @@
 """
 The network between programs and API servers.
 
-`simulator.campaign.disturbance` says what disturbs it. Requests take time both ways, so a watch may be faster than an
-answer. If the sender of a request is gone before it arrives, chance decides whether it is carried out; no program can
-know.
+`simulator.campaign.disturbance` describes its disturbances. Requests take time both ways, so a watch may be faster
+than an answer. If the sender dies before its request arrives, chance decides whether the request is carried out; no
+program can know.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ NEVER_S = 1e9
 
 
 class Ending(Enum):
-    """How an open stream is made to end."""
+    """How a fault ends an open stream."""
 
     CLEAN = "clean"  # as at the server's timeout
     BROKEN = "broken"  # a reset
-    SILENT = "silent"  # half-open: nothing comes any more, and nobody says so
+    SILENT = "silent"  # half-open: deliveries stop, and the client gets no error
     GONE = "gone"  # 410 in the stream: its history was compacted
 
 
 @dataclass(eq=False, slots=True)
 class OpenStream:
-    """A watch that somebody holds."""
+    """A client's open watch."""
 
     client: str
     request: Request
     server: int
-    reader: asyncio.Task[object] | None = None  # while it waits for the next delivery
+    reader: asyncio.Task[object] | None = None  # the task that waits for the next delivery
     ending: Ending | None = None
 
     def end(self, ending: Ending) -> None:
-        """End it now, or at the next delivery when nobody waits."""
+        """End the stream now, or at the next delivery when no task waits for one."""
         if self.ending is None:
             self.ending = ending
             if self.reader is not None:
@@ -64,10 +64,10 @@ class Network:
     Args:
         latency: one way of a request.
         fired: takes the name of a fault each time it acts.
-        on_write: asked before a write is done and after; the seam for crash points.
-        on_delivery: told before each delivery of a watch; the seam for what was not seen in time.
-        on_send: told of each request when its client sends it.
-        on_refusal: told of each answer that a disturbance gives instead of the server.
+        on_write: called before and after each write is carried out; crash points hook in here.
+        on_delivery: called before each delivery of a watch; missed and stale views hook in here.
+        on_send: called with each request when its client sends it.
+        on_refusal: called with each answer that a disturbance gives instead of the server.
     """
 
     servers: list[ApiServer]
@@ -83,7 +83,7 @@ class Network:
     disturbances: list[Disturbance] = field(default_factory=list)
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
-    pins: dict[str, int] = field(default_factory=dict)  # who is always sent to the same server
+    pins: dict[str, int] = field(default_factory=dict)  # clients that always go to the same server
     requests: dict[tuple[str, str], int] = field(default_factory=dict)  # by (client, method); a watch is a WATCH
 
     def transport(self, client: str, user: str) -> NetworkTransport:
@@ -108,14 +108,14 @@ class Network:
         self.pins.clear()
 
     def end_streams(self, ending: Ending, wanted: Callable[[OpenStream], bool]) -> int:
-        """End the streams that are wanted; return how many there were."""
+        """End the streams that `wanted` selects; return how many there were."""
         found = [stream for stream in self.streams if stream.ending is None and wanted(stream)]
         for stream in found:
             stream.end(ending)
         return len(found)
 
     def caught(self, client: str, request: Request, server: int, *, delivery: bool) -> Disturbance | None:
-        """Return the disturbance that catches this, and count that it acted."""
+        """Return the disturbance of this request or delivery, and count that it acted."""
         if not self.disturbances:
             return None
         now_s = self.clock.monotonic_s()
@@ -187,7 +187,7 @@ class NetworkTransport:
         return Response(answer.status, answer.headers, b"".join([chunk async for chunk in answer.chunks()]))
 
     async def _exchange(self, request: Request, server: int) -> Response | StreamingResponse:
-        """Bring the request to the server, let it be done, and bring the answer back."""
+        """Carry the request to the server and the answer back, with the disturbance of each."""
         network, client = self._network, self._client
         process = current_process()
         if process is not None and not process.alive:
@@ -215,7 +215,7 @@ class NetworkTransport:
             await network.clock.sleep(out_s)
         except asyncio.CancelledError:
             if out_s < 1.0 and request.method != "GET" and network.rng.random() < 0.5:
-                await self._do(request, server)  # it was on its way: it arrives although nobody waits for the answer
+                await self._do(request, server)  # the request was already under way and arrives
             raise
         answer = await self._do(request, server)
         if effect is DisturbanceKind.LOSE_REPLY:
@@ -239,7 +239,7 @@ class NetworkTransport:
 
 
 class _Deliveries:
-    """A watch's deliveries, disturbed."""
+    """A watch's deliveries, with their disturbances."""
 
     def __init__(self, network: Network, stream: OpenStream, answer: StreamingResponse) -> None:
         self._network = network
@@ -257,7 +257,7 @@ class _Deliveries:
         return self._answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield what is delivered; end or break as the stream is made to."""
+        """Yield the deliveries; end or break as the stream's `ending` says."""
         stream, network = self._stream, self._network
         inner = self._answer.chunks()
         while True:
@@ -275,7 +275,7 @@ class _Deliveries:
                 yield piece
 
     async def _next(self, inner: AsyncIterator[bytes]) -> bytes | None:
-        """Return the next delivery, None at the end; a stream that is made to end is not waited for."""
+        """Return the next delivery, None at the end; stop waiting when a fault ends the stream."""
         stream = self._stream
         task = stream.reader = asyncio.current_task()
         try:
@@ -284,7 +284,7 @@ class _Deliveries:
             process = current_process()
             if stream.ending is None or task is None or (process is not None and not process.alive):
                 raise
-            task.uncancel()  # it was us
+            task.uncancel()  # `OpenStream.end` cancelled, not the program
             return None
         finally:
             stream.reader = None

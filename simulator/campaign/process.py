@@ -2,8 +2,8 @@
 Processes that can be killed, paused and counted at every await, inside one event loop.
 
 A coroutine that is started with `Process.start` runs in a context of its own, and every task that it makes inherits the
-context; the loop asks `drive` what to run in a task's place. So a process is all tasks of one agent or one controller,
-unchanged. It can die or pause at each point where one of its tasks waits.
+context. The loop asks `drive` for the coroutine that it runs in a task's place. So a process is all tasks of one agent
+or one controller, with their code unchanged. It can die or pause at each point where one of its tasks waits.
 
 A killed process takes no further step. Python unwinds its tasks and runs their `finally` clauses, but their requests do
 not reach the network: `alive` is False BEFORE the first of them.
@@ -29,7 +29,7 @@ def current_process() -> Process | None:
 
 
 def outside() -> Context:
-    """Return a context that belongs to no process, for what only happens to start while one is running."""
+    """Return a context that belongs to no process, for tasks that a process starts but does not own."""
     context = copy_context()
     context.run(_PROCESS.set, None)
     return context
@@ -50,13 +50,13 @@ class ProcessClock(LoopClock):
         self.rate = rate
 
     def monotonic_s(self) -> float:
-        """Return the loop's time by this machine's quartz."""
+        """Return the loop's time, at this machine's rate."""
         now_s = asyncio.get_running_loop().time()
         theirs_s, ours_s = self._base_s
         return ours_s + (now_s - theirs_s) * self.rate
 
     def wall_s(self) -> float:
-        """Return what this machine believes the time to be."""
+        """Return this machine's wall time, which may be wrong."""
         return super().wall_s() + self.skew_s
 
 
@@ -65,8 +65,8 @@ class Process:
 
     Args:
         name: unique among all processes of a run.
-        crash_at: dies when its tasks have waited this often in all; None never does.
-        on_exit: called once when it is killed.
+        crash_at: the process dies when its tasks have waited this often in all; None is never.
+        on_exit: called once when the process is killed.
 
     Attributes:
         awaits: how often its tasks have waited.
@@ -80,7 +80,7 @@ class Process:
         self._on_exit = on_exit
         self._context = copy_context()
         self._root: asyncio.Task[Any] | None = None
-        self._resumed: asyncio.Future[None] | None = None  # while it is paused
+        self._resumed: asyncio.Future[None] | None = None  # set while the process is paused
 
     def start(self, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start the program."""
@@ -89,12 +89,12 @@ class Process:
         return self._root
 
     def call(self, function: Callable[..., None], *args: object) -> None:
-        """Call a function of the program, as a signal's handler is."""
+        """Call a function of the program in its context, as a signal handler is called."""
         if self.alive:
             self._context.run(function, *args)
 
     def kill(self) -> None:
-        """End it between two of its steps, as SIGKILL does."""
+        """Kill the process between two of its steps, as SIGKILL does."""
         if not self.alive:
             return
         self.alive = False
@@ -104,12 +104,12 @@ class Process:
         self._on_exit()
 
     def pause(self) -> None:
-        """Let it take no step until it is resumed, as SIGSTOP, a slow disk or a full CPU do."""
+        """Stop the process's steps until `resume`, as SIGSTOP, a slow disk or a full CPU does."""
         if self.alive and self._resumed is None:
             self._resumed = asyncio.get_running_loop().create_future()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue a paused process."""
         if self._resumed is not None and not self._resumed.done():
             self._resumed.set_result(None)
         self._resumed = None
@@ -119,7 +119,7 @@ class Process:
         """Run one task's coroutine step by step."""
         error: BaseException | None = None
         try:
-            yield  # `drive` goes as far as this: a task that is cancelled BEFORE its first step ends the program too
+            yield  # `drive` runs up to here: a task that is cancelled BEFORE its first step ends the program too
         except BaseException as thrown:  # noqa: BLE001 - it is the program's, not ours
             error = thrown
         if not self.alive and error is None:
@@ -149,7 +149,7 @@ class Process:
 
 
 def _close_inside(program: Coroutine[Any, Any, Any]) -> None:
-    """Close what a program that never begins would have awaited: anyio wraps each task's coroutine in its own."""
+    """Close the coroutine inside anyio's wrapper when the wrapper never starts."""
     frame = program.cr_frame if iscoroutine(program) else None
     inside = getattr(frame.f_locals.get("self"), "_coro", None) if frame is not None else None
     if inside is not None:
@@ -157,7 +157,7 @@ def _close_inside(program: Coroutine[Any, Any, Any]) -> None:
 
 
 def drive(program: Coroutine[Any, Any, Any], context: Context | None) -> Coroutine[Any, Any, Any]:
-    """Return what a new task runs: the coroutine itself, or its process's steps of it."""
+    """Return the coroutine that a new task runs: its own, or one that runs it in steps of its process."""
     process = _PROCESS.get() if context is None else context.get(_PROCESS)
     if process is None:
         return program
@@ -167,5 +167,5 @@ def drive(program: Coroutine[Any, Any, Any], context: Context | None) -> Corouti
 
 
 async def _stepwise(process: Process, program: Coroutine[Any, Any, Any]) -> Any:
-    """Be a coroutine, which anyio asks whether it has started."""
+    """Run the program in its process; this is a native coroutine because anyio asks whether it has started."""
     return await process.run(program)

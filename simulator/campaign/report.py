@@ -15,7 +15,7 @@ SOAK_COMMAND = "python -m simulator.campaign soak"
 
 
 def replay_command(outcome: Outcome, only: Iterable[int] | None = None) -> str:
-    """Return the command that runs it again, with its trace."""
+    """Return the command that runs the seed again and prints its trace."""
     chosen = "" if only is None else f" --only {','.join(map(str, only)) or 'none'}"
     return f"{COMMAND} --seed {outcome.seed}{chosen} --trace"
 
@@ -50,7 +50,7 @@ def table(fired: Counter[str]) -> Iterator[str]:
 
 
 def tell_kinds(tally: Tally, shrink: Callable[[Outcome], tuple[list[int], Outcome]]) -> Iterator[str]:
-    """Yield each kind of violation: how often, by which seeds, and one run of it as short as it gets."""
+    """Yield each kind of violation: how often, by which seeds, and one shortened run."""
     for rule, count in tally.violations.most_common():
         seeds, witness = tally.seeds_of[rule], tally.witnesses[rule]
         more = f" and {count - len(seeds)} more" if count > len(seeds) else ""

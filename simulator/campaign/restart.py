@@ -8,7 +8,7 @@ from inplace.simulator.cluster.timings import Latency, Timings
 
 PODS_PER_NODE = 8  # as on an accelerator host
 PODS_PER_JOB = 500  # a Job controller makes one Job's Pods one after the other: a single Job of 5,000 takes 30 s
-BIND = Latency(0.0002, 0.001)  # a fast scheduler: the start is not looked at, and Pods that wait for others are probed
+BIND = Latency(0.0002, 0.001)  # a fast scheduler: the first start is not measured, and Pods are probed while they wait
 
 
 def run_restart(seed: int, pods: int, mode: Mode) -> Outcome:

@@ -1,11 +1,10 @@
 """
-Run one seed: a scenario, a schedule of faults, then quiet, in which the group must come together again and complete.
+Run one seed: a scenario with a schedule of faults; then, without faults, the group must come together and complete.
 
     outcome = run_seed(7)
     print(outcome.hash, outcome.violation)
 
-Each fault of the schedule has randomness of its own, so that leaving some out (to find out which matter) does not
-change what the others do by themselves.
+Each fault of the schedule has randomness of its own: when some faults are left out, the others act as before.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.virtual_time import VirtualTimeLoop, describe_tasks
 
 FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
-LAST_STRIKE_S = FAULTS_TO_S - 3.0  # so that a fault which takes a moment has struck before all are ended
-KINDS_MAX = 7  # swarm testing: a run in which few kinds strike often finds what one of all kinds hides
+LAST_STRIKE_S = FAULTS_TO_S - 3.0  # a fault that takes a moment has struck BEFORE all faults end
+KINDS_MAX = 7  # swarm testing: a run with few kinds of faults finds bugs that a run with all kinds hides
 STRIKES_MAX = 10
 DEATHS_MAX = 4
-BURST_S = 2.0  # half of all faults strike within so long of a worker's death: a restart is under way then
+BURST_S = 2.0  # half of all faults strike within this time after a worker's death: a restart is under way then
 PROGRAM = "P  a program failed with an error of its own"
 HOT = "L4 the work does not end"
 ENDLESS = "L4 a program does not end when it is told to"
-EVENTS_MAX_PER_POD = 5_000  # of one run, which has some 100
-VIRTUAL_S_MAX = 3_600.0  # all waits of a run that are bounded together: half of it
+EVENTS_MAX_PER_POD = 5_000  # of one run; a normal run has some 100
+VIRTUAL_S_MAX = 3_600.0  # twice the sum of all bounded waits of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,13 @@ class ScheduledFault:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run.
+    """The result of a run.
 
     Args:
-        at_s: virtual seconds that it took.
-        restart_s: virtual seconds of the one restart that nothing disturbed; None when there was none.
+        at_s: virtual seconds that the run took.
+        restart_s: virtual seconds of the one undisturbed restart; None when there was none.
         fired: faults that had an effect, and how often.
-        jobset: as it was left.
+        jobset: the JobSet at the end of the run.
     """
 
     seed: int
@@ -101,7 +100,7 @@ def run_seed(
     Args:
         seed: decides everything.
         only: numbers of the strikes to keep; None keeps all.
-        faults: what the schedule is drawn from; None is the whole catalogue.
+        faults: the faults that the schedule is drawn from; None is the whole catalogue.
         keeps: keep the trace's lines.
     """
     scenario = draw_scenario(Random(f"{seed}/scenario"))
@@ -156,7 +155,7 @@ def run_scenario(
         except* _OverError:
             pass
 
-    gc.disable()  # a run is short, and a collection in the middle of it costs more than what it frees
+    gc.disable()  # a run is short: a garbage collection costs more time than its memory is worth
     try:
         with asyncio.Runner(loop_factory=make_loop) as runner:
             runner.run(main())
@@ -184,11 +183,11 @@ def run_scenario(
 
 
 class _OverError(Exception):
-    """The run is over: everything that still runs is cancelled."""
+    """The run is over; it cancels all tasks."""
 
 
 async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[ScheduledFault], until_s: float) -> None:
-    """Let faults strike, end them, and see that all comes to a good end."""
+    """Let faults strike, end them, and check that the group recovers and completes."""
     await world.run(group)
     watch = group.create_task(_stop_at_violation(world), name="judge")
     for strike in strikes:
@@ -206,13 +205,13 @@ async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Sche
 
 async def _strike(world: World, strike: ScheduledFault) -> None:
     if world.is_calm:
-        return  # it would have come after the last fault
+        return  # too late: all faults have ended
     world.trace.add("strike", str(strike))
     await strike.fault.strike(world, world.random(f"strike {strike.number}"), strike.fault.name)
 
 
 async def _stop_at_violation(world: World) -> None:
-    """End the run soon after the first violation: what follows it tells nothing."""
+    """End the run soon after the first violation: later events tell nothing."""
     while True:
         await world.clock.sleep(0.5)
         if world.judge.violation is not None:
@@ -222,7 +221,7 @@ async def _stop_at_violation(world: World) -> None:
 
 
 def _first(error: BaseException) -> ViolationError:
-    """Return the first error inside of groups."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error  # type: ignore[return-value]  # the callers know what they caught

@@ -25,7 +25,7 @@ RESTARTS_PLENTY = 1000
 Mode = Literal["sidecar", "wait", "guarded", "supervisor"]
 _EXAMPLES: Final = {"guarded": "train-guarded.yaml", "supervisor": "train-supervisor.yaml"}
 
-# Times are short and wide: what matters here is in which order things happen, not how long they take.
+# Times are short and vary widely: a campaign searches for wrong orders, not for durations.
 SHORT = Timings(
     pleg_relist_s=0.5,
     sandbox=Latency(0.01, 0.3),
@@ -56,12 +56,12 @@ class Scenario:
             examples/train.yaml), sidecar whose worker has a guard, or supervisor.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
-        lags_s: for each of them, by how much its watch caches trail the store at most.
+        lags_s: for each API server, the longest time by which its watch caches trail the store.
         controllers: processes that take part in the leader election.
-        timings: how long things take.
+        timings: the delays of kubelets, containers and requests.
         shuffles: ready tasks run in another order than they became ready.
-        replaces_early: a Job replaces a Pod while it still terminates (podReplacementPolicy is left out).
-        pods_per_node: a node's room.
+        replaces_early: a Job replaces a Pod that still terminates (podReplacementPolicy is left out).
+        pods_per_node: how many Pods fit on a node.
         completes: at the end, workers end with success and the JobSet completes.
     """
 
@@ -80,7 +80,7 @@ class Scenario:
 
     @property
     def pods(self) -> int:
-        """Return how many Pods the group has."""
+        """Return the number of Pods of the group."""
         return self.jobs * self.pods_per_job
 
     def manifest(self) -> KubeObject:
@@ -111,7 +111,7 @@ def draw_scenario(rng: Random) -> Scenario:
     """Return the scenario of a seed."""
     jobs = rng.choice((1, 1, 2, 3, 4))
     least, most = 2 if jobs == 1 else 1, PODS_MAX // jobs
-    per_job = min(rng.randint(least, most), rng.randint(least, most))  # small ones cost less and find as much
+    per_job = min(rng.randint(least, most), rng.randint(least, most))  # small groups cost less and find as much
     servers = rng.choice((1, 2, 3))
     return Scenario(
         jobs=jobs,

@@ -1,8 +1,8 @@
 """
 Shorten a failing run: leave out faults as long as the same property still breaks.
 
-Every strike has its own randomness, so the rest of the schedule stays the same. The run may still take another course;
-a candidate that no longer fails is dropped.
+Every strike has its own randomness, so the rest of the schedule stays the same. The shorter run may still differ; a
+candidate that no longer fails is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RUNS_MAX = 60  # at a fraction of a second each
 
 
 def shrink(outcome: Outcome, run: Callable[[int, list[int]], Outcome] | None = None) -> tuple[list[int], Outcome]:
-    """Return the strikes that are needed, and the run of just those.
+    """Return the strikes that the violation needs, and the run of those strikes alone.
 
     Args:
         outcome: a run with a violation.

@@ -1,7 +1,7 @@
 """
-Perturb what a program sees, at every point of a run: Sieve's three patterns, exhaustively.
+Disturb one program at every write and delivery of a run, by Sieve's three patterns.
 
-A scenario is run once as it is; its writes and deliveries are counted. Then it is run again for each of them:
+A scenario runs once undisturbed; its writes and deliveries are counted. Then it runs again for each of them:
 
 * intermediate states: the program that sends the k-th write dies before it, or after it;
 * unobserved states: the k-th delivery does not come. The watch breaks and its history is forgotten. When the
@@ -30,14 +30,14 @@ from inplace.simulator.campaign.world import CacheDelay, World
 
 SEED = 1
 UNTIL_S = 12.0
-AWAY_S = 1.5  # how long a client that missed something stays away: a restart takes about as long
-STALE_S = 4.0  # by how much the other API server trails: by more than an agent's restart takes
+AWAY_S = 1.5  # how long a client stays disconnected after a missed delivery: about as long as a restart takes
+STALE_S = 4.0  # how far the other API server trails: longer than an agent's restart takes
 FAULT = "sieve"
 WHO = ("controller-", "agent/")  # beginnings of clients' names
 
 
 class Pattern(Enum):
-    """What is done at the k-th write or delivery."""
+    """The disturbance at the k-th write or delivery."""
 
     BEFORE_WRITE = "dies before its write"
     AFTER_WRITE = "dies after its write"
@@ -52,7 +52,7 @@ class SievePlan:
 
     Args:
         number: of the write or delivery, counted over all of `who`, from 0.
-        since_s: for stale states: when the other server stops to see.
+        since_s: for stale states: when the other server's caches stop.
     """
 
     situation: str
@@ -67,13 +67,13 @@ class SievePlan:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A scenario with what happens in it anyway."""
+    """A scenario with the faults that every run of it has."""
 
     scenario: Scenario
     strikes: tuple[tuple[float, str], ...] = ()
 
     def run(self, *, keeps: bool = False, prepare: Preparation | None = None) -> Outcome:
-        """Run it."""
+        """Run the situation."""
         strikes = tuple(ScheduledFault(n, at_s, CATALOGUE[name]) for n, (at_s, name) in enumerate(self.strikes))
         return run_scenario(SEED, self.scenario, strikes, until_s=UNTIL_S, prepare=prepare or Counting(), keeps=keeps)
 
@@ -96,43 +96,43 @@ SITUATIONS: dict[str, Situation] = {
 
 
 class Preparation:
-    """Looks at a world before it starts, and at each write and delivery."""
+    """A hook into a world: called before the start, at each write and at each delivery."""
 
     world: World
 
     def __call__(self, world: World) -> None:
-        """Take the places at which writes and deliveries pass by."""
+        """Install the hooks for writes, deliveries and routing."""
         self.world = world
         world.network.on_write = self.on_write
         world.network.on_delivery = self.on_delivery
-        world.network.route = self.route  # type: ignore[method-assign]  # everybody goes to the first server
+        world.network.route = self.route  # type: ignore[method-assign]  # all clients go to the first server
 
     def route(self, client: str) -> int:
         """Return the API server of a client."""
         return self.world.network.pins.get(client, 0)
 
     def on_write(self, client: str, request: Request, when: str) -> None:
-        """See a write that arrived, or was done."""
+        """Observe a write BEFORE and AFTER it is carried out."""
 
     def on_delivery(self, stream: OpenStream, chunk: bytes) -> None:
-        """See a delivery that is about to come."""
+        """Observe a delivery BEFORE the client gets it."""
 
 
 class Counting(Preparation):
-    """Counts what there is to be disturbed."""
+    """Counts the writes and deliveries that a plan can disturb."""
 
     def __init__(self) -> None:
         self.writes: dict[str, int] = dict.fromkeys(WHO, 0)
         self.deliveries: dict[str, list[float]] = {who: [] for who in WHO}
 
     def on_write(self, client: str, request: Request, when: str) -> None:
-        """Count it."""
+        """Count a write."""
         who = _whose(client)
         if when == "before" and who and _counts(self.world, request):
             self.writes[who] += 1
 
     def on_delivery(self, stream: OpenStream, chunk: bytes) -> None:  # noqa: ARG002
-        """Count it."""
+        """Count a delivery."""
         who = _whose(stream.client)
         if who and not self.world.is_calm:
             self.deliveries[who].append(self.world.now_s)
@@ -146,14 +146,14 @@ class Disturber(Counting):
         self._plan = plan
 
     def __call__(self, world: World) -> None:
-        """Let the other server stand still in time."""
+        """Stop the caches of the other server, if the plan is about stale states."""
         super().__call__(world)
         plan = self._plan
         if plan.pattern in (Pattern.STALE, Pattern.STALE_START):
             world.delays.append(CacheDelay(1, plan.since_s, UNTIL_S, STALE_S))
 
     def on_write(self, client: str, request: Request, when: str) -> None:
-        """Kill who does the k-th write."""
+        """Kill the process that does the k-th write."""
         super().on_write(client, request, when)
         plan = self._plan
         wanted = {Pattern.BEFORE_WRITE: "before", Pattern.AFTER_WRITE: "after"}.get(plan.pattern)
@@ -162,7 +162,7 @@ class Disturber(Counting):
             self._kill(current_process())
 
     def on_delivery(self, stream: OpenStream, chunk: bytes) -> None:
-        """Let the k-th delivery not come."""
+        """Withhold the k-th delivery."""
         super().on_delivery(stream, chunk)
         plan, world = self._plan, self.world
         if _whose(stream.client) != plan.who or len(self.deliveries[plan.who]) != plan.number + 1:
@@ -183,7 +183,7 @@ class Disturber(Counting):
         stream.end(Ending.BROKEN)
 
     async def _kill_later(self, process: Process | None) -> None:
-        """Kill a program when it has acted on what it saw, and what its successor will not see."""
+        """Kill a program after it has acted on a view that its successor will not see."""
         await self.world.clock.sleep(AWAY_S)
         self._kill(process)
 
@@ -224,5 +224,5 @@ def _whose(client: str) -> str | None:
 
 
 def _counts(world: World, request: Request) -> bool:
-    """Say whether a write is one of those that matter: the Lease and Events have no part in a group."""
+    """Return whether a plan may disturb this write; the Lease and Events are left alone."""
     return is_write(request) and not is_lease(request) and "/events" not in request.path and not world.is_calm

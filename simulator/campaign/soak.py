@@ -16,9 +16,9 @@ from typing import TypeVar
 from inplace.simulator.campaign.run import Outcome
 
 RUNS_PER_TASK = 10
-TASKS_PER_CHILD = 50  # a child that starts anew gives its memory back
-SEEDS_TOGETHER_MAX = 1_000_000  # a day and a half of two cores; each minute has so many seeds of its own
-SEEDS_SHOWN_MAX = 10  # of one kind of violation; a bug that every second seed finds needs no thousand witnesses
+TASKS_PER_CHILD = 50  # a new child process gives the old one's memory back
+SEEDS_TOGETHER_MAX = 1_000_000  # seeds of each minute; two cores need a day and a half for them
+SEEDS_SHOWN_MAX = 10  # of one kind of violation: a common bug has thousands
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def fresh_first(now_s: float) -> int:
 
 @dataclass
 class Tally:
-    """What many runs came to.
+    """The sum of many runs' outcomes.
 
     Args:
         violations: how many seeds broke each property.

@@ -25,13 +25,13 @@ class SupervisedWorker:
         self._training: Training | None = None
 
     def prepare(self) -> None:
-        """Do nothing: there are no signals to be seen."""
+        """Do nothing: there are no process signals to handle."""
 
     def stage(self) -> None:
-        """Do nothing: a process that is held has no effect."""
+        """Do nothing: a standby has no effect in this model."""
 
     def start(self, env: Mapping[str, str]) -> None:
-        """Start a run."""
+        """Start the worker."""
         assert self._training is None or self._training.ended.done(), "expected no worker, saw one"
         epoch = int(env[EPOCH]) if env[EPOCH] else None
         self._training = Training(self._machine, self._pod, epoch, leaves=True)
@@ -42,7 +42,7 @@ class SupervisedWorker:
         return await asyncio.shield(self._training.ended)
 
     async def gone(self) -> None:
-        """Return when nothing of the run is left."""
+        """Return when no leftovers of the worker remain."""
         await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
         assert self._training is not None
         self._training.clear()
@@ -59,27 +59,27 @@ class SupervisedWorker:
             asyncio.get_running_loop().call_later(exit_s, training.end, 128 + number)
 
     def kill(self) -> None:
-        """Kill all there is."""
+        """Kill the worker and its leftovers."""
         if self._training is not None:
             self._training.end(SIGKILL_EXIT)
             self._training.clear()
 
 
 class SupervisorContainer(AgentContainer):
-    """A supervisor and its worker: one container, so the end of the first is the end of both."""
+    """A supervisor and its worker in one container: when the supervisor ends, both end."""
 
     _worker: SupervisedWorker
     agent: SupervisorAgent
 
     def terminate(self) -> None:
-        """Hand SIGTERM to the supervisor, which ends its worker first; until it runs it has no handler."""
+        """Hand SIGTERM to the supervisor, which ends its worker first; BEFORE its first step it ends at once."""
         if self.process.awaits == 0:
             self.end(128 + signal.SIGTERM)
         elif not self._ended.done():
             self.process.call(self.agent.terminate, signal.SIGTERM)
 
     async def stop(self, grace_s: float) -> None:
-        """Take SIGTERM, and SIGKILL after the grace."""
+        """Send SIGTERM to the container, and SIGKILL after the grace."""
         if self.uid not in self._machine.deaf:
             self.terminate()
         await asyncio.wait([self._ended], timeout=grace_s)

@@ -1,8 +1,8 @@
 """
 The events of a run, line by line, and one hash of all of them.
 
-Two runs are the same if their hashes are: the hash contains every API write, every delivery to a client, every worker's
-start and end and every fault, with its time.
+Two runs with equal hashes are the same run: the hash covers every API write, every delivery to a client, every
+worker's start and end and every fault, with its time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from hashlib import blake2b
 
 HASH_BYTES = 8
-LINES_MAX = 200_000  # kept for printing; the hash goes on
+LINES_MAX = 200_000  # lines kept for printing; the hash has no such limit
 
 
 class Trace:
@@ -29,7 +29,7 @@ class Trace:
         self._hash = blake2b(digest_size=HASH_BYTES)
 
     def add(self, kind: str, text: str) -> None:
-        """Take note of one moment."""
+        """Add one event to the hash, and to the kept lines."""
         self.last_s = asyncio.get_running_loop().time()
         line = f"{self.last_s:11.6f} {kind:8} {text}"
         self.count += 1

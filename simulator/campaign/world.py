@@ -47,11 +47,11 @@ _WATCHED: tuple[CollectionKey, ...] = (("jobset.x-k8s.io", "jobsets"), ("batch",
 
 @dataclass(frozen=True, slots=True)
 class CacheDelay:
-    """An API server's watch caches are late.
+    """A delay of one API server's watch caches.
 
     Args:
-        since_s, until_s: what is written in between comes late.
-        lag_s: by so much; None: it all comes at `until_s`, at once.
+        since_s, until_s: writes in between reach the caches late.
+        lag_s: the delay of each write; None: all of them arrive at `until_s`.
     """
 
     server: int
@@ -61,18 +61,18 @@ class CacheDelay:
 
     @property
     def over_s(self) -> float:
-        """Return when nothing is late any more."""
+        """Return when the last delayed write has arrived."""
         return self.until_s + (self.lag_s or 0.0)
 
     def of(self, now_s: float) -> float:
-        """Return for how long a write of now is held back."""
+        """Return the delay of a write at `now_s`."""
         if not self.since_s < now_s < self.until_s:
             return 0.0
         return self.until_s - now_s if self.lag_s is None else self.lag_s
 
 
 class World:
-    """Everything there is in a run.
+    """All parts of one run.
 
     Args:
         seed: text that all randomness of the world follows from.
@@ -91,7 +91,7 @@ class World:
         others = [first.replica(option, self.random(f"apiserver {n}")) for n, option in enumerate(options[1:])]
         self.servers = [first, *others]
         self.delays: list[CacheDelay] = []
-        self.thawed_s = 0.0  # when what was held back before the calm has come
+        self.thawed_s = 0.0  # when the writes that were delayed before the calm have arrived
         self.network = Network(
             self.servers,
             self.clock,
@@ -121,10 +121,10 @@ class World:
         self.jobs = JobController(self.client("job-controller"), clock=self.clock, rng=rng("jobs"), timings=timings)
         self.at_calm: list[Callable[[], Coroutine[Any, Any, None] | None]] = []
         self.is_calm = False
-        self.restart_s: float | None = None  # what the restart took that nothing disturbed
+        self.restart_s: float | None = None  # duration of the undisturbed restart
         self.group: asyncio.TaskGroup
 
-    # What is in it.
+    # Its objects and clients.
 
     @property
     def now_s(self) -> float:
@@ -142,16 +142,16 @@ class World:
         return list(self.servers[0].store.collection(("", "pods")).objects.values())
 
     def _lease_holder(self) -> str:
-        """Return who holds the controllers' Lease; "" for nobody."""
+        """Return the holder of the controllers' Lease; "" when there is none."""
         lease = self.servers[0].store.get(("coordination.k8s.io", "leases"), CONTROLLER_NAMESPACE, LEASE) or {}
         return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
     def random(self, name: str) -> Random:
-        """Return a source of randomness of somebody's own."""
+        """Return a source of randomness for this name alone."""
         return Random(f"{self._seed}/{name}")
 
     def client(self, name: str) -> KubeClient:
-        """Return a client of somebody who is no program under test."""
+        """Return a client for a component or user that is not under test."""
         return KubeClient(self.network.transport(name, user_name(name)), user_agent=name, field_manager=name)
 
     def note_fired(self, fault: str) -> None:
@@ -159,7 +159,7 @@ class World:
         self.fired[fault] += 1
 
     def note_fault(self, fault: str, what: str) -> None:
-        """Count that a fault had an effect, and on what."""
+        """Count that a fault had an effect, and add its target to the trace."""
         self.fired[fault] += 1
         self.trace.add("fault", f"{fault}: {what}")
 
@@ -179,7 +179,7 @@ class World:
             await self.add_node(f"node-{number}")
         for server in self.servers:
             for group_name, plural in _WATCHED:
-                server.watchers(group_name, plural)  # a cache that does not exist yet cannot be late
+                server.watchers(group_name, plural)  # make the caches: only an existing cache can be late
         self._start("garbage", self.servers[0].run())
         for number, server in enumerate(self.servers[1:], start=1):
             self._start(f"caches {number}", server.run_caches())
@@ -190,7 +190,7 @@ class World:
         await self.submit()
 
     async def calm(self) -> None:
-        """End all faults, and undo what would last."""
+        """End all faults, and undo lasting effects."""
         self.is_calm = True
         self.trace.add("calm", "no faults from here on")
         self.network.calm()
@@ -233,11 +233,11 @@ class World:
         self.kubelet_processes.pop(name).kill()
 
     def delay_garbage(self, delay_s: float) -> None:
-        """Let what nobody owns any more live on for a while, until faults are over."""
+        """Delay the garbage collector until faults are over."""
         self.servers[0].options = replace(self.servers[0].options, gc_delay_s=delay_s)
 
     def go(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Let something happen beside everything else, whoever is running."""
+        """Start a task that belongs to no process."""
         self.group.create_task(work, name=name, context=outside())
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -285,7 +285,7 @@ class World:
         self.judge.note_cause()
 
     def _options(self, number: int) -> ApiServerOptions:
-        """Return how one API server behaves: its caches trail, and stand still while they are frozen."""
+        """Return the options of one API server: its caches trail the store, also by the current delays."""
         rng, lag_s = self.random(f"lag {number}"), self.scenario.lags_s[number]
 
         def late_s(_: str) -> float:
@@ -296,7 +296,7 @@ class World:
         return replace(ApiServerOptions(), watch_cache_lag_s=late_s, bookmark_interval_s=20.0)
 
     def _observe(self, key: CollectionKey, event: Event) -> None:
-        """See every write in the instant in which it is stored."""
+        """Pass every write to the judge and the built-in components in the instant in which it is stored."""
         plural, obj = key[1], event.obj
         if plural in _JUDGED:
             self.judge.observe(plural, event)
@@ -312,7 +312,7 @@ class World:
 
 @cache
 def _definitions() -> list[KubeObject]:
-    """Return the JobSet's definition without its CEL rules: no rule of the server's may hide what the programs do."""
+    """Return the JobSet's definition without its CEL rules: a rule of the server could hide a program's mistake."""
     return [_without_rules(definition) for definition in custom_resource_definitions()]
 
 

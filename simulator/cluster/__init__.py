@@ -2,8 +2,8 @@
 Everything of an embedded Kubernetes but its API server: scheduler, Job controller, kubelets, container runtimes.
 
 `cluster.Cluster` puts it together. The agent and the controller that run in it are the real ones. Containers are
-either local processes in real time (`process`) or timed models in real or virtual time (`model`); what a kubelet
-decides is the same code for both.
+either local processes in real time (`process`) or timed models in real or virtual time (`model`); the kubelet's
+decisions are the same code for both.
 
 Where it differs from the real one:
 
@@ -14,9 +14,9 @@ Where it differs from the real one:
   queueing. Container deaths are seen at the PLEG's tick; the real kubelet needs a second tick in some paths.
   preStop and postStart hooks, ephemeral containers, grpc and tcpSocket probes do not exist; readiness and liveness
   share one schedule. Log files are not rotated.
-* Pods. envFrom and valueFrom other than fieldRef are errors at start (the former is ignored). configMap, secret and
+* Pods. envFrom is ignored. A valueFrom other than fieldRef is an error at start. configMap, secret and
   downwardAPI volumes are empty folders. An image has no entrypoint here, so `command` must be given.
-* Job controller. No finalizers on Pods: what was counted is remembered in memory. No backoffLimitPerIndex, no
+* Job controller. No finalizers on Pods: memory holds which Pods were counted. No backoffLimitPerIndex, no
   successPolicy, no TTL, no creation rate limit (the real one's default of 20 requests a second makes 1,000 Pods
   take 50 s).
 * Scheduler. First fit by selector, taints, declared features and requests. No affinity, spread, preemption, scores.
@@ -26,5 +26,5 @@ Where it differs from the real one:
   Credentials come as KUBECONFIG. They start faster than containers do: no runtime is in between.
 * Models. A worker neither computes nor fails when its peers die; it waits to be killed, and starts from its first
   step each time. An agent is the real coroutine, but it shares one process and one interpreter with all the others,
-  so CPU contention is not modelled; `timings` says what is.
+  so CPU contention is not modelled; `timings` lists the modelled delays.
 """

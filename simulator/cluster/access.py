@@ -21,7 +21,7 @@ _COMPONENT_USERS = {
 
 
 def user_name(component: str) -> str:
-    """Return the user that a component is; anybody else is who they say."""
+    """Return a component's user name; any other name is the user's own."""
     return _COMPONENT_USERS.get(component, component)
 
 

@@ -7,7 +7,7 @@ Put an embedded Kubernetes together and run it.
         cluster.kill_worker("default", pod_name)
 
 One task runs every component; `stop` ends it and leaves no process behind. A component that fails ends the
-cluster: the failure is raised by whatever waits (`until`) and by `stop`.
+cluster: `until` and `stop` raise its failure.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Cluster:
             await kubelet.register(pods=self._pods_per_node)
         started = asyncio.Event()
         self._main = asyncio.create_task(self._run(started), name="cluster")
-        self._main.add_done_callback(lambda _: self._changed.set())  # so that `until` sees the failure
+        self._main.add_done_callback(lambda _: self._changed.set())  # `until` then sees the failure
         waiting = asyncio.create_task(started.wait())
         await asyncio.wait([self._main, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -165,7 +165,7 @@ class Cluster:
                     await main
                 except asyncio.CancelledError:
                     if not main.cancelled():
-                        raise  # somebody cancels us
+                        raise  # our caller was cancelled
         finally:
             await self._runtime.close()
             if self._temporary is not None:
@@ -200,7 +200,7 @@ class Cluster:
             config = self.kubeconfig("inplace-controller")
             yield ControllerProcess(config, log, clock=self.clock, marker=marker).run()
 
-    # What one does with a cluster.
+    # The actions of its user.
 
     def client(self, user: str = "admin") -> KubeClient:
         """Return a client of the API server for a component or person."""
@@ -222,7 +222,7 @@ class Cluster:
             meta = document["metadata"]
             collection = await collection_path(client, document)
             path = f"{collection}/{meta['name']}?fieldManager=kubectl&force=true"
-            body = msgspec.json.encode(document)  # JSON is YAML, and read in a twentieth of the time
+            body = msgspec.json.encode(document)  # JSON is YAML too, and is parsed in a twentieth of the time
             await client.raw("PATCH", path, body=body, content_type=APPLY_PATCH)
 
     def pods(self, namespace: str = "default") -> list[KubeObject]:
@@ -235,7 +235,7 @@ class Cluster:
         return self.server.store.get(("jobset.x-k8s.io", "jobsets"), namespace, name) or {}
 
     def worker(self, namespace: str, pod: str) -> PodWorker:
-        """Return what runs a Pod.
+        """Return the worker task of a Pod on its kubelet.
 
         Raises:
             LookupError: no kubelet runs such a Pod.
@@ -256,10 +256,10 @@ class Cluster:
         container: str = "worker",
         supervised: bool = False,
     ) -> None:
-        """Send a signal to a container's main process, as a fault does; or to the worker that it supervises.
+        """Send a signal to a container's main process, or to the worker that it supervises, as a fault does.
 
         Raises:
-            LookupError: it does not run.
+            LookupError: the container does not run.
         """
         worker = self.worker(namespace, pod)
         if container not in worker.running:
@@ -279,10 +279,10 @@ class Cluster:
         self._group.create_task(giving_up, name=f"give up {node}")
 
     async def until(self, holds: Callable[[], bool], *, timeout_s: float | None) -> None:
-        """Return when `holds()`; it is asked after every change.
+        """Return when `holds()` is true; it is called after every change.
 
         Raises:
-            TimeoutError: it did not within `timeout_s` seconds; None waits for ever.
+            TimeoutError: it stayed false for `timeout_s` seconds; None waits for ever.
             ExceptionGroup: a component failed.
         """
         async with self.clock.timeout(timeout_s):
@@ -294,7 +294,7 @@ class Cluster:
                     raise RuntimeError("the cluster stopped while somebody waited for it")
 
     def timeline(self, jobset: str, namespace: str = "default") -> Timeline:
-        """Begin to take note of a JobSet's start and restarts; call it BEFORE the JobSet is applied."""
+        """Begin to record a JobSet's start and restarts; call it BEFORE the JobSet is applied."""
         return Timeline(self.server, self.observers, clock=self.clock, jobset=jobset, namespace=namespace)
 
     def kubeconfig(self, user: str = "admin") -> Path:
@@ -306,7 +306,7 @@ class Cluster:
     # The wiring.
 
     def _random(self, name: str) -> Random:
-        """Return a source of randomness of one component's own, so that they do not disturb each other."""
+        """Return a source of randomness for one component: its draws do not change those of others."""
         return Random(f"{self.rng.random()}/{name}")
 
     def _watch_lag(self) -> Callable[[str], float]:
@@ -370,7 +370,7 @@ class Cluster:
         return f"user:{user}", kubeconfig_text(self.url, user)
 
     def _dispatch(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
-        """Tell the built-in components of a write; this runs inside the write."""
+        """Pass a write to the built-in components; the store calls this inside the write."""
         self._changed.set()
         if plural == "pods":
             kubelet = self._kubelets.get(obj["spec"].get("nodeName", ""))

@@ -24,7 +24,7 @@ class ControllerProcess:
     """`inplace-controller` with a kubeconfig.
 
     Args:
-        log: the file that takes what it prints.
+        log: the file that takes its output.
         marker: variables by which the cluster's reaper finds it.
     """
 

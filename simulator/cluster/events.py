@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Which moment it was."""
+    """The kind of a moment."""
 
     POD_TAKEN = "pod-taken"  # a kubelet took the Pod in; detail: the node
     CONTAINER_STARTED = "container-started"
@@ -17,7 +17,7 @@ class Kind(Enum):
     WORKER_STARTED = "worker-started"  # a supervisor started its worker inside the container
     BARRIER_LIFTED = "barrier-lifted"  # the startup probe succeeded for the first time
     FIRST_STEP = "first-step"  # a worker did its first training step; detail: the line
-    FAULT = "fault"  # somebody killed it on purpose; detail: the signal or exit code
+    FAULT = "fault"  # a fault killed it; detail: the signal or exit code
     POD_REMOVED = "pod-removed"
 
 
@@ -38,16 +38,16 @@ Observer = Callable[[ClusterEvent], None]
 
 
 class Observers:
-    """Whoever wants to be told."""
+    """The functions that are called with each event."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
 
     def add(self, observer: Observer) -> None:
-        """Tell this one too."""
+        """Add an observer."""
         self._observers.append(observer)
 
     def tell(self, event: ClusterEvent) -> None:
-        """Tell everybody, in the order in which they came."""
+        """Call every observer, in the order in which they were added."""
         for observer in self._observers:
             observer(event)

@@ -52,7 +52,7 @@ class JobController:
         self._new: asyncio.Queue[str] = asyncio.Queue()
 
     def observe(self, plural: str, event_type: str, obj: KubeObject) -> None:
-        """Take in a change of a Job or a Pod."""
+        """Process a change of a Job or a Pod."""
         if plural == "jobs":
             entry = self._entry(obj["metadata"]["uid"])
             entry.job = None if event_type == "DELETED" else obj
@@ -121,7 +121,7 @@ class JobController:
         await self._change_pods(job, decided)
         if decided.status != (job.get("status") or {}):
             await self._write_status(job, decided.status)
-        # Only now is what was counted safe in the Job's status.
+        # AFTER the write: only the Job's status keeps the counts safe.
         entry.gone.clear()
         memory.counted &= set(entry.pods)
         entry.memory = memory
@@ -166,7 +166,7 @@ async def _in_batches(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
 
 
 def _as_ended(pod: KubeObject) -> KubeObject:
-    """Return a vanished Pod as one that ended: what never reported its end has failed."""
+    """Return a vanished Pod as an ended one: Failed, unless it had reported its end."""
     status = pod.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed"):
         return pod

@@ -17,7 +17,7 @@ COUNT: Verdict = ("Count", "")
 
 
 def judge(pod: KubeObject, policy: dict[str, Any] | None) -> Verdict:
-    """Return what the first matching rule says; Count when none matches."""
+    """Return the action of the first matching rule; Count when none matches."""
     for position, rule in enumerate((policy or {}).get("rules") or ()):
         if "onExitCodes" in rule:
             words = _exit_code_match(pod, rule["onExitCodes"])

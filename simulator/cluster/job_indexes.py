@@ -1,5 +1,5 @@
 """
-Completion indexes: which a Pod has, and the compressed text form of a set of them ("1,3-5").
+Completion indexes: read a Pod's index, and convert a set of them to and from its compressed text form ("1,3-5").
 
 Source: pkg/controller/job/indexed_job_utils.go.
 """

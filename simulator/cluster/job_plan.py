@@ -1,8 +1,8 @@
 """
 Decide what a Job needs: Pods to create, Pods to delete, and its status.
 
-Pure: `plan(job, pods, memory, now) -> JobPlan`. It follows the built-in controller's order of questions:
-count what finished, then failure, then success, then suspension, then the number of Pods.
+Pure: `plan(job, pods, memory, now) -> JobPlan`. It keeps the built-in controller's order: count finished Pods, then
+failure, success, suspension, and last the number of Pods.
 Source: pkg/controller/job/job_controller.go v1.36 (syncJob, manageJob, trackJobStatusAndRemoveFinalizers).
 """
 
@@ -23,7 +23,7 @@ CREATE_MAX = 500  # per sync; MaxPodCreateDeletePerSync
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the controller remembers of a Job between syncs, beside the Job's status.
+    """The controller's memory of a Job between syncs, beside the Job's status.
 
     Args:
         counted: uids of Pods that are in status.succeeded or status.failed already. The real controller keeps
@@ -38,7 +38,7 @@ class JobMemory:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What to do.
+    """The changes that a Job needs.
 
     Args:
         create: completion indexes to create Pods for (None without an index).
@@ -67,7 +67,7 @@ class Backoff:
 
 
 def plan(job: KubeObject, pods: Sequence[KubeObject], memory: JobMemory, now_s: float, backoff: Backoff) -> JobPlan:
-    """Return what this Job needs now. `memory` is brought up to date."""
+    """Return the changes that this Job needs now; updates `memory`."""
     return _Sync(job, pods, memory, now_s, backoff).run()
 
 
@@ -99,7 +99,7 @@ class _Sync:
         self.fail_message = ""
 
     def run(self) -> JobPlan:
-        """Ask the questions in order."""
+        """Run the steps in the built-in controller's order."""
         if "startTime" not in self.status and not self.spec.get("suspend"):
             self.status["startTime"] = self.now
         self._count()
@@ -121,7 +121,7 @@ class _Sync:
         return JobPlan(tuple(create), tuple(delete), self._report(delete), again_s)
 
     def _count(self) -> None:
-        """Take Pods that ended into the counters, each once."""
+        """Count each ended Pod once."""
         for pod in self.pods:
             uid = pod["metadata"]["uid"]
             phase = pod.get("status", {}).get("phase")
@@ -225,7 +225,7 @@ class _Sync:
         return max(0, min(parallelism, int(completions) - int(self.status.get("succeeded", 0))))
 
     def _surplus(self, wanted: int) -> list[KubeObject]:
-        """Return active Pods that are too many: without a place, twice at one index, or above the number."""
+        """Return the surplus active Pods: without a valid index, second at one index, or above the wanted number."""
         if not self.indexed:
             return self.active[wanted:]
         seen: set[int] = set()

@@ -61,7 +61,7 @@ class Kubelet:
         await self._client.patch(NODES, None, self.node, status, subresource="status")
 
     def pod_changed(self, event_type: str, pod: KubeObject) -> None:
-        """Take in a Pod of this node."""
+        """Process a new version of a Pod of this node."""
         uid = pod["metadata"]["uid"]
         worker = self.workers.get(uid)
         if event_type == "DELETED":

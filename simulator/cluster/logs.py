@@ -1,4 +1,4 @@
-"""Cut a log to its last lines without holding more of it than those."""
+"""Cut a log to its last lines; memory holds those lines only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 
 async def tail(pieces: AsyncIterator[bytes], lines_max: int | None) -> AsyncIterator[bytes]:
-    """Yield the last lines of a log that ends; all of it when no number is given."""
+    """Yield the last lines of a finished log, or all lines when no number is given."""
     if lines_max is None:
         async for piece in pieces:
             yield piece

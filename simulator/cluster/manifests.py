@@ -13,7 +13,7 @@ import yaml
 from inplace import deploy
 from inplace.common.kube.resources import KubeObject
 
-_DEPLOY = Path(deploy.__file__).parent  # its manifests are that package's data, installed with it
+_DEPLOY = Path(deploy.__file__).parent  # the manifests are installed as this package's data
 PER_JOB_VARIABLE = "PODS_PER_JOB"
 WORLD_VARIABLE = "WORLD_SIZE"
 
@@ -24,7 +24,7 @@ def read_manifests(path: Path) -> list[KubeObject]:
         return [document for document in yaml.safe_load_all(file) if document]
 
 
-@cache  # half of a small simulation was the reading of these files
+@cache  # parsing these files took half of a small simulation's time
 def custom_resource_definitions() -> tuple[KubeObject, ...]:
     """Return the definitions that deploy/crd holds; every caller gets the same ones, so do not modify them."""
     documents = [doc for path in sorted((_DEPLOY / "crd").glob("*.yaml")) for doc in read_manifests(path)]
@@ -33,10 +33,10 @@ def custom_resource_definitions() -> tuple[KubeObject, ...]:
 
 @cache
 def admission_policies() -> tuple[KubeObject, ...]:
-    """Return what deploy/admission says of JobSets.
+    """Return the admission policies of deploy/admission that apply to JobSets.
 
-    Two files are left out: agents.yaml asks for the Pod that a token is bound to, and tokens here are bound
-    to none; defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it. As with the
+    Two files are left out: agents.yaml needs tokens that are bound to a Pod, and tokens here are not;
+    defaults.yaml holds a MutatingAdmissionPolicy, and the controller does the same without it. As with the
     definitions, do not modify them.
     """
     folder = _DEPLOY / "admission"

@@ -3,8 +3,8 @@ Run containers as timed models, so that thousands of Pods fit in one process und
 
 An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` as a coroutine
 with an in-memory transport, barrier and link. Any other container is a worker: it takes its first step after a
-while, goes on until it is told to exit, and exits 0 after STEPS steps of STEP_S seconds if its environment
-says so. A guarded worker does so from the lift on.
+while and runs until it is stopped. With STEPS and STEP_S in its environment it exits 0 after STEPS steps of
+STEP_S seconds. A guarded worker does so from the lift on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ModelBarrier:
         self.lifted = True
 
     def close(self) -> None:
-        """Answer it with failure again."""
+        """Answer the probe with failure again."""
         self.lifted = False
 
     def report(self, report: BarrierState) -> None:
@@ -71,7 +71,7 @@ class QuietLog:
 
 
 class _Instance:
-    """What both models share: an end that is decided once."""
+    """The base of both models: an exit code that is decided once."""
 
     def __init__(self, clock: Clock, rng: Random, timings: Timings) -> None:
         self._clock = clock
@@ -127,7 +127,7 @@ class ModelAgent(_Instance):
             await asyncio.wait([running])
 
     async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
-        """Answer for the barrier."""
+        """Return whether the barrier is lifted."""
         await self._clock.sleep(self._timings.barrier_answer.draw(self._rng))
         return self.barrier.lifted
 
@@ -135,13 +135,13 @@ class ModelAgent(_Instance):
         if running.cancelled() or self._ended.done():
             return
         if (error := running.exception()) is not None:
-            self._ended.set_exception(error)  # a bug of ours must stop the simulation, not restart a container
+            self._ended.set_exception(error)  # an agent's bug must stop the simulation, not restart a container
         else:
             self.end(running.result())
 
 
 class ModelWorker(_Instance):
-    """A worker that trains in its imagination."""
+    """A model of a worker: it only sleeps."""
 
     def __init__(self, on_first_step: Callable[[], None], life_s: float | None, *args: Any) -> None:
         super().__init__(*args)
@@ -149,7 +149,7 @@ class ModelWorker(_Instance):
         self._life_s = life_s
 
     async def wait(self) -> int:
-        """Take the first step, then train until told to exit or done."""
+        """Take the first step, then run until `end` or the last step."""
         code = await self._end_within(self._timings.worker_first_step.draw(self._rng))
         if code is not None:
             return code
@@ -158,11 +158,11 @@ class ModelWorker(_Instance):
         return 0 if code is None else code
 
     async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
-        """Be healthy."""
+        """Answer with success after the time of a probe."""
         return True
 
     async def _end_within(self, delay_s: float | None) -> int | None:
-        """Return the exit code, or None when it still runs after so many seconds."""
+        """Return the exit code, or None when the model still runs after `seconds`."""
         try:
             async with self._clock.timeout(delay_s):
                 return await asyncio.shield(self._ended)
@@ -284,7 +284,7 @@ class ModelRuntime:
         previous: bool = False,
         follow: bool = False,  # noqa: ARG002
     ) -> AsyncIterator[bytes]:
-        """Say that a model writes no log."""
+        """Yield one line: a model writes no log."""
         which = "previous " if previous else ""
         yield f"{container} of Pod {uid} is a model: it has no {which}log\n".encode()
 
@@ -322,6 +322,6 @@ class ModelRuntime:
 
 
 def _is_agent(command: tuple[str, ...]) -> bool:
-    """Say whether a command is the agent's own; in front of a worker it only waits, and so does the worker's model."""
+    """Return whether a command is the agent itself; behind `wait` or `guard` it is a worker, whose model waits."""
     is_ours = bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND)
     return is_ours and command[1:2] not in (("wait",), ("guard",))

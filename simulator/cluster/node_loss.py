@@ -1,8 +1,8 @@
 """
 Lose a node: its containers stop at once, and a while later the control plane gives up its Pods.
 
-Stands for the node lifecycle controller, taint eviction and Pod garbage collection together: their result is that
-the node is not ready and its Pods are Failed, after which a Job may replace them.
+This stands for the node lifecycle controller, taint eviction and Pod garbage collection together. Their result: the
+node is not ready and its Pods are Failed; then a Job may replace them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def _give_up_pod(client: KubeClient, pod: KubeObject, node: str, now: str)
             pod = await client.patch(
                 PODS, meta["namespace"], meta["name"], failed, kind=STRATEGIC_MERGE_PATCH, subresource="status"
             )
-        if "deletionTimestamp" in pod["metadata"]:  # no kubelet will end it; Pod garbage collection does
+        if "deletionTimestamp" in pod["metadata"]:  # no kubelet will end this Pod; Pod garbage collection does
             await client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
     except NotFound:
         return

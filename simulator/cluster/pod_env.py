@@ -2,7 +2,7 @@
 Compute a container's environment and command from the Pod as it is NOW.
 
 The kubelet does this anew at every container start, so an annotation written since the last start shows in a
-downward-API variable. That is what lets a restarted agent know the epoch it announced before.
+downward-API variable. So a restarted agent knows the epoch that it announced before.
 Source: pkg/kubelet/kubelet_pods.go makeEnvironmentVariables, third_party/forked/golang/expansion.
 """
 
@@ -19,7 +19,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+
 
 
 class PodConfigError(Exception):
-    """The manifest asks for something that this kubelet cannot provide."""
+    """The manifest needs a feature that this kubelet does not have."""
 
 
 def container_env(

@@ -24,7 +24,7 @@ class PodFolder:
     """The folder of one Pod.
 
     Args:
-        path: it.
+        path: the Pod's folder.
         shared: where hostPath folders and persistent volumes live, shared by all Pods.
     """
 
@@ -61,7 +61,7 @@ class PodFolder:
         return self.path / "volumes" / str(volume["name"])
 
     def rewriter(self, pod: KubeObject, container: Mapping[str, Any]) -> Callable[[str], str]:
-        """Return what puts folders in the place of this container's mount paths."""
+        """Return a function that replaces this container's mount paths in a text by their folders."""
         namespace = pod["metadata"]["namespace"]
         volumes = {v["name"]: self.volume(v, namespace) for v in pod["spec"].get("volumes") or ()}
         folders = {TOKEN_MOUNT: self.credentials}

@@ -26,7 +26,7 @@ RESTARTING_ALL = "RestartingAllContainers"
 
 
 class State(Enum):
-    """Where one container stands."""
+    """The state of one container."""
 
     WAITING = "waiting"
     STARTING = "starting"  # handed to the runtime, not yet running
@@ -47,7 +47,7 @@ class Exit:
 
 @dataclass(slots=True)
 class Container:
-    """What the kubelet knows of one container."""
+    """The kubelet's record of one container."""
 
     spec: ContainerSpec
     state: State = State.WAITING
@@ -120,7 +120,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A time asked for with `WakeAt` has come."""
+    """The time of a `WakeAt` has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +165,14 @@ Action = Start | Kill | WakeAt | Stopped
 
 @dataclass(slots=True)
 class PodLifecycle:
-    """All that the kubelet remembers of one Pod."""
+    """The kubelet's record of one Pod, and its decisions."""
 
     spec: PodSpec
     containers: dict[str, Container] = field(init=False)
     initialized: bool = False  # some regular container was started since the last restart of all containers
     was_initialized: bool = False  # ever
-    restarting: frozenset[str] | None = None  # the containers whose exit restarts all; None is no such restart
-    grace_s: float | None = None  # set once the Pod is being stopped
+    restarting: frozenset[str] | None = None  # the containers whose exit restarts all; None: no such restart runs
+    grace_s: float | None = None  # set when the Pod is being stopped
     deleted: bool = False
     init_failed: bool = False
     stopped: bool = False
@@ -183,7 +183,7 @@ class PodLifecycle:
         self.containers = {spec.name: Container(spec) for spec in self.spec.containers}
 
     def step(self, event: Event, now_s: float) -> tuple[Action, ...]:
-        """Take in one event and return what to do, in order."""
+        """Process one event and return the actions, in order."""
         if self.stopped:
             return ()
         self._take(event, now_s)
@@ -204,7 +204,7 @@ class PodLifecycle:
             case _:
                 container = self.containers[event.name]
         if container.instance != event.instance or not container.alive:
-            return  # late: about an instance that is gone
+            return  # the event is late: its instance is gone
         match event:
             case Started():
                 container.state = State.RUNNING
@@ -255,7 +255,7 @@ class PodLifecycle:
         self.restarting = None
 
     def _sync(self, now_s: float) -> Iterable[Action]:
-        """Yield what brings the Pod closer to what it should be."""
+        """Yield the actions that the Pod needs now."""
         if self.grace_s is None and self.restarting is None:
             yield from self._kill_unhealthy()
             if self.init_failed or self._is_complete():
@@ -311,7 +311,7 @@ class PodLifecycle:
     def _remove(self, container: Container) -> None:
         self._removed.add(container.spec.name)
         if container.exit is None or container.state is not State.TERMINATED:
-            return  # it waited: nothing to remove
+            return  # a waiting container has nothing to remove
         ended = container.exit
         container.last_exit = Exit(KILLED_BY_RESTART, RESTARTING_ALL, ended.instance, ended.started_s, ended.finished_s)
         container.exit = None
@@ -321,7 +321,7 @@ class PodLifecycle:
         container.due_s = 0.0  # no CrashLoopBackOff: the runtime holds no exited container to back off from
 
     def _start_next(self, now_s: float) -> Iterable[Action]:
-        """Start what may run now: init containers in order, then, once they let us pass, the regular ones."""
+        """Start the containers that may run now: init containers in order, AFTER them the regular ones."""
         passed = True
         for container in self.containers.values():
             if container.spec.role is Role.REGULAR:

@@ -1,5 +1,5 @@
 """
-Read what a kubelet needs from a Pod manifest: the containers in their starting order, their rules and probes.
+Read the containers of a Pod manifest in their starting order, with their restart rules and probes.
 
 Source: k8s.io/api/core/v1 (Container, ContainerRestartRule, Probe).
 """
@@ -16,7 +16,7 @@ GRACE_S_DEFAULT = 30.0  # terminationGracePeriodSeconds
 
 
 class Role(Enum):
-    """Where a container stands in its Pod."""
+    """The role of a container in its Pod."""
 
     INIT = "init"  # runs to its end before the next one starts
     SIDECAR = "sidecar"  # an init container with restartPolicy Always: the next one starts once it has started
@@ -24,7 +24,7 @@ class Role(Enum):
 
 
 class RestartAction(Enum):
-    """What an exit leads to."""
+    """The restart that an exit causes."""
 
     RESTART = "Restart"
     RESTART_ALL = "RestartAllContainers"
@@ -40,7 +40,7 @@ class RestartRule:
     values: frozenset[int]
 
     def matches(self, exit_code: int) -> bool:
-        """Return whether the rule is about this exit code."""
+        """Return whether the rule selects this exit code."""
         return (exit_code in self.values) != self.negated
 
 
@@ -72,7 +72,7 @@ class ContainerSpec:
     manifest: dict[str, Any]
 
     def after_exit(self, exit_code: int) -> RestartAction:
-        """Return what this exit leads to: the first matching rule, else the restart policy."""
+        """Return the restart that this exit causes: by the first matching rule, else by the restart policy."""
         for rule in self.rules:
             if rule.matches(exit_code):
                 return rule.action
@@ -90,7 +90,7 @@ class PodSpec:
 
     @property
     def restarts_all(self) -> bool:
-        """Return whether some rule restarts all containers; the Pod then carries the condition for it."""
+        """Return whether a rule restarts all containers; the Pod then has the condition for it."""
         return any(rule.action is RestartAction.RESTART_ALL for c in self.containers for rule in c.rules)
 
 

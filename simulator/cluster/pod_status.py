@@ -16,7 +16,7 @@ from inplace.simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
 RESTARTING_CONDITION = "AllContainersRestarting"
-SECONDS_REMEMBERED = 256  # 5,000 Pods write the same few seconds down a dozen times each
+SECONDS_REMEMBERED = 256  # 5,000 Pods format the same few seconds a dozen times each
 
 
 def timestamp(wall_s: float) -> str:

@@ -1,5 +1,5 @@
 """
-Run one Pod on its node: the lifecycle decides, the runtime does, the API server is told.
+Run one Pod on its node: the lifecycle decides, the runtime acts, and the Pod's status goes to the API server.
 
 One task per Pod takes events in order; containers, probers and the status writer are tasks beside it.
 """
@@ -38,7 +38,7 @@ from inplace.simulator.cluster.timings import Timings
 RETRY_S_BASE = 0.1
 RETRY_S_MAX = 5.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-STATUS_HEADERS = {"content-type": STRATEGIC_MERGE_PATCH, "accept": METADATA_ONLY}  # nobody reads the answer's 8 kB
+STATUS_HEADERS = {"content-type": STRATEGIC_MERGE_PATCH, "accept": METADATA_ONLY}  # the answer's 8 kB are not read
 
 
 class PodWorker:
@@ -46,7 +46,7 @@ class PodWorker:
 
     Args:
         relist_phase_s: when the node's PLEG ticks.
-        tell: takes what happened to the containers.
+        tell: takes the containers' events.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class PodWorker:
         self._gone = asyncio.Event()
 
     def changed(self, pod: KubeObject) -> None:
-        """Take in a newer version of the Pod."""
+        """Process a newer version of the Pod."""
         before, self.pod = self.pod, pod
         meta = pod["metadata"]
         if "deletionTimestamp" in meta and "deletionTimestamp" not in before["metadata"]:
             self._events.put_nowait(life.Deleted(float(meta.get("deletionGracePeriodSeconds", 30))))
 
     def removed(self) -> None:
-        """Take in that the Pod object is gone: kill what is left at once."""
+        """Process the end of the Pod object: kill the remaining containers at once."""
         self._gone.set()
         self._events.put_nowait(life.Deleted(0.0))
 
@@ -180,7 +180,7 @@ class PodWorker:
     async def _kill(self, name: str, instance: int, grace_s: float) -> None:
         running = self.running.get(name)
         if running is None or self._lifecycle.containers[name].instance != instance:
-            return  # it ended by itself in between
+            return  # the instance ended by itself meanwhile
         self._killed.add(instance)
         self._report(Kind.CONTAINER_KILLED, name, f"{grace_s:g}")
         await running.stop(grace_s)
@@ -188,7 +188,7 @@ class PodWorker:
     def _set_alarm(self, group: asyncio.TaskGroup, at_s: float) -> None:
         if self._alarm is not None and not self._alarm.done():
             if at_s >= self._alarm_s:
-                return  # the earlier one asks again for what is still to come
+                return  # the earlier alarm sets the next one
             self._alarm.cancel()
         self._alarm_s = at_s
         self._alarm = group.create_task(self._ring(at_s))
@@ -198,7 +198,7 @@ class PodWorker:
         self._events.put_nowait(life.Tick())
 
     async def _publish(self, reporter: StatusReporter) -> None:
-        """Write the newest status whenever something changed; what came in between is never written."""
+        """Write the newest status after each change; states that a newer one replaced are not written."""
         sent: KubeObject = {}
         while True:
             await self._dirty.wait()
@@ -241,7 +241,7 @@ class PodWorker:
             try:
                 await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
             except (NotFound, Conflict):
-                return  # gone, or replaced by a namesake
+                return  # the Pod is gone, or another Pod has its name
             except (ApiError, TransportError):
                 await self._clock.sleep(backoff.next_s())
             else:

@@ -1,8 +1,8 @@
 """
-Probe one container instance at its Pod's own rhythm and report what changed.
+Probe one container instance at the ticks of its Pod and report changes.
 
-A kubelet's probe worker is born with the Pod, not with the container, so its ticks have a phase of their own:
-a barrier that lifts just after a tick is noticed a whole period later.
+A kubelet's probe worker starts with the Pod, not with the container, so container starts do not move its ticks: a
+barrier that lifts just after a tick is noticed a whole period later.
 Source: pkg/kubelet/prober/worker.go.
 """
 
@@ -44,7 +44,7 @@ class Prober:
 
     @staticmethod
     def concerns(spec: ContainerSpec) -> bool:
-        """Return whether the container has anything to probe."""
+        """Return whether the container has a probe."""
         return spec.startup is not None or spec.readiness is not None or spec.liveness is not None
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class Prober:
                     return
 
     async def _reaches(self, probe: Probe, *, wanted: bool) -> bool:
-        """Probe until success_threshold successes or failure_threshold failures in a row; say which."""
+        """Probe until success_threshold successes (True) or failure_threshold failures (False) in a row."""
         successes = failures = 0
         await self._clock.sleep(probe.initial_delay_s)
         while True:

@@ -29,8 +29,8 @@ from inplace.simulator.cluster.runtime import ContainerRun, Sandbox
 CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
 FIRST_STEP_PREFIX = b"step="
-# Two events in a supervisor's log (agent/): nothing of the last worker is left, and the next one was started. A quick
-# worker prints its first step before the second is written.
+# Two events in a supervisor's log (agent/): the last worker has no leftovers, and the next worker was started. A quick
+# worker prints its first step before the supervisor writes the second event.
 _ANNOUNCED = b"announcement_accepted"
 _LIFTED = b"barrier_lifted"
 _GUARD_LIFTED = STARTED.encode()
@@ -78,7 +78,7 @@ class ProcessRuntime:
 
     @property
     def marker(self) -> dict[str, str]:
-        """Return the variable that the reaper looks for; whatever process carries it dies with the cluster."""
+        """Return the variable that the reaper looks for; every process that has it dies with the cluster."""
         return {CLUSTER_MARKER: self._marker}
 
     @property
@@ -104,7 +104,7 @@ class ProcessRuntime:
         return Sandbox(uid, pod_ip, self._base_env(folder, hostname))
 
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
-        """Kill what is left, forget the name, delete the folder."""
+        """Kill the Pod's remaining processes, forget its name, delete its folder."""
         for process in self._processes.pop(sandbox.uid, []):
             process.kill()
             await process.wait()
@@ -116,7 +116,7 @@ class ProcessRuntime:
         """Start the process.
 
         Raises:
-            StartError: it cannot be executed.
+            StartError: the command cannot be executed.
         """
         folder = self._folders[run.sandbox.uid]
         rewrite = folder.rewriter(run.pod, run.spec.manifest)
@@ -190,7 +190,7 @@ class ProcessRuntime:
         } | self.marker
 
     def _next_address(self) -> str:
-        """Return an address that no Pod of this cluster had, and probably no other cluster here has."""
+        """Return an address that is new in this cluster, and probably unused by other clusters on this machine."""
         assert self._pods_made < _PODS_MAX, f"expected at most {_PODS_MAX} Pods in the life of one cluster"
         block, last = divmod(self._pods_made, _PODS_PER_BLOCK)
         self._pods_made += 1
@@ -204,7 +204,7 @@ class ProcessRuntime:
         fresh.replace(self.hosts_file)
 
     def _first_step(self, run: ContainerRun) -> Callable[[bytes], None]:
-        """Return what tells of a worker's first step; a supervisor's container runs one worker after the other."""
+        """Return a function that reports the first step of each worker; a supervisor starts one after the other."""
         meta = run.pod["metadata"]
         who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
         supervises, guards = run.command[:2] == _SUPERVISOR, is_guarded(run.command)

@@ -1,10 +1,9 @@
 """
 Run one container instance as a local process tree.
 
-Guarantees: when `wait()` returns, no process of the instance is left, also none that left its process group
-    or was
-orphaned: each carries the instance's marker in its environment. That is what a PID namespace does for a
-container. Needs Linux: pidfd and /proc.
+Guarantees: when `wait()` returns, no process of the instance is left, also none that left its process group or was
+orphaned: each carries the instance's marker in its environment. A PID namespace gives a container the same guarantee.
+Needs Linux: pidfd and /proc.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MARKER = "INPLACE_CONTAINER"
 _CHUNK_BYTES = 65536
 _LINE_BYTES_MAX = 4096  # a longer line is shown to observers in pieces
 _SWEEP_S = 0.005
-_SWEEPS_MAX = 400  # 2 s; a process that survives SIGKILL that long hangs in the kernel
+_SWEEPS_MAX = 400  # 2 s; a process that survives SIGKILL longer hangs in the kernel
 
 
 class LocalProcess:
@@ -37,9 +36,9 @@ class LocalProcess:
     Args:
         command: argv; looked up in env's PATH.
         marker: unique text for this instance.
-        pod_ip: where its ports are probed.
-        log: takes everything it prints.
-        on_line: told every line.
+        pod_ip: the address at which its ports are probed.
+        log: takes its whole output.
+        on_line: called with every line.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class LocalProcess:
         os.kill(leaders[0], number)
 
     def kill(self) -> None:
-        """Send SIGKILL to the process group; `wait` sweeps up who left it."""
+        """Send SIGKILL to the process group; `wait` kills processes that left the group."""
         if not self._ended.done():
             os.killpg(self._popen.pid, signal.SIGKILL)
 
@@ -142,7 +141,7 @@ class LocalProcess:
         return await self._run_probe(list(probe.command or ()), probe.timeout_s)
 
     async def _run_probe(self, command: list[str], timeout_s: float) -> bool:
-        """Run an exec probe inside the container, that is with its marker, environment and folder."""
+        """Run an exec probe with the container's marker, environment and folder."""
         try:
             popen = _spawn(command, self._env, self._cwd, subprocess.DEVNULL)
         except StartError:
@@ -164,7 +163,7 @@ class LocalProcess:
         return popen.returncode == 0
 
     def _read(self) -> None:
-        """Move what was printed to the log, and tell whole lines."""
+        """Move the output to the log, and call `on_line` with whole lines."""
         try:
             chunk = os.read(self._pipe, _CHUNK_BYTES)
         except BlockingIOError:
@@ -183,9 +182,9 @@ class LocalProcess:
             self._on_line(line)
 
     def _reap(self) -> None:
-        """Take note of the main process's end; its group goes with it, as with PID 1 of a container."""
+        """Record the main process's exit code and kill its group, as the end of PID 1 does in a container."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)  # BEFORE the reaping: until then the number is ours
+            os.killpg(self._popen.pid, signal.SIGKILL)  # BEFORE the reaping, which frees the number
         status = self._popen.wait()
         if not self._loop.is_closed():
             self._loop.remove_reader(self._pidfd)
@@ -197,7 +196,7 @@ class LocalProcess:
             self._ended.set_result(status if status >= 0 else 128 - status)
 
     def _drain(self) -> None:
-        """Read what the ended process left in the pipe."""
+        """Read the ended process's last output from the pipe."""
         while True:
             try:
                 chunk = os.read(self._pipe, _CHUNK_BYTES)
@@ -220,7 +219,7 @@ def _spawn(command: Sequence[str], env: Mapping[str, str], cwd: Path, output: in
     """Start a process in a session of its own.
 
     Raises:
-        StartError: it cannot be executed.
+        StartError: the command cannot be executed.
     """
     if not command:
         raise StartError("expected a command: a local process has no image that could supply one")

@@ -18,7 +18,7 @@ _SUFFIXES = {
 
 
 def parse_quantity(text: str | float) -> float:
-    """Return a quantity's value; raises ValueError for text that is none."""
+    """Return a quantity's value; raises ValueError for any other text."""
     if not isinstance(text, str):
         return float(text)
     for length in (2, 1):

@@ -1,5 +1,5 @@
 """
-Kill every process of a cluster when its parent is gone, even if that was killed with SIGKILL.
+Kill every process of a cluster when the cluster's own process ends, also by SIGKILL.
 
 Run as a script beside the cluster: `python -S reaper.py MARKER`. It waits for the end of its standard input,
 which only the cluster's process holds open, and imports almost nothing, because it starts with every cluster.
@@ -26,12 +26,12 @@ def marked(marker: str) -> list[int]:
                 if wanted in environ.read():
                     found.append(int(entry.name))
         except OSError:
-            continue  # it ended meanwhile, or belongs to somebody else
+            continue  # the process ended meanwhile, or belongs to another user
     return found
 
 
 def kill(pids: list[int]) -> None:
-    """Send SIGKILL to each; who is gone already is fine."""
+    """Send SIGKILL to each process; ignore processes that are gone."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -23,7 +23,7 @@ class StartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What a Pod keeps across container restarts: its address, and its variables for every container."""
+    """The parts of a Pod that outlive container restarts: its address, and its variables for every container."""
 
     uid: str
     pod_ip: str
@@ -66,7 +66,7 @@ class RunningContainer(Protocol):
         """Send a signal to a supervisor's worker from outside.
 
         Raises:
-            LookupError: there is none.
+            LookupError: there is no such worker.
         """
 
 
@@ -77,17 +77,17 @@ class Runtime(Protocol):
         """Give the Pod an address and volumes."""
 
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
-        """Take them back; every container of it is gone or is killed now."""
+        """Take the address and volumes back; kill the Pod's remaining containers."""
 
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance and return when it runs.
 
         Raises:
-            StartError: it cannot be started.
+            StartError: the instance cannot be started.
         """
 
     def read_log(self, uid: str, container: str, *, previous: bool, follow: bool) -> AsyncIterator[bytes]:
         """Yield a container's log in pieces."""
 
     async def close(self) -> None:
-        """Kill everything that is left."""
+        """Kill all remaining containers."""

@@ -1,8 +1,8 @@
 """
 Bind Pods to nodes: first fit, in the order in which the Pods came.
 
-It looks at nodeSelector, taints, unschedulable, declared features and requests. It does not score, preempt,
-or know affinity and topology spread; a Pod that asks for those lands on the first node that fits otherwise.
+It reads nodeSelector, taints, unschedulable, declared features and requests. It does not score or preempt, and it
+ignores affinity and topology spread: a Pod with those goes to the first node that fits otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRY_S = 1.0
 
 @dataclass(slots=True)
 class _NodeEntry:
-    """One node and what its Pods use of it."""
+    """One node and the requests of its Pods."""
 
     node: KubeObject
     used: dict[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Scheduler:
         self._full_until = 0  # the nodes before this position have no Pod slot left
 
     def observe(self, plural: str, event_type: str, obj: KubeObject) -> None:
-        """Take in a change of a node or a Pod."""
+        """Process a change of a node or a Pod."""
         if plural == "nodes":
             self._observe_node(event_type, obj)
         elif plural == "pods":
@@ -152,7 +152,7 @@ class Scheduler:
         await self._client.raw("POST", path, body=binding)
 
     async def _tell(self, uid: str, pod: KubeObject) -> None:
-        """Say once in the Pod's status that nothing fits; it stays pending until a node or a Pod changes."""
+        """Write once into the Pod's status that no node fits; it stays pending until a node or a Pod changes."""
         if uid in self._told:
             return
         self._told.add(uid)
@@ -175,7 +175,7 @@ class Scheduler:
 
 
 def requests_of(pod: KubeObject) -> dict[str, float]:
-    """Return what a Pod asks of a node: regular containers and sidecars together, and its one Pod slot."""
+    """Return a Pod's requests: the sum over regular containers and sidecars, and its one Pod slot."""
     total = {"pods": 1.0}
     spec = pod["spec"]
     sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
@@ -194,7 +194,7 @@ def _is_ours(pod: KubeObject) -> bool:
 
 
 def _admits(node: KubeObject, spec: dict[str, Any], *, needs_restart: bool) -> bool:
-    """Return whether a node accepts the Pod, room aside."""
+    """Return whether a node accepts the Pod, apart from free resources."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False

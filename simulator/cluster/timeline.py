@@ -38,7 +38,7 @@ class GroupRestart:
     Args:
         began_s: the fault, or for a restart without one the first sign of it.
         victim: the Pod whose container was killed, "" for none.
-        epoch: what the group synced at.
+        epoch: the epoch at which the group synced.
         requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
         rejected: how many of them got 429.
         pods_recreated: Pods created since the JobSet first synced, up to the end of this restart.
@@ -118,7 +118,7 @@ class Timeline:
         return self.restarts[-1]
 
     def close(self) -> None:
-        """Take note of no more writes."""
+        """Stop recording."""
         self._unsubscribe()
 
     def _begin(self, victim: str) -> GroupRestart:
@@ -130,7 +130,7 @@ class Timeline:
         return restart
 
     def _observe(self, event: ClusterEvent) -> None:
-        """Take in what a container did."""
+        """Record an event of a container."""
         if event.uid not in self._pods:
             return
         if event.kind is Kind.FAULT and self.current.complete:
@@ -159,7 +159,7 @@ class Timeline:
             restart.pods_recreated = self.pods_recreated
 
     def _take_write(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
-        """Take in what was written to the API server; this runs inside the write."""
+        """Record a write to the API server; the store calls this inside the write."""
         if plural == "pods":
             self._take_pod(event_type, obj)
         elif plural == "jobsets":
@@ -215,7 +215,7 @@ class Timeline:
             self._signal()
 
     def _take_worker(self, uid: str, pod: KubeObject) -> None:
-        """Note the edge from running to terminated: the first that the API server hears of a death."""
+        """Record the change from running to terminated: the first sign of a death at the API server."""
         for status in pod.get("status", {}).get("containerStatuses") or ():
             if status["name"] != self._worker:
                 continue

@@ -1,8 +1,8 @@
 """
 Every delay that the embedded cluster draws, by name and with its source.
 
-A timed model is as good as its delays: nothing else in simulator.cluster holds one. `Timings()` is what a
-real kubelet shows; `PROMPT` has no delays, for tests about order rather than time. `simulator.profile` reads others.
+No other module of simulator.cluster holds a delay. `Timings()` has the delays of a real kubelet; `PROMPT` has none,
+for tests about order rather than time. `simulator.profile` reads others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A uniform distribution over [low_s, high_s]; two numbers are all that most sources give."""
+    """A uniform distribution over [low_s, high_s]; most sources give only these two numbers."""
 
     low_s: float
     high_s: float
@@ -45,7 +45,7 @@ ZERO = Latency(0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long things take.
+    """The delays of an embedded cluster.
 
     Args:
         pleg_relist_s: period at which a kubelet looks for containers that died (kubelet.go
@@ -58,7 +58,7 @@ class Timings:
         agent_start: exec of the agent to its first request. Exec to visible annotation took 49 to 249 ms on
             one lab machine; the requests in it are modelled by `api`.
         supervised_exit: SIGTERM to gone, for the worker of a supervisor, whose children obey with it.
-        supervised_left: what processes that it leaves behind take to be gone, once more.
+        supervised_left: the time in which its leftovers end, AFTER supervised_exit.
         worker_first_step: exec of a worker to its first training step. No measurement: a model's own choice.
         barrier_answer: how long a probe's HTTP exchange takes.
         api: one way of a request to the API server.
@@ -111,5 +111,5 @@ PROMPT = Timings(
 
 
 def local_processes() -> Timings:
-    """Return the timings for containers that are local processes: what they do themselves takes real time."""
+    """Return the timings for containers that are local processes, whose own work takes real time."""
     return Timings(sandbox=ZERO, container_start=ZERO, api=ZERO, watch=ZERO, bind=ZERO)

@@ -3,8 +3,8 @@ Run asyncio code under virtual time: the clock jumps to the next timer whenever 
 
 Guarantees: no real waiting and no real I/O; callbacks run in the order in which they became ready, and tasks
 hash by their creation number, so that sets of tasks (anyio, asyncio.wait) iterate alike in every process.
-One program and one seed give one run. A program that can never continue raises `DeadlockError`, which says
-who waits where.
+One program and one seed give one run. A program that can never continue raises `DeadlockError`, which names each
+waiting task and its place.
 Deliberately does not isolate wall-clock reads, threads or `random`: code under it asks the loop for time and
 an injected `Random` for numbers.
 """
@@ -33,22 +33,22 @@ T = TypeVar("T")
 Drive = Callable[[Coroutine[Any, Any, Any], Context | None], Coroutine[Any, Any, Any]]
 
 INSTANT_ROUNDS_MAX = 100
-"""Rounds of callbacks that take no time. After that each takes TICK_S, because code that waits for "the rest of a
-delay" may compute a rest too small to add to the time, and would spin for ever on a clock that stands still."""
+"""Rounds of callbacks that take no time; each later round takes TICK_S. Code that waits for "the rest of a delay" may
+compute a rest too small to add to the time, and would spin for ever on a clock that stands still."""
 TICK_S = 1e-9
 RESOLUTION_S = 1e-9  # timers this close to now are due
-TIMERS_FEW = 100  # so many timers may all be cancelled ones
+TIMERS_FEW = 100  # below this number cancelled timers are not cleared
 
 GC_THRESHOLDS = (50_000, 20, 100)
 """A sixth of the CPU time went to the interpreter's defaults (700, 10, 10); these take 4 % and some 10 MB more."""
 
-_WAITERS_SHOWN_MAX = 20  # a deadlock of 5,000 Pods prints each place once, and no more places than this
+_WAITERS_SHOWN_MAX = 20  # a deadlock of 5,000 Pods prints each place once, and at most this many places
 _ASYNCIO_FOLDER = str(Path(asyncio.__file__).parent)
 _AWAITS_MAX = 200  # depth of one task's chain of awaits
 
 
 class DeadlockError(RuntimeError):
-    """Nothing is ready and no timer is set, yet the program has not finished."""
+    """No callback is ready and no timer is set, but the program has not finished."""
 
 
 class OrderedTask(asyncio.Task[T]):
@@ -65,7 +65,7 @@ class OrderedTask(asyncio.Task[T]):
 
 
 class _Callback:
-    """A call that is due: what asyncio's Handle is, without what debugging and threads need."""
+    """A call that is due: asyncio's Handle without its parts for debugging and threads."""
 
     __slots__ = ("args", "context", "function", "is_cancelled")
 
@@ -104,7 +104,7 @@ class _Timer(_Callback):
         return self._when_s
 
     def __lt__(self, other: object) -> bool:
-        return False  # asked only about two timers of one instant: neither is the earlier one
+        return False  # only timers of the same instant are compared here: neither is earlier
 
     def cancel(self) -> None:
         if not self.is_cancelled:
@@ -121,7 +121,7 @@ class VirtualTimeLoop(BaseEventLoop):
             schedules; None keeps the order in which they became ready.
 
     Attributes:
-        drive: sees the coroutine of each new task and its context, and returns what runs in its place.
+        drive: gets the coroutine of each new task and its context, and returns the coroutine that runs in its place.
     """
 
     _stopping: bool  # of BaseEventLoop
@@ -167,11 +167,11 @@ class VirtualTimeLoop(BaseEventLoop):
         return timer
 
     def note_cancelled_timer(self) -> None:
-        """Count a timer that will not come; `_run_once` throws them away."""
+        """Count a cancelled timer; `_run_once` drops them."""
         self._cancelled_timers += 1
 
     def _run_once(self) -> None:
-        """Do one round: move time on if nothing is due, then call what is due now, but nothing that this adds."""
+        """Do one round: move time on if nothing is due, then run the callbacks that are due; new ones wait."""
         self._drop_cancelled_timers()
         due, timers = self._ready, self._scheduled
         self._advance()
@@ -194,7 +194,7 @@ class VirtualTimeLoop(BaseEventLoop):
         """Move time on to the next timer when nothing is due.
 
         Raises:
-            DeadlockError: nothing is ready and no timer is set.
+            DeadlockError: no callback is ready and no timer is set.
         """
         if not self._ready and not self._stopping:
             if not self._scheduled:
@@ -217,7 +217,7 @@ class VirtualTimeLoop(BaseEventLoop):
             self._ready.extend(callbacks)
 
     def _drop_cancelled_timers(self) -> None:
-        """Forget cancelled timers: those in front, and all of them when they are the most."""
+        """Forget cancelled timers: those in front, and all of them when they are the majority."""
         timers = self._scheduled
         if len(timers) > TIMERS_FEW and self._cancelled_timers > len(timers) / 2:
             kept = [entry for entry in timers if not entry[1].is_cancelled]
@@ -249,7 +249,7 @@ class VirtualTimeLoop(BaseEventLoop):
 
 
 class _InOrder(dict[object, None]):
-    """A set that iterates in the order in which its members came."""
+    """A set that iterates in the order in which its members were added."""
 
     def add(self, member: object) -> None:
         self[member] = None
@@ -259,7 +259,7 @@ class _InOrder(dict[object, None]):
 
 
 def _init_scope(scope: CancelScope, deadline: float = math.inf, shield: bool = False) -> None:
-    """Let anyio cancel a scope's children in order; where it keeps them is private."""
+    """Make anyio cancel a scope's children in order, through its private attributes."""
     _anyios_init(scope, deadline, shield)
     if hasattr(scope, "_child_scopes"):
         scope._child_scopes = _InOrder()  # type: ignore[assignment]  # noqa: SLF001
@@ -277,7 +277,7 @@ def run(main: Coroutine[Any, Any, T], *, shuffle_seed: int | None = None) -> T:
         shuffle_seed: tries another, reproducible order of ready callbacks; None keeps the natural order.
 
     Raises:
-        DeadlockError: the program waits for something that cannot happen.
+        DeadlockError: the program can never continue.
     """
     shuffle = None if shuffle_seed is None else Random(shuffle_seed)
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(shuffle=shuffle)) as runner, _rare_collections():
@@ -286,7 +286,7 @@ def run(main: Coroutine[Any, Any, T], *, shuffle_seed: int | None = None) -> T:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect cycles seldom: nearly all that a simulation makes is freed by counting, and its heap is large."""
+    """Collect cycles seldom: reference counts free nearly all of a simulation's objects, and its heap is large."""
     thresholds = gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
@@ -296,7 +296,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 def describe_tasks(tasks: set[asyncio.Task[Any]], now_s: float) -> str:
-    """Say which tasks wait, grouped by place, oldest first."""
+    """Describe the waiting tasks, grouped by place, oldest first."""
     places: dict[str, list[str]] = {}
     for task in sorted(tasks, key=hash):
         places.setdefault(_place(task), []).append(task.get_name())
@@ -310,7 +310,7 @@ def describe_tasks(tasks: set[asyncio.Task[Any]], now_s: float) -> str:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Return the chain of functions from the task's own to the innermost await, and the last line of ours."""
+    """Return the functions from the task's own to its innermost await, and the last line in this project's code."""
     chain = []
     where = ""
     awaited: Any = task.get_coro()
