@@ -17,7 +17,7 @@ import trustme
 from tests.agent.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).parents[2]
-# A supervisor ends what a dead one of its Pod left on this machine: a test beside this one must be another Pod.
+# A supervisor ends the processes that a dead supervisor of its Pod left. Tests in parallel need different Pods.
 NAMESPACE = f"ns-{os.getpid()}"
 COMMAND = (sys.executable, "-m", "inplace.agent")
 
@@ -70,7 +70,7 @@ def _names() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on just now."""
+    """Return a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -23,15 +23,15 @@ from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
 RUN_S_MAX = 20.0  # a test that takes longer has failed
-BOUND_S_MAX = 60.0  # of what a server must answer; who waits for longer waits for the next news
+BOUND_S_MAX = 60.0  # bounds above this one are waits for the next event, not for an answer
 QUIET_S = 0.05
 
 
 class ImpatientClock(LoopClock):
-    """Sleeps pass at once and are noted.
+    """A clock whose sleeps pass at once and are recorded.
 
     Args:
-        is_quiet: bounds that are longer than a test may take are reached soon, because nothing comes.
+        is_quiet: long bounds are reached soon; for tests in which the server is silent.
         reminders: how often the time of a reminder passes; with no limit an agent would do nothing else.
     """
 
@@ -42,11 +42,11 @@ class ImpatientClock(LoopClock):
         self._is_quiet = is_quiet
 
     def monotonic_s(self) -> float:
-        """Return the loop's time plus all that was slept."""
+        """Return the loop's time plus the sum of all sleeps."""
         return super().monotonic_s() + sum(self.slept_s)
 
     async def sleep(self, delay_s: float) -> None:
-        """Note the sleep and let others run."""
+        """Record the sleep and let other tasks run."""
         task = asyncio.current_task()
         if task is not None and task.get_name() == REMINDER:
             if not self.reminders:
@@ -80,7 +80,7 @@ class NotedBarrier:
         self.lifts.append(epoch)
 
     def close(self) -> None:
-        """Nothing to note."""
+        """Do nothing."""
 
     def report(self, report: BarrierState) -> None:
         """Note the report."""
@@ -120,7 +120,7 @@ class NotedLog:
 
 @dataclass
 class Rig:
-    """What a run left behind, and the parts it ran with."""
+    """The parts of an agent's run, and its results."""
 
     config: AgentConfig = CONFIG
     clock: ImpatientClock = field(default_factory=ImpatientClock)
@@ -143,7 +143,7 @@ class Rig:
         context = credentials.ssl_context()
         phases = RestartPhases(self.metrics, now_s=lambda: 0.0, annotate=self.config.phases_annotation)
         ahead = None
-        if with_head_start:  # in a thread, because the server needs this one
+        if with_head_start:  # in a thread, because the server runs in this one
             ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
         transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
         parts = Parts(

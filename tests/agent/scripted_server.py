@@ -1,5 +1,5 @@
 """
-An API server that does exactly what a test says, on a real loopback socket.
+An API server that follows a test's script, on a real loopback socket.
 
 A list is answered by the next step of `lists`, a watch by the next script of `watches`: steps that run in order on
 the raw connection. Everything else is answered by `answer`. Every request is recorded.
@@ -45,12 +45,12 @@ class Received:
 
     @property
     def is_watch(self) -> bool:
-        """Say whether this asks for a watch."""
+        """Return whether this is a watch."""
         return "watch" in self.query
 
     @property
     def is_list(self) -> bool:
-        """Say whether this asks for the collection as it is."""
+        """Return whether this is a list."""
         return self.method == "GET" and self.path.endswith("/jobsets") and not self.is_watch
 
 
@@ -65,7 +65,7 @@ class Exchange:
 
     @property
     def wants_table(self) -> bool:
-        """Say whether rows were asked for."""
+        """Return whether the client asked for a Table."""
         return "as=Table" in self.request.headers["accept"]
 
     async def answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
@@ -87,14 +87,14 @@ class Exchange:
         await self.raw(b"%x\r\n%s\r\n" % (len(data), data))
 
     async def end(self) -> None:
-        """End a streaming answer in good order."""
+        """End a streaming answer with its last chunk."""
         if not self.started:
             await self.answer(200, b"")
         else:
             await self.raw(b"0\r\n\r\n")
 
     async def raw(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -109,7 +109,7 @@ async def accept_patch(exchange: Exchange) -> None:
 
 
 async def lists_nothing(exchange: Exchange) -> None:
-    """Answer a list: the JobSet is not there yet."""
+    """Answer a list with no JobSet."""
     await exchange.answer(200, listing([], rv=1) if exchange.wants_table else NOTHING)
 
 
@@ -120,7 +120,7 @@ class ScriptedServer:
     Args:
         lists: one step per list, in order; a list beyond them is empty, at version 1.
         watches: one script per watch, in order; a watch beyond them stays silent.
-        answer: what every other request gets.
+        answer: the step for every other request.
         tls: TLS settings, None for plain HTTP.
     """
 
@@ -157,12 +157,12 @@ class ScriptedServer:
 
     @property
     def watched(self) -> list[Received]:
-        """Return the watches."""
+        """Return the watch requests."""
         return [request for request in self.received if request.is_watch]
 
     @property
     def listed(self) -> list[Received]:
-        """Return the lists."""
+        """Return the list requests."""
         return [request for request in self.received if request.is_list]
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -181,7 +181,7 @@ class ScriptedServer:
                 if writer.is_closing():
                     break
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the agent hung up, or the test is over
+            pass  # the agent closed the connection, or the test is over
         finally:
             writer.transport.abort()
             self._serving.discard(task)
@@ -333,7 +333,7 @@ def refuses(code: int, reason: str = "", message: str = "said the server", **hea
 
 
 async def ends(exchange: Exchange) -> None:
-    """End the watch in good order."""
+    """End the watch with its last chunk."""
     await exchange.end()
 
 
@@ -343,7 +343,7 @@ async def resets(exchange: Exchange) -> None:
 
 
 async def silence(exchange: Exchange) -> None:
-    """Say nothing, with the connection open."""
+    """Send nothing and keep the connection open."""
     if not exchange.started:
         await exchange.raw(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     await asyncio.Event().wait()

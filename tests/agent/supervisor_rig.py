@@ -15,7 +15,7 @@ from typing import Any
 from tests.agent.process import COMMAND, environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
 
-WAIT_S_MAX = 20.0  # whatever takes longer has failed
+WAIT_S_MAX = 20.0  # a wait that takes longer has failed
 MARK = "INPLACE_TEST_TREE"
 PRELUDE = """
 import os, signal, sys, time
@@ -43,7 +43,7 @@ DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('main')\nwhile True:
 
 @dataclass
 class Supervised:
-    """One supervisor and what surrounds it."""
+    """One supervisor with its server, worker and files."""
 
     folder: Path
     server: ScriptedServer
@@ -74,21 +74,21 @@ class Supervised:
         await self.noted("started", epoch)
 
     async def noted(self, name: str, count: int = 1) -> list[str]:
-        """Wait until the worker's processes noted `count` lines under `name`; return them."""
+        """Wait until the worker's processes wrote `count` lines to the file `name`; return them."""
         await until(lambda: len(self.notes(name)) >= count, f"{count} lines {name!r}")
         return self.notes(name)
 
     def notes(self, name: str) -> list[str]:
-        """Return the whole lines noted under `name`."""
+        """Return the complete lines of the file `name`."""
         path = self.folder / "notes" / name
         return path.read_text().split("\n")[:-1] if path.exists() else []
 
     def tree(self) -> list[int]:
-        """Return every process that the worker's tree has, zombies left out: each carries the test's mark."""
+        """Return the processes of the worker's tree, without zombies; each has the test's mark in its environment."""
         return [pid for pid in marked(str(self.folder)) if pid != self.child.pid]
 
     async def finished(self) -> int:
-        """Wait for the supervisor's exit; return its code. Nothing it started may be left."""
+        """Wait for the supervisor's exit, check that none of its processes is left, and return its code."""
         async with asyncio.timeout(WAIT_S_MAX):
             _, errors = await self.child.communicate()
         self.lines = [json.loads(line) for line in errors.decode().splitlines() if line.startswith("{")]
@@ -124,10 +124,10 @@ async def supervised(
         ) as child:
             try:
                 yield Supervised(folder, running, child, views)
-            finally:  # BEFORE the end of the output is waited for, which the worker holds open, too
+            finally:  # BEFORE the wait for the end of the output, which the worker holds open too
                 with suppress(ProcessLookupError):
                     child.kill()
-                # Twice: a process that was born during the first look has lost its parent by the second.
+                # Twice: the first kill can miss a process that was being forked; the second finds it.
                 await until(
                     lambda: not _killed(str(folder), child.pid) and not _killed(str(folder), child.pid),
                     "the end of the worker's processes",
@@ -135,7 +135,7 @@ async def supervised(
 
 
 def _killed(mark: str, agent: int) -> list[int]:
-    """Kill what is left of a test, also what forks meanwhile; return what was there."""
+    """Kill the remaining processes of a test, also those that fork meanwhile; return the ones found first."""
     found = [pid for pid in marked(mark) if pid != agent]
     for pid in found:
         with suppress(ProcessLookupError):
@@ -144,7 +144,7 @@ def _killed(mark: str, agent: int) -> list[int]:
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds, at most WAIT_S_MAX."""
+    """Wait until a condition holds, at most WAIT_S_MAX."""
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             while not holds():  # noqa: ASYNC110 - files and /proc tell nobody
@@ -154,7 +154,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Return the worker processes of one test that run: zombies have no environment."""
+    """Return the running worker processes of one test; a zombie has no environment and is left out."""
     wanted = f"{MARK}={mark}\0".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -162,7 +162,7 @@ def marked(mark: str) -> list[int]:
             if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
         except OSError:
-            continue  # it ended meanwhile, or is not ours
+            continue  # the process ended meanwhile, or belongs to another user
     return found
 
 
@@ -172,7 +172,7 @@ def main_of(group: Supervised) -> int:
 
 
 async def running(group: Supervised, epoch: int = 1) -> None:
-    """Bring the worker into its first epoch, and wait until its main process is at work."""
+    """Bring the worker into its first epoch, and wait until its main process runs."""
     await group.start(epoch)
     await group.noted("main")
 

@@ -41,7 +41,7 @@ async def run(*failures: Step, views: Sequence[Step] = ()) -> Rig:
 
 
 async def test_a_throttled_announcement_is_sent_again_after_retry_after() -> None:
-    """429: the same bytes again, not before the server's Retry-After."""
+    """After a 429 the agent sends the same bytes again, AFTER the server's Retry-After."""
     rig = await run(refuses(429, "TooManyRequests", retry_after="3"))
     assert 3 <= rig.clock.slept_s[0] <= 3 + 3
     assert rig.metrics.requests["patch", "busy"] == 1
@@ -54,13 +54,13 @@ async def test_a_lost_reply_is_sent_again() -> None:
 
 
 async def test_a_failing_server_is_asked_again() -> None:
-    """5xx: again, after backoff."""
+    """After a 5xx the agent sends again, with backoff."""
     rig = await run(refuses(500), refuses(503), refuses(504))
     assert rig.metrics.requests["patch", "busy"] == 3
 
 
 async def test_refused_credentials_are_retried() -> None:
-    """401: again with the token on disk then."""
+    """After a 401 the agent sends again, with the token that is on disk by then."""
     rig = await run(refuses(401, "Unauthorized"))
     assert "token" in rig.log.of("announcement_failed")[0]["cure"]
 
@@ -76,13 +76,13 @@ async def test_a_forbidden_announcement_names_the_permission() -> None:
 
 @pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (409, "Conflict"), (422, "Invalid")])
 async def test_a_pod_that_is_gone_is_named(code: int, reason: str) -> None:
-    """404, or another uid under our name: the log says that this Pod is gone, and the retry is slow."""
+    """After a 404, or another uid under our Pod's name, the log says that the Pod is gone, and the retry is slow."""
     rig = await run(refuses(code, reason))
     assert "Pod" in rig.log.of("announcement_failed")[0]["cure"]
 
 
 async def test_a_refused_announcement_of_a_deprecated_epoch_is_not_repeated() -> None:
-    """An epoch that was deprecated while its announcement failed is not announced again: the Pod restarts."""
+    """When the epoch is deprecated while its announcement fails, the Pod restarts without announcing it again."""
     rig = Rig()
     deprecated = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The command line of inplace-agent, and the variables that say the same."""
+"""The command line of inplace-agent, and the variables with the same meaning."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from inplace.agent.arguments import ArgumentsError, RunOptions, WaitOptions, exi
 
 
 def test_run_leaves_the_worker_s_words_alone() -> None:
-    """Options end at -- or at the first word that is none; what follows is the worker's, its own options too."""
+    """The agent's options end at -- or at the first other word; the rest is the worker's command with its options."""
     assert parse(["run", "--", "python", "--grace", "1"], {}) == RunOptions(("python", "--grace", "1"))
     assert parse(["run", "--grace", "1", "torchrun", "--help"], {}) == RunOptions(("torchrun", "--help"), grace_s=1.0)
 
 
 def test_an_option_wins_over_its_variable() -> None:
-    """A manifest's variables are defaults."""
+    """An option on the command line overrides the variable of the same meaning."""
     env = {"WORKER_GRACE_S": "9", "WORKER_TERMINATION_GRACE_S": "60", "WORKER_FAIL_ON": "7"}
     found = parse(["run", "--grace=1.5", "--no-restart-on", "3,10-12", "--", "a"], env)
     assert found == RunOptions(("a",), 1.5, 60.0, frozenset({3, 10, 11, 12}))
 
 
 def test_standby_is_a_switch() -> None:
-    """Alone it is on; a manifest says on or off."""
+    """--standby without a value means on; the variable is on or off."""
     assert parse(["run", "--standby", "--", "a"], {}) == RunOptions(("a",), standby=True)
     assert parse(["run", "--", "a"], {"WORKER_STANDBY": "on"}) == RunOptions(("a",), standby=True)
     assert parse(["run", "--standby=off", "--", "a"], {"WORKER_STANDBY": "on"}) == RunOptions(("a",))
@@ -33,7 +33,7 @@ def test_standby_is_a_switch() -> None:
 
 
 def test_wait_takes_a_timeout_and_a_command() -> None:
-    """Without a timeout it waits for ever; without a command it only waits."""
+    """`wait` without --timeout waits for ever; without a command it only waits."""
     assert parse(["wait"], {}) == WaitOptions()
     assert parse(["wait", "--timeout", "5", "--", "a", "-b"], {}) == WaitOptions(5.0, ("a", "-b"))
     assert parse(["wait"], {"WAIT_TIMEOUT_S": "3"}) == WaitOptions(3.0)
@@ -41,12 +41,12 @@ def test_wait_takes_a_timeout_and_a_command() -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["run", "--help"], ["wait", "-h"]])
 def test_help_is_no_error(arguments: list[str]) -> None:
-    """It goes to standard output, with exit code 0."""
+    """--help prints to standard output and exits with 0."""
     assert parse(arguments, {}) is None
 
 
 def test_worker_command_is_upstream_s_contract() -> None:
-    """A shell runs it; no port is opened unless one is named."""
+    """A shell runs WORKER_COMMAND; no port is opened unless a variable names one."""
     env = {"WORKER_COMMAND": "train && done", "SHELL": "/bin/zsh", "WORKER_FAIL_ON": "3"}
     assert parse([], env) == RunOptions(
         ("/bin/zsh", "-c", "train && done"), final_codes=frozenset({3}), listens=False, once=True
@@ -82,13 +82,13 @@ def test_what_cannot_be_used_is_refused_in_words(arguments: list[str], env: dict
 
 @pytest.mark.parametrize("text", ["", "0", "256", "3-1", "a", "1,,2", "-3", "1-", "1e2", "٣"])
 def test_exit_codes_are_1_to_255(text: str) -> None:
-    """0 cannot be listed: it always completes the Pod."""
+    """--fail-on takes codes from 1 to 255; 0 always completes the Pod."""
     with pytest.raises(ArgumentsError, match="--fail-on"):
         exit_codes("--fail-on", text)
 
 
 def test_a_sidecar_never_loads_the_command_line() -> None:
-    """Without arguments and WORKER_COMMAND the module is not imported: it is nothing that an announcement needs."""
+    """Without arguments and WORKER_COMMAND the agent does not import the module; an announcement does not need it."""
     code = (
         "import sys; sys.argv = ['inplace-agent']; from inplace.agent.main import main; main(); "
         "print('inplace.agent.arguments' in sys.modules)"

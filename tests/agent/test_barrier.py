@@ -1,4 +1,4 @@
-"""The barrier over HTTP: closed, lifted, and indifferent to garbage."""
+"""The barrier over HTTP: closed, lifted, and unharmed by garbage."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def get(path: str) -> bytes:
 
 
 async def test_it_is_closed_until_lifted_and_open_from_then_on() -> None:
-    """503 before the lift, 200 after it, on the seed's path and on upstream's."""
+    """The barrier answers 503 before the lift and 200 after it, on the seed's path and on upstream's."""
     async with listening() as barrier:
         for path in ("/barrier-is-lifted", "/barrier-is-down"):
             assert (await ask(barrier, get(path)))[0] == 503
@@ -70,7 +70,7 @@ async def test_it_is_closed_until_lifted_and_open_from_then_on() -> None:
 
 
 async def test_a_configured_path_is_answered_too() -> None:
-    """BARRIER_PATH adds a path; others are 404 and the answer lists what there is."""
+    """BARRIER_PATH adds a path; another path gets 404 with the list of paths."""
     async with listening(barrier_path="/go") as barrier:
         assert (await ask(barrier, get("/go")))[0] == 503
         status, body = await ask(barrier, get("/stop"))
@@ -96,7 +96,7 @@ async def test_it_says_what_it_waits_for() -> None:
 
 
 async def test_a_lifted_barrier_names_its_epoch_in_the_head() -> None:
-    """For `wait`, which then needs no JSON; what is not lifted names none."""
+    """The head of a lifted barrier's answer holds the epoch, so that `wait` needs no JSON; a 503 holds none."""
     async with listening() as barrier:
         barrier.report(BarrierState("running", 3, 3, 2, LoopClock().monotonic_s(), ""))
         heads = []
@@ -123,7 +123,7 @@ async def test_metrics_and_health_are_served() -> None:
 
 
 async def test_a_scrape_does_not_delay_the_start() -> None:
-    """While nothing renders metrics yet, the scraper is told to come back, and nothing is loaded for it."""
+    """Until the metrics are loaded a scrape gets 503 with Retry-After, and it loads no module."""
     barrier = HttpBarrier(CONFIG, listener=listen("127.0.0.1", 0), clock=LoopClock(), render_metrics=lambda _: None)
     await barrier.start()
     assert (await ask(barrier, get("/metrics")))[0] == 503
@@ -131,7 +131,7 @@ async def test_a_scrape_does_not_delay_the_start() -> None:
 
 
 async def test_head_has_no_body_and_other_methods_are_refused() -> None:
-    """HEAD answers like GET without the body; nothing can be changed here."""
+    """HEAD answers like GET without the body; other methods are refused."""
     async with listening() as barrier:
         assert await ask(barrier, b"HEAD /barrier-is-lifted HTTP/1.1\r\n\r\n") == (503, b"")
         assert (await ask(barrier, b"POST /barrier-is-lifted HTTP/1.1\r\n\r\n"))[0] == 405
@@ -148,7 +148,7 @@ async def test_head_has_no_body_and_other_methods_are_refused() -> None:
     ],
 )
 async def test_garbage_is_answered_and_survived(garbage: bytes) -> None:
-    """A request that is none gets 400, and the next probe its answer."""
+    """A malformed request gets 400, and the next probe gets its answer."""
     async with listening() as barrier:
         assert (await ask(barrier, garbage))[0] == 400
         assert (await ask(barrier, get("/barrier-is-lifted")))[0] == 503
@@ -162,7 +162,7 @@ async def test_an_oversized_request_is_dropped() -> None:
 
 
 async def test_a_slow_request_is_dropped() -> None:
-    """A peer that never ends its request is cut off after the bound."""
+    """A peer that does not end its request is cut off after the bound."""
 
     class Hasty(LoopClock):
         def timeout(self, delay_s: float | None) -> asyncio.Timeout:
@@ -206,7 +206,7 @@ async def probe_from(source: str, barrier: HttpBarrier) -> bytes:
 
 @pytest.mark.parametrize("sources", [1, 4, 2 * barrier_module.PEER_SEATS])
 async def test_holders_keep_neither_kubelet_nor_the_worker_out(sources: int) -> None:
-    """Whatever one Pod or many hold open: 20 of 20 probes are answered, and so is a `wait` that was there before."""
+    """While other Pods hold connections open, 20 of 20 probes are answered, and so is an older `wait`."""
     each = 2 * barrier_module.PEER_SEATS // sources
     async with asyncio.timeout(20), AsyncExitStack() as peers:
         barrier = await peers.enter_async_context(listening())
@@ -215,13 +215,13 @@ async def test_holders_keep_neither_kubelet_nor_the_worker_out(sources: int) -> 
             await peers.enter_async_context(held_from(f"127.0.1.{1 + number}", barrier, each))
         answers = {await probe_from("127.0.0.9", barrier) for _ in range(20)}
         assert answers == {b"HTTP/1.1 503 Service Unavailable\r\n"}
-        assert len(barrier._exchanges) <= barrier_module.PEER_SEATS + 2  # the worker's, and one that is being closed
+        assert len(barrier._exchanges) <= barrier_module.PEER_SEATS + 2  # the worker's, and one that closes
         barrier.lift(1)
         assert await waiting.readline() == b"HTTP/1.1 200 OK\r\n"
 
 
 async def test_a_source_beyond_its_seats_loses_its_oldest_connection() -> None:
-    """One Pod has so many connections and no more; another Pod's stay open."""
+    """A Pod above its bound of connections loses its oldest one; another Pod's stay open."""
     most = barrier_module.PEER_SEATS_PER_SOURCE
     async with (
         asyncio.timeout(20),
@@ -237,7 +237,7 @@ async def test_a_source_beyond_its_seats_loses_its_oldest_connection() -> None:
 
 
 async def test_the_pods_own_connections_have_a_bound_too() -> None:
-    """Beyond it the oldest is closed, whose owner asks again."""
+    """Above the bound the Pod's own oldest connection is closed; its client asks again."""
     most = barrier_module.LOCAL_SEATS
     async with asyncio.timeout(20), listening() as barrier, held_from("127.0.0.1", barrier, most + 1) as held:
         with suppress(ConnectionResetError):
@@ -270,7 +270,7 @@ async def test_every_address_is_the_default() -> None:
 
 
 async def test_stop_cuts_open_exchanges_and_may_be_repeated() -> None:
-    """Stopping leaves no task and no socket behind, and the loop has nothing to complain about."""
+    """Stopping leaves no task and no socket behind, and the loop reports no error."""
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     async with listening() as barrier:
@@ -287,7 +287,7 @@ async def test_stop_cuts_open_exchanges_and_may_be_repeated() -> None:
 
 
 async def test_who_prefers_to_wait_is_answered_at_the_lift() -> None:
-    """A question that may be held costs no refusal, and its answer comes with the lift, not a period later."""
+    """A request that prefers to wait gets its answer at the lift, without a refusal before it."""
     async with listening() as barrier:
         request = b"GET /barrier-is-lifted HTTP/1.1\r\nhost: x\r\nPrefer: respond-async, wait=60\r\n\r\n"
         held = asyncio.create_task(ask(barrier, request))
@@ -300,14 +300,14 @@ async def test_who_prefers_to_wait_is_answered_at_the_lift() -> None:
 
 @pytest.mark.parametrize("preference", ["wait=0", "wait=-1", "wait=soon", "handling=lenient"])
 async def test_a_preference_that_names_no_time_holds_nothing(preference: str) -> None:
-    """Whatever else stands there is ignored, as RFC 7240 asks."""
+    """Any other preference is ignored, as RFC 7240 requires."""
     async with listening() as barrier, asyncio.timeout(5):
         request = f"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: {preference}\r\n\r\n".encode()
         assert (await ask(barrier, request))[0] == 503
 
 
 async def test_an_answer_is_held_no_longer_than_preferred() -> None:
-    """Then it is the same 503 as ever; only the barrier's own paths are held."""
+    """After the preferred time the usual 503 is sent; only requests for the barrier's paths are held."""
     async with listening() as barrier, asyncio.timeout(5):
         status, body = await ask(barrier, b"GET /barrier-is-lifted HTTP/1.1\r\nPrefer: wait=1\r\n\r\n")
         assert (status, json.loads(body)["lifted"]) == (503, False)
@@ -315,7 +315,7 @@ async def test_an_answer_is_held_no_longer_than_preferred() -> None:
 
 
 async def test_who_hangs_up_is_held_no_longer() -> None:
-    """A prober whose time-out is shorter than what it preferred leaves no exchange behind."""
+    """A prober that closes its connection before the preferred time leaves no exchange behind."""
     async with listening() as barrier:
         for _ in range(2 * barrier_module.LOCAL_SEATS):
             _, writer = await asyncio.open_connection("127.0.0.1", barrier.port)

@@ -13,13 +13,13 @@ SEED = {"NAMESPACE": "ns", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train"}
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> dict[str, str]:
-    """Return what an upstream manifest sets: two names, and the mounted service account."""
+    """Return an upstream manifest's environment: two names, and the mounted service account."""
     (tmp_path / "namespace").write_text("from-file\n")
     return {"POD_NAME": "train-w-0-0", "JOBSET_NAME": "train", "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path)}
 
 
 def problems(env: dict[str, str]) -> tuple[str, ...]:
-    """Return what is wrong with `env`."""
+    """Return the problems of `env`."""
     with pytest.raises(ConfigError) as refused:
         AgentConfig.from_env(env)
     return refused.value.problems
@@ -38,7 +38,7 @@ def test_the_seeds_names_bring_our_defaults() -> None:
 
 
 def test_upstreams_names_bring_upstreams_defaults(upstream: dict[str, str]) -> None:
-    """With none of the seed's names, the image behaves like upstream's with the same manifest."""
+    """Without the seed's names the agent has the defaults of upstream's agent."""
     config = AgentConfig.from_env(upstream)
     assert config.namespace == "from-file"
     assert (config.restart_exit_code, config.barrier_path, config.barrier_port) == (
@@ -50,7 +50,7 @@ def test_upstreams_names_bring_upstreams_defaults(upstream: dict[str, str]) -> N
 
 
 def test_our_additions_do_not_change_the_family(upstream: dict[str, str]) -> None:
-    """What only we know may be added to an upstream manifest without moving its port or exit code."""
+    """Variables that only we have can be added to an upstream manifest; its port and exit code stay."""
     added = {
         "PREVIOUS_EPOCH": "4",
         "POD_UID": "a-b",
@@ -77,7 +77,7 @@ def test_upstreams_values_are_taken(upstream: dict[str, str]) -> None:
 
 
 def test_both_families_may_agree() -> None:
-    """The same value under both names is no contradiction."""
+    """The same value under both names is accepted."""
     env = SEED | {"RESTART_POD_IN_PLACE_EXIT_CODE": "9", "IN_PLACE_RESTART_EXIT_CODE": "9"}
     assert AgentConfig.from_env(env).restart_exit_code == 9
 
@@ -91,7 +91,7 @@ def test_both_families_may_agree() -> None:
     ],
 )
 def test_contradictions_are_refused(ours: str, theirs: str, values: tuple[str, str]) -> None:
-    """Two names for one thing with two values: neither wins."""
+    """Two names of one setting with different values are refused."""
     (problem,) = problems(SEED | {ours: values[0], theirs: values[1]})
     assert ours in problem
     assert theirs in problem
@@ -99,7 +99,7 @@ def test_contradictions_are_refused(ours: str, theirs: str, values: tuple[str, s
 
 
 def test_everything_wrong_is_said_at_once() -> None:
-    """Nobody has to apply a manifest five times to see five errors."""
+    """Five errors in a manifest are reported together."""
     found = problems({"NAMESPACE": "Not_A_Name", "JOBSET_NAME": "", "BARRIER_PORT": "x", "LOG_FORMAT": "xml"})
     assert [problem.split(":")[0] for problem in found] == [
         "NAMESPACE",
@@ -138,7 +138,7 @@ def test_everything_wrong_is_said_at_once() -> None:
     ],
 )
 def test_bad_values_are_refused(name: str, value: str, expected: str) -> None:
-    """Each refusal names the variable, what is expected and what was seen."""
+    """Each refusal names the variable, the expected value and the seen value."""
     (problem,) = problems(SEED | {name: value})
     assert problem.startswith(f"{name}: expected ")
     assert expected in problem
@@ -147,7 +147,7 @@ def test_bad_values_are_refused(name: str, value: str, expected: str) -> None:
 
 @pytest.mark.parametrize("garbage", ["x", "0", "-3", "1.0", "2147483648", "99999999999999999999", "٣"])
 def test_a_garbled_previous_epoch_is_unknown_and_told(garbage: str) -> None:
-    """Whoever wrote the annotation, the agent starts; an unknown previous epoch costs one consistent read."""
+    """With a garbled previous epoch the agent starts and logs it; an unknown epoch costs one consistent read."""
     config = AgentConfig.from_env(SEED | {"PREVIOUS_EPOCH": garbage})
     assert config.previous_epoch is None
     (warning,) = config.warnings
@@ -161,7 +161,7 @@ def test_an_empty_variable_is_unset() -> None:
 
 
 def test_a_missing_namespace_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    """Neither variable nor file: the message names both."""
+    """Without variable and file the message names both."""
     env = {"POD_NAME": "p", "JOBSET_NAME": "j", "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path)}
     (problem,) = problems(env)
     assert "NAMESPACE" in problem
@@ -172,7 +172,7 @@ LARGE = SEED | {"GROUP_SIZE": "5000", "GROUP_OFFSET": "4000", "JOB_COMPLETION_IN
 
 
 def test_a_pod_of_a_large_group_gets_its_slot() -> None:
-    """The last of 5,000 Pods starts at the end of the window, and so comes its patch after a group restart."""
+    """The last of 5,000 Pods starts at the end of the window; so does its patch after a group restart."""
     config = AgentConfig.from_env(LARGE)
     assert 0.749 < config.start_slot_s < 0.75
     assert 0.749 < config.restart_slot_s < 0.75
@@ -181,7 +181,7 @@ def test_a_pod_of_a_large_group_gets_its_slot() -> None:
 
 
 def test_the_window_can_be_switched_off() -> None:
-    """START_WINDOW_S=0: every agent starts at once, whatever the size; for clusters that have deploy/apf."""
+    """With START_WINDOW_S=0 every agent of a group of any size starts at once; for clusters with deploy/apf."""
     config = AgentConfig.from_env(LARGE | {"START_WINDOW_S": "0"})
     assert (config.start_slot_s, config.restart_slot_s) == (0.0, 0.0)
     assert config.spread_s == 3.0
@@ -199,7 +199,7 @@ def test_a_garbled_group_size_is_told_and_costs_no_start(garbage: str) -> None:
 
 @pytest.mark.parametrize("missing", ["GROUP_OFFSET", "JOB_COMPLETION_INDEX"])
 def test_a_pod_without_a_number_takes_a_slot_of_its_name(missing: str) -> None:
-    """The slots of 5,000 Pods without an index fill the window evenly enough, and each keeps its own."""
+    """The slots of 5,000 Pods without an index fill the window evenly enough, and each Pod keeps its slot."""
     env = {name: value for name, value in LARGE.items() if name != missing}
     slots_s = [AgentConfig.from_env(env | {"POD_NAME": f"train-w-0-{i}"}).start_slot_s for i in range(5000)]
     tenths = [sum(1 for slot_s in slots_s if int(slot_s / 0.075) == tenth) for tenth in range(10)]

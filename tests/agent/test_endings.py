@@ -1,4 +1,4 @@
-"""A failure that a person must cure is logged with a command."""
+"""The log entry of a failure that a person must cure contains a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from inplace.agent.endings import cure_of
 from inplace.common.kube.errors import error_from_status
 from inplace.common.kube.watch import ending_of
 
-# As kube-apiserver 1.36 says it.
+# The message of kube-apiserver 1.36.
 RBAC = 'pods "p" is forbidden: User "system:serviceaccount:ns:default" cannot patch resource "pods" in API group ""'
 POLICY = (
     "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'agents.inplace.dev' with binding 'agents.inplace.dev' denied "
@@ -31,6 +31,6 @@ POLICY = (
     ],
 )
 def test_the_cure_names_what_is_missing(code: int, message: str, resource: str, words: tuple[str, ...]) -> None:
-    """Missing rights, a policy's refusal, a missing CRD and a missing token are told apart."""
+    """Missing rights, a policy's refusal, a missing CRD and a missing token have different cures."""
     cure = cure_of(ending_of(error_from_status({"message": message}, code)), "patch", resource, "ns")
     assert [word for word in words if word not in cure] == []

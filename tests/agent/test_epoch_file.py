@@ -1,4 +1,4 @@
-"""The epoch that a Pod keeps for itself is exact, and no reason to stop when it cannot be kept."""
+"""The epoch in a Pod's own file is exact, and an agent that cannot write the file goes on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def started_with(
 
 
 async def test_the_file_corrects_a_lagging_variable(tmp_path: Path) -> None:
-    """Kubelet says 1, the Pod itself announced 2, the cache still shows S = 1: epoch 2 is not joined again."""
+    """With PREVIOUS_EPOCH=1, epoch 2 in the file and S = 1 in the cache, the agent does not join epoch 2 again."""
     server, events = await started_with(tmp_path, "2", previous="1")
 
     assert "consistent_view_wanted" in events
@@ -40,7 +40,7 @@ async def test_the_file_corrects_a_lagging_variable(tmp_path: Path) -> None:
 
 
 async def test_a_garbled_file_means_unknown(tmp_path: Path) -> None:
-    """Garbage in the file is logged, and a consistent view decides."""
+    """Garbage in the file is logged, and the agent takes a consistent view."""
     server, events = await started_with(tmp_path, "two", previous="1", lists_max=1)
 
     assert "epoch_not_recalled" in events
@@ -63,7 +63,7 @@ async def test_the_epoch_is_kept_before_it_is_announced(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
-    """No such folder, as on a read-only or full disk: one warning, and the announcement goes out."""
+    """When the file cannot be written, the agent logs one warning and announces."""
     rig = Rig(memory=EpochFile(str(tmp_path / "missing" / "epoch")))
 
     async with ScriptedServer(watches=[(jobset(0), until_patched(1), jobset(1, 0), jobset(1, 1))]) as server:
@@ -75,7 +75,7 @@ async def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("content", "epoch"), [("1", 1), ("2147483647", 2147483647)])
 async def test_a_kept_epoch_is_recalled(tmp_path: Path, content: str, epoch: int) -> None:
-    """What was kept comes back."""
+    """A stored epoch is read back."""
     file = EpochFile(str(tmp_path / "epoch"))
     assert file.recall() == (None, None)
     assert file.remember(epoch) is None
@@ -85,7 +85,7 @@ async def test_a_kept_epoch_is_recalled(tmp_path: Path, content: str, epoch: int
 
 @pytest.mark.parametrize("content", ["", "0", "-1", "2147483648", "٣", "1 2", "1\n", "9" * 100])
 async def test_a_garbled_epoch_is_not_believed(tmp_path: Path, content: str) -> None:
-    """Whatever is not an epoch is said to be none."""
+    """A file with any other text gives no epoch."""
     path = tmp_path / "epoch"
     path.write_text(content, encoding="utf-8")
     epoch, problem = EpochFile(str(path)).recall()

@@ -1,4 +1,4 @@
-"""Slots: where each Pod of a group stands in the window, and how dense that makes the group."""
+"""Slots: the place of each Pod of a group in the window, and the request rate of the group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inplace.agent.herd import GROUP_FREE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd, slot_s
 from inplace.common.record import replace
 
-ROUNDING_S = 1e-9  # of floats; the smallest stratum that is asked for is far wider
+ROUNDING_S = 1e-9  # rounding of floats; the smallest stratum of these tests is far wider
 HERDS = st.builds(
     Herd,
     size=st.integers(1, 100_000),
@@ -24,7 +24,7 @@ HERDS = st.builds(
 
 @given(herd=HERDS)
 def test_a_slot_lies_inside_its_own_stratum(herd: Herd) -> None:
-    """Slot i of N is in [i, i + 1) * window / N, and no window passes its bound."""
+    """Slot i of N is in [i, i + 1) * window / N, and no window is longer than its bound."""
     stratum_s = herd.window_s / herd.size
     index = herd.index % herd.size
     assert 0.0 <= herd.window_s <= herd.window_s_max
@@ -34,23 +34,23 @@ def test_a_slot_lies_inside_its_own_stratum(herd: Herd) -> None:
 
 @given(herd=HERDS)
 def test_the_spread_is_the_default_window_whatever_the_window(herd: Herd) -> None:
-    """Who switches slots off still comes back, after a lost server, as densely as a group of GROUP_LARGE starts."""
+    """With slots switched off, agents still return after a lost server at the rate of a group of GROUP_LARGE."""
     assert herd.spread_s == replace(herd, window_s_max=WINDOW_S, least_share=1.0).window_s
 
 
 @given(size=st.integers(1, GROUP_FREE))
 def test_a_small_group_never_waits(size: int) -> None:
-    """Up to GROUP_FREE Pods there is no window."""
+    """A group of up to GROUP_FREE Pods has no window."""
     assert Herd(size, size - 1, 0.99).start_slot_s == 0.0
 
 
 def test_the_window_grows_from_nothing() -> None:
-    """One Pod more than GROUP_FREE costs a part of a millisecond, not a jump."""
+    """One Pod more than GROUP_FREE makes a window of less than a millisecond."""
     assert Herd(GROUP_FREE + 1, GROUP_FREE, 0.99).start_slot_s <= 1.0 / RATE_PER_S
 
 
 def test_five_thousand_pods_arrive_evenly() -> None:
-    """In each tenth of a second of the window come as many first requests as in every other, within two."""
+    """Each tenth of a second of the window has the same number of first requests, within two."""
     rng = Random(1)
     herd = Herd(5000, window_s_max=WINDOW_S)
     slots_s = [replace(herd, index=index, jitter=rng.random()).start_slot_s for index in range(5000)]
@@ -71,11 +71,11 @@ def test_a_larger_group_has_a_shorter_window_down_to_a_share() -> None:
 
 
 def test_supervisors_patches_are_spread_alike_whatever_the_size() -> None:
-    """No kubelet spreads supervisors: a large group keeps a quarter of the whole window."""
+    """Kubelets do not spread supervisors' patches: a large group keeps a quarter of the whole window."""
     assert Herd(5_000, 4_999, 0.9).restart_slot_s == pytest.approx(WINDOW_S / PATCHES_PER_START, abs=0.01)
     assert Herd(50_000, 49_999, 0.9).restart_slot_s == pytest.approx(WINDOW_S / PATCHES_PER_START, abs=0.01)
 
 
 def test_an_index_beyond_the_size_wraps_around() -> None:
-    """After an elastic resize the annotation may lag: the Pod takes another's stratum, not a later one."""
+    """After a resize the annotation may lag: a Pod above the old size takes another Pod's stratum in the window."""
     assert slot_s(7, 5, 10.0, 0.0) == slot_s(2, 5, 10.0, 0.0) == 4.0

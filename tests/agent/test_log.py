@@ -12,7 +12,7 @@ from inplace.agent.log import BUFFERED_LINES_MAX, LazyLog
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
-    """Return what was written."""
+    """Return the written lines."""
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -23,7 +23,7 @@ def make(level: str = "info", style: str = "json") -> tuple[LazyLog, io.StringIO
 
 
 def test_lines_come_out_in_order_with_the_time_they_were_written() -> None:
-    """Nothing is written before `load`; then early and late lines follow each other."""
+    """Lines are written at `load`, in the order of their times, and later lines follow."""
     log, stream = make()
     log.info("first", answer=42)
     log.warning("second")
@@ -40,7 +40,7 @@ def test_lines_come_out_in_order_with_the_time_they_were_written() -> None:
 
 @pytest.mark.parametrize(("level", "events"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")])
 def test_the_level_is_a_floor(level: str, events: str) -> None:
-    """Lines below LOG_LEVEL are not written, early or late."""
+    """Lines below LOG_LEVEL are not written, neither before nor after `load`."""
     log, stream = make(level)
     for _ in range(2):
         log.debug("d")
@@ -62,7 +62,7 @@ def test_the_console_style_is_for_readers() -> None:
 
 
 def test_the_buffer_is_bounded_and_says_what_it_lost() -> None:
-    """Beyond the bound the oldest lines go, and their number is told."""
+    """Above the bound the oldest lines are dropped, and the log says how many."""
     log, stream = make()
     for number in range(BUFFERED_LINES_MAX + 5):
         log.info("line", number=number)

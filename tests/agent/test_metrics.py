@@ -45,12 +45,12 @@ def test_every_number_is_rendered() -> None:
 
 
 def test_a_view_that_never_came_has_no_age() -> None:
-    """Staleness is absent until the watch has said something."""
+    """The staleness metric is absent until the watch has shown a view."""
     assert "staleness" not in text_of(AgentMetrics())
 
 
 def test_an_edge_belongs_to_the_bucket_it_ends() -> None:
-    """A duration of exactly 1 s is within le=1 and not within the edge before; buckets are cumulative."""
+    """A duration of exactly 1 s is within le=1 and not within the next smaller bucket; buckets are cumulative."""
     metrics = AgentMetrics()
     for seconds in (0.5, 1.0, 1.001, 1000.0):
         metrics.observe(RestartPhase.BARRIER, seconds)
@@ -70,7 +70,7 @@ def test_an_edge_belongs_to_the_bucket_it_ends() -> None:
 
 
 def test_the_promises_are_bucket_edges() -> None:
-    """1 s and 10 s, so that the share of restarts that keep them can be read exactly."""
+    """1 s and 10 s are bucket edges, so that the share of restarts within them can be read exactly."""
     assert {1.0, 10.0} <= set(PHASE_BUCKETS)
     assert list(PHASE_BUCKETS) == sorted(PHASE_BUCKETS)
 
@@ -85,13 +85,13 @@ def test_the_promises_are_bucket_edges() -> None:
     ],
 )
 def test_the_accept_header_chooses_the_format(accept: str, media_type: str, end: bool) -> None:
-    """OpenMetrics for those who ask for it; whatever else is asked, even nonsense, is answered as text."""
+    """An Accept header with OpenMetrics gets that format; any other gets the text format."""
     said, body = render(AgentMetrics(), accept)
     assert said.startswith(media_type)
     assert body.endswith(b"# EOF\n") is end
 
 
 def test_the_version_is_the_projects() -> None:
-    """The version in the code and the one in pyproject.toml are one."""
+    """The code and pyproject.toml have the same version."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["project"]["version"] == VERSION

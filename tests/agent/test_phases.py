@@ -34,7 +34,7 @@ class Hand:
 
 @given(durations)
 def test_the_text_is_read_back_and_bounded(seconds: dict[RestartPhase, float]) -> None:
-    """Whatever was measured, the text fits its bound and says the same to the millisecond, within its range."""
+    """The text of any durations fits its bound and is read back to the millisecond, within the range."""
     text = phases_text(seconds)
     assert len(text) <= TEXT_BYTES_MAX
     expected = {phase: min(max(s, 0.0), MILLISECONDS_MAX / 1000) for phase, s in seconds.items()}
@@ -42,7 +42,7 @@ def test_the_text_is_read_back_and_bounded(seconds: dict[RestartPhase, float]) -
 
 
 def test_the_bound_is_reached() -> None:
-    """Every phase at its longest is exactly the bound, so that the bound is no guess."""
+    """Every phase at its longest makes a text of exactly the bound's length."""
     assert len(phases_text(dict.fromkeys(RestartPhase, 1e9))) == TEXT_BYTES_MAX
 
 
@@ -67,7 +67,7 @@ def test_the_bound_is_reached() -> None:
     ],
 )
 def test_garbage_is_refused_as_a_whole(text: str) -> None:
-    """Strict: what is not of the grammar is the peer's fault, with what was expected and a bounded part of it."""
+    """A text outside the grammar raises the peer's error, with the expected form and a bounded part of the text."""
     with pytest.raises(RemoteProtocolError, match="expected 'v1'") as caught:
         parse_phases(text)
     assert len(str(caught.value)) < 500
@@ -75,13 +75,13 @@ def test_garbage_is_refused_as_a_whole(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_no_text_does_anything_else(text: str) -> None:
-    """Any text is read or refused."""
+    """Any text is read, or refused with that error."""
     with suppress(RemoteProtocolError):
         parse_phases(text)
 
 
 def test_two_lives_tell_one_story(tmp_path: Path) -> None:
-    """The first process's waits and the gap to the second reach the second's announcement."""
+    """The second process's announcement has the first process's waits and the gap between the two."""
     clock, file = Hand(100.0), PhaseFile(str(tmp_path / "phases"))
     first = RestartPhases(AgentMetrics(), now_s=clock, started_s=99.95, file=file)
     assert first.announcing(1) == "v1,view=50"
@@ -99,7 +99,7 @@ def test_two_lives_tell_one_story(tmp_path: Path) -> None:
 
 
 def test_an_announcement_s_text_is_frozen() -> None:
-    """Building it again, later, gives the same bytes; the next epoch's has only what ended since."""
+    """Building an announcement again gives the same bytes; the next epoch's has only the phases that ended since."""
     clock, metrics = Hand(), AgentMetrics()
     phases = RestartPhases(metrics, now_s=clock)
     text = phases.announcing(3)
@@ -111,7 +111,7 @@ def test_an_announcement_s_text_is_frozen() -> None:
 
 
 def test_a_supervisor_s_worker_is_timed() -> None:
-    """Death, stop and announcement of one restart, and how long the worker was down in all, at the one after."""
+    """A restart's announcement has its death and stop phases; the next one has the whole downtime of the worker."""
     clock, metrics = Hand(), AgentMetrics()
     phases = RestartPhases(metrics, now_s=clock)
     phases.announcing(1)
@@ -123,7 +123,7 @@ def test_a_supervisor_s_worker_is_timed() -> None:
     clock.now_s += 60.0
     phases.worker_down()
     clock.now_s += 0.5
-    phases.worker_down()  # it was told to end, and now it has: the first word counts
+    phases.worker_down()  # the death was recorded at the order to stop; this later call changes nothing
     phases.worker_gone()
     assert phases.announcing(2) == "v1,announce=0,barrier=0,lift=0,start=4,stop=500"
     clock.now_s += 0.02
@@ -138,7 +138,7 @@ def test_a_supervisor_s_worker_is_timed() -> None:
 
 
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    """PHASES_ANNOTATION=off: no text, and the metrics hold the durations all the same."""
+    """With PHASES_ANNOTATION=off there is no text, and the metrics still have the durations."""
     metrics = AgentMetrics()
     phases = RestartPhases(metrics, now_s=Hand(), annotate=False)
     assert phases.announcing(1) == ""
@@ -150,7 +150,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
     [b"", b"v1,view=1", b"\xff\xff", b"v1,view=x b 1", b"v1,view=1 b soon", b"x" * 5000, b"v1 b nan"],
 )
 def test_a_garbled_file_costs_its_numbers_only(tmp_path: Path, content: bytes) -> None:
-    """Whatever is in the file, the start goes on."""
+    """The agent starts with any content of the file; a garbled file gives no durations."""
     path = tmp_path / "phases"
     path.write_bytes(content)
     phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(str(path)))
@@ -158,7 +158,7 @@ def test_a_garbled_file_costs_its_numbers_only(tmp_path: Path, content: bytes) -
 
 
 def test_a_reboot_is_no_kubelet(tmp_path: Path) -> None:
-    """Another boot's clock says nothing about ours: the gap is left out, the durations are kept."""
+    """After a reboot the clocks cannot be compared: the gap is left out, the durations are kept."""
     boot_id, path = tmp_path / "boot_id", str(tmp_path / "phases")
     boot_id.write_text("one\n")
     PhaseFile(path, str(boot_id)).keep({RestartPhase.BARRIER: 1.0}, 50.0)
@@ -168,7 +168,7 @@ def test_a_reboot_is_no_kubelet(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_went_back_measures_nothing(tmp_path: Path) -> None:
-    """A process that ended after this one began did not end before it."""
+    """When the old process's end is later than the new one's start, no gap is measured."""
     path = str(tmp_path / "phases")
     PhaseFile(path).keep({}, 200.0)
     phases = RestartPhases(AgentMetrics(), now_s=Hand(100.0), file=PhaseFile(path))
@@ -177,7 +177,7 @@ def test_a_clock_that_went_back_measures_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/dev/full", "/nowhere/phases", "/proc/version"])
 def test_a_disk_that_refuses_costs_its_numbers_only(path: str) -> None:
-    """A full disk, a missing folder and a read-only file system are no error."""
+    """On a full disk, in a missing folder and on a read-only file system the agent goes on without the numbers."""
     phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(path))
     phases.announcing(1)
     phases.accepted()
@@ -186,7 +186,7 @@ def test_a_disk_that_refuses_costs_its_numbers_only(path: str) -> None:
 
 
 def test_nothing_is_written_before_the_announcement_left(tmp_path: Path) -> None:
-    """The file appears when the server took the announcement, not when it was built."""
+    """The file is written when the server has accepted the announcement, not when it is built."""
     path = tmp_path / "phases"
     phases = RestartPhases(AgentMetrics(), now_s=Hand(), file=PhaseFile(str(path)))
     phases.announcing(1)
@@ -196,7 +196,7 @@ def test_nothing_is_written_before_the_announcement_left(tmp_path: Path) -> None
 
 
 def test_the_process_s_start_is_the_system_s(tmp_path: Path) -> None:
-    """/proc tells when this process began; a command's name with brackets and blanks does not confuse it."""
+    """The process's start is read from /proc, also when the command's name has brackets and blanks."""
     now_s = boot_s()
     stat = tmp_path / "stat"
     fields = ["S", *["1"] * 18, str(int((now_s - 0.5) * 100)), *["1"] * 5]
@@ -210,7 +210,7 @@ def test_the_process_s_start_is_the_system_s(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_the_one_patch_carries_the_phases() -> None:
-    """The announcement holds the annotation, a repeated one the same; it still is one patch."""
+    """The announcement's one patch has the annotation, and a repeated patch has the same bytes."""
     failures = [refuses(503)]
     rig = Rig()
 
@@ -233,7 +233,7 @@ async def test_the_one_patch_carries_the_phases() -> None:
 
 @pytest.mark.asyncio
 async def test_the_annotation_is_off_when_told() -> None:
-    """phases_annotation=False leaves the protocol's two annotations alone in the patch."""
+    """With phases_annotation=False the patch has only the protocol's two annotations."""
     rig = Rig()
     async with ScriptedServer(lists=[jobset(0)], watches=[(jobset(1, 0), jobset(1, 1))]) as server:
         await rig.run(server, phases_annotation=False)

@@ -1,4 +1,4 @@
-"""The head start changes when a request leaves, and nothing else: every case is run with and without it."""
+"""The prelude changes only when a request leaves: every case runs with and without it."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def shout(exchange: Exchange) -> None:
 
 
 async def garbage(exchange: Exchange) -> None:
-    """Answer what is no list."""
+    """Answer with a document that is not a list."""
     await exchange.answer(200, b"<html>")
 
 
 async def last_words(exchange: Exchange) -> None:
-    """List the JobSet on a connection that is closed after."""
+    """List the JobSet and close the connection."""
     await exchange.answer(200, table(["train", 0, 0, None, None, "InPlaceRestart", None, "uid-1"], 10), CLOSE)
     exchange.writer.close()
 
@@ -87,7 +87,7 @@ CLOSE = {"connection": "close"}
 
 @dataclass(frozen=True)
 class Case:
-    """What the server says to each list and each patch, in order; after that all is well."""
+    """The server's answers to each list and each patch, in order; later requests are answered normally."""
 
     lists: Sequence[Step] = (jobset(0),)
     patches: Sequence[Step] = ()
@@ -146,7 +146,7 @@ CASES = {
 
 
 async def outcome(case: Case, *, with_head_start: bool) -> dict[str, Any]:
-    """Run the agent, until it exits or has nothing more to expect, and return all that can be seen of it."""
+    """Run the agent until it exits or waits for ever; return its requests, log, exit code and connections."""
     patches = list(case.patches)
 
     async def answer(exchange: Exchange) -> None:
@@ -176,7 +176,7 @@ async def outcome(case: Case, *, with_head_start: bool) -> dict[str, Any]:
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "another JobSet's uid" else name for name in CASES]
 )
 async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
-    """Requests, outcomes, log, exit code and connections are the ordinary path's."""
+    """Requests, outcomes, log, exit code and connections are the same with and without the prelude."""
     with_it = await outcome(CASES[name], with_head_start=True)
     assert with_it == await outcome(CASES[name], with_head_start=False)
     if not CASES[name].patches:
@@ -189,7 +189,7 @@ def start_ahead(to: Credentials) -> Ahead | None:
 
 
 async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> None:
-    """When the head start returns, the list is answered and the patch is on its way; nothing waits for its answer."""
+    """When the prelude returns, the list is answered and the patch is sent; nothing waits for the patch's answer."""
     answering = asyncio.Event()
 
     async def answer(exchange: Exchange) -> None:
@@ -221,7 +221,7 @@ async def test_the_epoch_is_kept_before_it_is_announced_ahead(tmp_path: Path) ->
 
 
 async def test_a_slow_list_is_waited_for_by_the_agent() -> None:
-    """Beyond its bound the head start hands over the connection, and the list is not sent again."""
+    """After its bound the prelude hands over the connection, and the list is not sent again."""
     released = asyncio.Event()
 
     async def slow(exchange: Exchange) -> None:
@@ -237,7 +237,7 @@ async def test_a_slow_list_is_waited_for_by_the_agent() -> None:
 
 
 async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
-    """It accepts and is silent: the head start ends by its bound, with nothing sent."""
+    """When a server accepts and stays silent, the prelude ends by its bound and has sent nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         to = Credentials("127.0.0.1", silent.getsockname()[1])
         began_s = asyncio.get_running_loop().time()
@@ -247,7 +247,7 @@ async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
 
 @pytest.mark.parametrize("changed", [{"start_slot_s": 1.0}])
 async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, Any]) -> None:
-    """The slot is there to spread connections too."""
+    """An agent that waits for its slot opens no connection before it: slots spread connections too."""
     rig = Rig()
     async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
         assert await rig.run(server, with_head_start=True, **changed) == 88
@@ -255,13 +255,13 @@ async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, An
 
 
 async def test_a_name_gets_no_head_start() -> None:
-    """A look-up cannot be bounded without a thread."""
+    """A server given by host name gets no prelude: a look-up cannot be bounded without a thread."""
     to = Credentials("localhost", 1, tls=False)
     assert start_ahead(to) is None
 
 
 async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
-    """With TLS the head start trusts whom the agent trusts."""
+    """Over TLS the prelude trusts the same CA as the agent."""
     ours, theirs = trustme.CA(), trustme.CA()
     async with ScriptedServer(lists=[jobset(0)], tls=server_tls(theirs)) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=ours.cert_pem.bytes().decode(), token="secret")
@@ -270,7 +270,7 @@ async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
 
 
 async def test_a_connection_over_tls_is_handed_over() -> None:
-    """List, patch and watch go over one TLS connection, begun without a loop and ended in one."""
+    """List, patch and watch use one TLS connection, which the prelude opens and the event loop takes over."""
     authority = trustme.CA()
     rig = Rig()
     async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART], tls=server_tls(authority)) as server:
@@ -286,7 +286,7 @@ async def test_a_connection_over_tls_is_handed_over() -> None:
 
 
 async def test_a_token_that_vanishes_between_list_and_patch_is_waited_for(tmp_path: Path) -> None:
-    """The list's answer is kept; the announcement is made once the token is there again, once."""
+    """The list's answer is kept, and the announcement is sent once, when the token is there again."""
     token = tmp_path / "token"
     token.write_text("t")
 

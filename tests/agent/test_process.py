@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def test_a_group_restart_ends_with_the_configured_code(tmp_path: Path) -> None:
-    """From exec to exit X: three requests, one connection, and a log that tells the story in order."""
+    """From exec to exit X the agent sends three requests on one connection and logs each step in order."""
     async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
         env = environment(tmp_path, server, RESTART_POD_IN_PLACE_EXIT_CODE="77", PREVIOUS_EPOCH="one")
         async with process(env) as child:
@@ -49,7 +49,7 @@ async def test_the_default_code_is_ours(tmp_path: Path) -> None:
 
 
 async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
-    """Exit 2, every problem at once (the credentials' too), and the server never hears of it."""
+    """The agent exits with 2, reports every problem at once (of the credentials too), and sends no request."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server, NAMESPACE="NO", BARRIER_PORT="x", KUBECONFIG=str(tmp_path / "none"))
         async with process(env) as child:
@@ -64,7 +64,7 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
 
 
 async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> None:
-    """Exit 3 with address and port; nothing was announced."""
+    """The agent exits with 3, names address and port, and announces nothing."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with ScriptedServer() as server:
@@ -95,7 +95,7 @@ async def hold(exchange: Exchange) -> None:
 async def test_a_signal_ends_the_agent_at_any_moment(
     tmp_path: Path, number: signal.Signals, code: int, server: Callable[[], ScriptedServer], requests: int
 ) -> None:
-    """SIGTERM is 143 and SIGINT 130, whatever the agent is waiting for, well within kubelet's 2 s."""
+    """SIGTERM ends the agent with 143 and SIGINT with 130, in every wait, well within kubelet's 2 s."""
     async with server() as listening_server:
         async with process(environment(tmp_path, listening_server)) as child:
             await listening_server.until(lambda: len(listening_server.received) == requests)
@@ -107,7 +107,7 @@ async def test_a_signal_ends_the_agent_at_any_moment(
 
 
 async def test_a_server_that_accepts_and_never_answers_is_waited_for(tmp_path: Path) -> None:
-    """TLS' handshake gets no answer: the agent stays, answers its probes, and ends at the first signal."""
+    """When the TLS handshake gets no answer, the agent waits, answers its probes, and ends at the first signal."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         env = environment_in_cluster(tmp_path, ScriptedServer(port=silent.getsockname()[1]), trustme.CA())
         async with process(env) as child:
@@ -129,7 +129,7 @@ async def answering(port: int) -> None:
 
 
 async def test_a_signal_ends_the_agent_while_it_connects(tmp_path: Path) -> None:
-    """A server that accepts no connection cannot hold the agent."""
+    """A signal ends the agent while a server does not accept its connection."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server)
     with socket.create_server(("127.0.0.1", server.port), backlog=0):
@@ -161,7 +161,7 @@ sys.exit(main())
 
 
 async def test_a_signal_that_python_drops_ends_the_agent(tmp_path: Path) -> None:
-    """What a signal handler raises is lost where Python runs a destructor, as in imports: the signal counts."""
+    """When Python drops the signal handler's exception, as in a destructor, the agent still ends."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server)
     with socket.create_server(("127.0.0.1", server.port), backlog=0):
@@ -183,7 +183,7 @@ sys.exit(main())
 
 
 async def test_what_hangs_does_not_hold_the_agent(tmp_path: Path) -> None:
-    """Python waits for its threads at the end (a name look-up is one): the agent is gone a second after the signal."""
+    """A hanging thread (a name look-up) does not hold the process: it ends a second after the signal."""
     async with (
         ScriptedServer(watches=[(jobset(0), until_patched(), silence)]) as server,
         process(environment(tmp_path, server), sys.executable, "-c", HUNG_IN_A_THREAD) as child,
@@ -195,7 +195,7 @@ async def test_what_hangs_does_not_hold_the_agent(tmp_path: Path) -> None:
 
 
 async def listening(port: int) -> None:
-    """Wait until somebody accepts connections on `port`, at most 10 s."""
+    """Wait until a process accepts connections on `port`, at most 10 s."""
     async with asyncio.timeout(10):
         while True:
             try:
@@ -208,7 +208,7 @@ async def listening(port: int) -> None:
 
 
 async def test_an_agent_sends_nothing_before_its_slot(tmp_path: Path) -> None:
-    """The first request comes when the slot comes, counted from the process's first moment."""
+    """The first request leaves at the slot's time, counted from the start of the process."""
     # Pod 150 of 302, one start per second: a window of 2 s, a slot of about one.
     place = {"GROUP_SIZE": "302", "GROUP_OFFSET": "100", "JOB_COMPLETION_INDEX": "50", "START_RATE_PER_S": "1"}
     config = AgentConfig.from_env({"NAMESPACE": "ns", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train"} | place)
@@ -217,11 +217,11 @@ async def test_an_agent_sends_nothing_before_its_slot(tmp_path: Path) -> None:
         began_s = boot_s()
         async with process(environment(tmp_path, server, **place)):
             await server.until(lambda: bool(server.received))
-            assert boot_s() - began_s > config.start_slot_s - 0.02  # the system knows process starts to 10 ms
+            assert boot_s() - began_s > config.start_slot_s - 0.02  # /proc shows process starts to 10 ms
 
 
 async def test_an_agent_that_waits_for_its_slot_can_be_observed(tmp_path: Path) -> None:
-    """Its metrics are there long before a slot that is far away."""
+    """An agent that waits for a late slot serves its metrics meanwhile."""
     place = {"GROUP_SIZE": "341", "GROUP_OFFSET": "300", "JOB_COMPLETION_INDEX": "40", "START_RATE_PER_S": "1"}
     async with ScriptedServer() as server:
         env = environment(tmp_path, server, START_WINDOW_S="60", **place)
@@ -255,7 +255,7 @@ print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
 
 
 async def test_what_a_process_did_before_counts_towards_its_slot(tmp_path: Path) -> None:
-    """After 0.3 s of imports a slot of 9 s has less than 8.7 s left, and one of 0.1 s has come."""
+    """After 0.3 s of imports a slot at 9 s is less than 8.7 s away, and a slot at 0.1 s has passed."""
     async with (
         ScriptedServer() as server,
         process(environment(tmp_path, server), sys.executable, "-c", SLEEPY) as child,

@@ -1,4 +1,4 @@
-"""Prometheus' own linter on what agents and controllers expose."""
+"""Prometheus' own linter on the metrics of agents and controllers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.asyncio
 
 
 async def scraped(port: int, wanted: bytes) -> bytes:
-    """Return what `curl` sees once `wanted` is in it."""
+    """Return the answer to `curl` once `wanted` is in it."""
 
     def once() -> bytes:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
                 body: bytes = answer.read()
                 return body
-        except OSError:  # refused, or 503: it is starting
+        except OSError:  # refused, or 503: the program is starting
             return b""
 
     async with asyncio.timeout(DEADLINE_S):
@@ -48,7 +48,7 @@ def resident_mb(pid: int) -> float:
 
 
 async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> None:
-    """The text of a process that was throttled, announced and lifted passes without a word; its memory is bounded."""
+    """`promtool` accepts the metrics of an agent that was throttled, announced and lifted; its memory is bounded."""
     failures = [refuses(429, "TooManyRequests", retry_after="0")]
 
     async def answer(exchange: Exchange) -> None:
@@ -71,7 +71,7 @@ async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> 
 
 
 async def test_every_metric_there_is_has_nothing_to_complain_about() -> None:
-    """Also those that this run did not need: every phase, every counter."""
+    """`promtool` accepts every phase and every counter, also those that stay zero in a run."""
     metrics = AgentMetrics()
     metrics.heard_s = 0.0
     for phase in RestartPhase:
@@ -83,12 +83,12 @@ async def test_every_metric_there_is_has_nothing_to_complain_about() -> None:
 
 
 async def test_the_controller_has_nothing_to_complain_about() -> None:
-    """Its own metrics, and those that go by client-go's names."""
+    """`promtool` accepts the controller's own metrics and those with client-go's names."""
     assert await complaints(controller_metrics().text()) == ""
 
 
 async def test_openmetrics_is_understood() -> None:
-    """What an OpenMetrics scraper gets is read back by a strict parser: units, suffixes and the end are right."""
+    """A strict parser reads the OpenMetrics text: units, suffixes and the end are right."""
     metrics = AgentMetrics()
     metrics.observe(RestartPhase.VIEW, 0.1)
     metrics.wait("watch", "busy", 1.0, throttled=True)
@@ -101,5 +101,5 @@ async def test_openmetrics_is_understood() -> None:
 
 
 async def test_the_linter_would_complain() -> None:
-    """The check can fail: a counter without _total and without help does not pass."""
+    """`promtool` rejects a counter without _total and without help, so this check can fail."""
     assert "counter metrics should have" in await complaints(b"# TYPE requests counter\nrequests 1\n")

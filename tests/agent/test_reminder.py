@@ -1,4 +1,4 @@
-"""An agent that waits for long announces again, because its announcement may have been lost."""
+"""An agent that waits long announces again, because its announcement may have been lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _impatient(reminders: int) -> Rig:
 
 
 async def test_a_long_wait_sends_the_same_announcement_again() -> None:
-    """The same bytes, so that a server that has them stores nothing; with jitter between them; one lift, one sample."""
+    """Reminders have the same bytes, so that the server stores nothing new, and jitter; the wait counts once."""
     rig = _impatient(2)
     async with ScriptedServer(watches=[[jobset(0), until_patched(3), jobset(1, 0), jobset(1, 1)]]) as server:
         assert await rig.run(server) == 88
@@ -32,7 +32,7 @@ async def test_a_long_wait_sends_the_same_announcement_again() -> None:
 
 
 async def test_a_group_that_comes_together_is_not_reminded_of() -> None:
-    """One PATCH per start: a reminder that is due after the sync is not sent."""
+    """A reminder that is due after the sync is not sent, so a start costs one PATCH."""
     rig = Rig()
     async with ScriptedServer(watches=[[jobset(0), until_patched(1), jobset(1, 0), jobset(1, 1)]]) as server:
         assert await rig.run(server) == 88
@@ -41,7 +41,7 @@ async def test_a_group_that_comes_together_is_not_reminded_of() -> None:
 
 
 async def test_a_reminder_that_fails_is_sent_again() -> None:
-    """What follows a failure is what follows the first announcement's."""
+    """A failed reminder is repeated like a failed first announcement."""
     rig = _impatient(1)
     answers = [accept_patch, resets]
 

@@ -35,7 +35,7 @@ async def restart_lines(tmp_path: Path, **settings: str) -> list[dict[str, objec
 
 
 async def test_one_restart_is_told_in_ten_lines(tmp_path: Path) -> None:
-    """Who started, what was announced, when the barrier lifted, why it restarted, and where the time went."""
+    """Ten lines say who started, the announced epoch, the lift, the cause of the restart and the phases."""
     lines = await restart_lines(tmp_path)
     assert len(lines) <= LINES_MAX
     life = ["agent_started", "announcement_accepted", "barrier_lifted", "restarting_in_place"]
@@ -53,7 +53,7 @@ async def test_one_restart_is_told_in_ten_lines(tmp_path: Path) -> None:
 
 
 async def test_a_disk_that_refuses_costs_the_numbers_it_held(tmp_path: Path) -> None:
-    """Where nothing can be written the agent says so, announces, and restarts as ever."""
+    """An agent that cannot write its files logs that, announces, and restarts as usual."""
     async with ScriptedServer(lists=LISTS[:1], watches=WATCHES[:1]) as server:
         env = environment(tmp_path, server, EPOCH_FILE="/proc/inplace/epoch")
         async with process(env) as child:
@@ -67,5 +67,5 @@ async def test_a_disk_that_refuses_costs_the_numbers_it_held(tmp_path: Path) -> 
 
 
 async def test_the_log_s_debug_level_stays_readable(tmp_path: Path) -> None:
-    """Even with everything switched on, one restart fits the ten lines."""
+    """At level debug one restart also fits ten lines."""
     assert len(await restart_lines(tmp_path, LOG_LEVEL="debug")) <= LINES_MAX

@@ -1,4 +1,4 @@
-"""One agent's retries: bounds, one line for all its tasks, Retry-After, and recovery; and what 5,000 of them make."""
+"""One agent's retries: bounds, one row of failures for all tasks, Retry-After, recovery; and 5,000 agents' rates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENDINGS = st.one_of(st.just(BROKEN), st.just(Closed()), st.just(Gone()), st.floa
 
 @given(steps=st.lists(st.tuples(ENDINGS, st.floats(0, 100), st.booleans()), max_size=60), seed=st.integers())
 def test_a_wait_is_bounded_and_respects_retry_after(steps: list[tuple[WatchEnding, float, bool]], seed: int) -> None:
-    """Whatever the row of failures of one task: at least Retry-After, at most that and the cap."""
+    """After any number of failures of one task the wait is at least Retry-After, and at most that plus the cap."""
     budget, now_s = RetryBudget(Random(seed)), 0.0
     for ending, pause_s, succeeds in steps:
         wait_s = budget.wait_s(ending, now_s)
@@ -53,12 +53,12 @@ def test_a_wait_is_bounded_and_respects_retry_after(steps: list[tuple[WatchEndin
 
 @given(seed=st.integers(), failures=st.integers(1, 40))
 def test_two_tasks_share_one_line(seed: int, failures: int) -> None:
-    """Watch and patch that fail together retry, each time, when one alone would have retried once more."""
+    """Watch and patch that fail together retry as rarely as one task that failed twice as often."""
     one, both = RetryBudget(Random(seed)), RetryBudget(Random(seed))
     alone_s, together_s = 0.0, 0.0
     for _ in range(failures):
         for _ in ("watch", "patch"):
-            alone_s += one.wait_s(BROKEN, alone_s)  # this task fails again as soon as it has retried
+            alone_s += one.wait_s(BROKEN, alone_s)  # this task fails again right after its retry
         waits_s = [both.wait_s(BROKEN, together_s) for _ in ("watch", "patch")]
         assert waits_s == sorted(waits_s)
         together_s += waits_s[-1]
@@ -66,7 +66,7 @@ def test_two_tasks_share_one_line(seed: int, failures: int) -> None:
 
 
 def test_what_cannot_be_cured_holds_nobody_up() -> None:
-    """A forbidden patch waits by its own, slower row; the watch beside it comes back as soon as ever."""
+    """A forbidden patch waits by its own, slower row; the watch beside it is retried as soon as before."""
     budget = RetryBudget(Random(3))
     denied_s = [budget.wait_s(DENIED, 0.0) for _ in range(12)]
     assert denied_s[0] <= DENIED_BASE_S
@@ -75,14 +75,14 @@ def test_what_cannot_be_cured_holds_nobody_up() -> None:
 
 
 def test_clean_ends_are_free_at_first() -> None:
-    """A watch that ends in good order is opened again at once, but not for ever in a tight loop."""
+    """A watch that ends cleanly is opened again at once, a bounded number of times in a row."""
     budget = RetryBudget(Random(1))
     waits_s = [budget.wait_s(Closed(), 0.0) for _ in range(FREE_ENDINGS_MAX + 5)]
     assert [wait_s == 0.0 for wait_s in waits_s] == [True] * FREE_ENDINGS_MAX + [False] * 5
 
 
 def test_a_large_group_reopens_its_watches_over_its_window() -> None:
-    """When an API server is replaced, 5,000 watches that end at once come back as densely as they start."""
+    """When an API server is replaced, 5,000 agents reopen their watches at the rate of their starts."""
     rng, herd = Random(1), Herd(5000)
     for ending in (Closed(), BROKEN):
         waits_s = [RetryBudget(rng, herd.spread_s).wait_s(ending, 0.0) for _ in range(5000)]
@@ -92,7 +92,7 @@ def test_a_large_group_reopens_its_watches_over_its_window() -> None:
 
 
 def test_a_watch_that_ends_alone_is_opened_again_at_once() -> None:
-    """Its time was up: nobody else's was, and a group restart may come any moment."""
+    """A watch that ended by its timeout is opened at once: no others end with it, and a restart may come any moment."""
     budget = RetryBudget(Random(1), spread_s=3.0)
     budget.note_success(0.0)
     assert budget.wait_s(Closed(), float(WATCH_TIMEOUT_S)) == 0.0
@@ -109,7 +109,7 @@ def exhausted(rng: Random) -> tuple[RetryBudget, float]:
 
 
 def test_what_worked_for_a_while_forgets_the_failures() -> None:
-    """After HEALTHY_S of a working server the next wait is short again, and clean ends are free again."""
+    """After HEALTHY_S of a working server the next wait is short, and clean ends cost no wait."""
     budget, now_s = exhausted(Random(1))
     budget.note_success(now_s)
     assert budget.wait_s(BROKEN, now_s + HEALTHY_S) <= RETRY_BASE_S
@@ -119,7 +119,7 @@ def test_what_worked_for_a_while_forgets_the_failures() -> None:
 
 @pytest.mark.parametrize("works_for_s", [None, 0.0, HEALTHY_S - 0.1])
 def test_a_server_that_only_hangs_or_flaps_is_no_success(works_for_s: float | None) -> None:
-    """Neither a server that never answers, however long it takes, nor one that answers for a moment, ends the row."""
+    """A server that never answers does not end the row of failures; a server that answers briefly does not either."""
     waits_s = []
     for seed in range(50):
         budget, now_s = exhausted(Random(seed))
@@ -131,7 +131,7 @@ def test_a_server_that_only_hangs_or_flaps_is_no_success(works_for_s: float | No
 
 
 def test_five_thousand_agents_together_stay_within_the_stated_rates() -> None:
-    """Server away, 5,000 agents, both tasks of each: at first some twice as dense as starts, in the end 333/s."""
+    """Both tasks of 5,000 agents without a server: first about twice the rate of starts, in the end 333/s."""
     rng, agents = Random(1), 5000
     herd = Herd(agents)
     budgets = [RetryBudget(rng, herd.spread_s) for _ in range(agents)]

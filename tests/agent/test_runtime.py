@@ -36,7 +36,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None:
-    """From the start to the restart in place: three requests, one connection, and the words on the wire."""
+    """From its start to the in-place restart an agent sends three requests on one connection, with these bytes."""
     rig = Rig()
     async with ScriptedServer(lists=[jobset(0, rv=17)], watches=[SYNC_THEN_RESTART]) as server:
         code = await rig.run(server, restart_exit_code=77)
@@ -79,7 +79,7 @@ async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None
 
 
 async def test_a_known_previous_epoch_makes_the_list_cheap() -> None:
-    """With PREVIOUS_EPOCH known and S at it, the watch cache's version 0 is asked for, and no quorum read."""
+    """When PREVIOUS_EPOCH is known and S has reached it, the list asks for version 0; no quorum read is made."""
     rig = Rig()
     async with ScriptedServer(lists=[jobset(3, 3)], watches=[[jobset(4, 3), jobset(4, 4)]]) as server:
         await rig.run(server, previous_epoch=3)
@@ -89,7 +89,7 @@ async def test_a_known_previous_epoch_makes_the_list_cheap() -> None:
 
 
 async def test_a_stale_list_is_followed_by_a_consistent_one() -> None:
-    """A cheap view older than this Pod's own announcement only makes the agent list consistently, at once."""
+    """When the cheap view is older than this Pod's announcement, the agent lists consistently, at once."""
     rig = Rig()
     lists, watches = [jobset(2, 2), jobset(3, 3, rv=40)], [[jobset(4, 3), jobset(4, 4)]]
     async with ScriptedServer(lists=lists, watches=watches) as server:
@@ -103,7 +103,7 @@ async def test_a_stale_list_is_followed_by_a_consistent_one() -> None:
 
 
 async def test_a_stale_event_is_followed_by_a_consistent_list() -> None:
-    """The same when the JobSet was not in the cheap list and a watch event shows an old one."""
+    """When the cheap list has no JobSet and a watch event shows an old one, the agent lists consistently."""
     rig = Rig()
     lists, watches = [lists_nothing, jobset(3, 3, rv=40)], [[jobset(2, 2)], [jobset(4, 3), jobset(4, 4)]]
     async with ScriptedServer(lists=lists, watches=watches) as server:
@@ -113,7 +113,7 @@ async def test_a_stale_event_is_followed_by_a_consistent_list() -> None:
 
 
 async def test_the_watch_waits_for_the_announcements_answer() -> None:
-    """The announcement has the connection until it is answered; only then is the watch sent."""
+    """The watch is sent AFTER the announcement is answered, on the same connection."""
     watched_before_the_answer: list[int] = []
 
     async def answer(exchange: Exchange) -> None:
@@ -128,7 +128,7 @@ async def test_the_watch_waits_for_the_announcements_answer() -> None:
 
 
 async def test_a_server_without_send_initial_events_is_watched_from_the_version() -> None:
-    """A server that refuses sendInitialEvents costs one request more, once."""
+    """A server that refuses sendInitialEvents costs one request more, only once."""
     rig = Rig()
     watches = [[refuses(422, "Invalid")], [jobset(1, 0, rv=20), ends], [jobset(1, 1)]]
     async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
@@ -140,7 +140,7 @@ async def test_a_server_without_send_initial_events_is_watched_from_the_version(
 
 
 async def test_bypass_lifts_without_an_announcement() -> None:
-    """A JobSet that does not restart in place gets its worker started, and its Pod no annotation."""
+    """In a JobSet without in-place restart the barrier lifts, and the Pod gets no annotation."""
     for view in (
         jobset(strategy="Recreate"),
         jobset(strategy=None),
@@ -160,14 +160,14 @@ async def test_bypass_lifts_without_an_announcement() -> None:
 
 
 async def test_an_exhausted_epoch_has_its_own_exit_code() -> None:
-    """When int32 has no next epoch the agent gives up by name and announces nothing."""
+    """When int32 has no next epoch the agent exits with that code and announces nothing."""
     async with ScriptedServer(lists=[jobset(2**31 - 1, 0)]) as server:
         assert await Rig().run(server) == ExitCode.EPOCHS_EXHAUSTED
     assert server.requests("PATCH") == []
 
 
 async def test_the_jobset_may_come_after_the_agent() -> None:
-    """A list that shows nothing is no error: the agent watches on until the JobSet is there."""
+    """After an empty list the agent watches until the JobSet is there."""
     rig = Rig()
     watches = [
         [bookmark(5), ends],
@@ -181,7 +181,7 @@ async def test_the_jobset_may_come_after_the_agent() -> None:
 
 
 async def test_reports_say_what_the_barrier_waits_for() -> None:
-    """The barrier is told each phase, with the epochs seen."""
+    """The barrier gets a report of each agent phase, with the epochs seen."""
     rig = Rig()
     async with ScriptedServer(watches=[ONE_EPOCH]) as server:
         await rig.run(server)
@@ -207,7 +207,7 @@ async def test_the_slot_comes_before_the_first_request() -> None:
 
 
 async def test_cancelling_an_agent_closes_all_it_opened() -> None:
-    """Cancellation reaches the watch and stops the barrier, whatever the agent was doing."""
+    """Cancellation ends the watch and stops the barrier in every agent phase."""
     rig = Rig(CONFIG)
     async with ScriptedServer() as server:
         running = asyncio.create_task(rig.run(server))
@@ -219,7 +219,7 @@ async def test_cancelling_an_agent_closes_all_it_opened() -> None:
 
 
 async def test_an_upstream_controller_is_followed(tmp_path: Path) -> None:
-    """Upstream's manifest, CRD and status fields: attempts count from 0, and it is the same three requests."""
+    """With upstream's manifest, CRD and status, attempts count from 0 and the agent sends the same three requests."""
     (tmp_path / "namespace").write_text("ns")
     env = {"JOBSET_NAME": "train", "POD_NAME": "train-w-0-0", "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path)}
 
@@ -245,7 +245,7 @@ async def test_an_upstream_controller_is_followed(tmp_path: Path) -> None:
 
 
 async def test_a_bug_is_never_swallowed() -> None:
-    """An exception that is nobody's API error ends the agent, with the barrier stopped."""
+    """An exception that is no ApiError ends the agent and stops the barrier."""
 
     class Buggy(NotedBarrier):
         def lift(self, epoch: int | None) -> None:

@@ -1,4 +1,4 @@
-"""An agent in a JobSet that is divided into scopes: it follows its own, and says so when it has none."""
+"""An agent in a JobSet that is divided into scopes: it follows its own scope, and logs when it has none."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def run(*script: Step, first: Step, restart_scope: str) -> tuple[Rig, Scri
 
 @pytest.mark.asyncio
 async def test_an_agent_follows_the_epochs_of_its_own_scope() -> None:
-    """It announces its scope's S + 1, lifts on that, and neither a restart nor a sync of another scope moves it."""
+    """The agent announces its scope's S + 1 and lifts on it; other scopes' restarts and syncs change nothing."""
     rig, server = await run(
         scoped(a=(3, 3), b=(8, 7)),
         scoped(a=(4, 3), b=(8, 8)),
@@ -39,7 +39,7 @@ async def test_an_agent_follows_the_epochs_of_its_own_scope() -> None:
 
 
 async def nothing_was_announced(exchange: Exchange) -> None:
-    """Check that no PATCH came so far."""
+    """Check that no PATCH has come so far."""
     assert exchange.server.requests("PATCH") == []
 
 
@@ -54,7 +54,7 @@ async def nothing_was_announced(exchange: Exchange) -> None:
 async def test_an_agent_without_its_scope_announces_nothing_and_says_what_to_add(
     restart_scope: str, cure: tuple[Step, ...]
 ) -> None:
-    """Whatever other scopes do, nothing is announced or lifted; log and barrier name the field; a cure is enough."""
+    """The agent waits; log and barrier name the missing field; when it is added, the agent goes on."""
     others = (scoped(a=(1, 0)), scoped(a=(1, 1)), nothing_was_announced)
     rig, server = await run(*others, *cure, first=scoped(a=(0, 0)), restart_scope=restart_scope)
     told = rig.log.of("restart_scope_unknown")
@@ -67,7 +67,7 @@ async def test_an_agent_without_its_scope_announces_nothing_and_says_what_to_add
 
 @pytest.mark.asyncio
 async def test_an_agent_without_its_scope_lifts_when_restarts_in_place_are_off() -> None:
-    """A bypass is about no epoch, so it needs no scope."""
+    """A bypass needs no epoch and so no scope."""
     rig = Rig()
     script = (scoped(a=(0, 0)), jobset(strategy="Recreate", scopes=[{"name": "a"}]), ends)
     async with ScriptedServer(lists=[scoped(a=(0, 0))], watches=[script]) as server:
@@ -79,7 +79,7 @@ async def test_an_agent_without_its_scope_lifts_when_restarts_in_place_are_off()
 
 
 def test_the_scope_comes_from_the_environment() -> None:
-    """RESTART_SCOPE names it; empty, as the downward API makes it of no annotation, is the whole JobSet."""
+    """RESTART_SCOPE names the scope; empty, as without the annotation, it is the whole JobSet."""
     assert AgentConfig.from_env(ENV | {"RESTART_SCOPE": "pool-a"}).restart_scope == "pool-a"
     assert AgentConfig.from_env(ENV | {"RESTART_SCOPE": ""}) == AgentConfig.from_env(ENV)
     with pytest.raises(ConfigError, match="RESTART_SCOPE"):
@@ -88,6 +88,6 @@ def test_the_scope_comes_from_the_environment() -> None:
 
 @pytest.mark.parametrize("garbage", ["a", [1], [{"syncedEpoch": 1}], {"name": "a"}, 7])
 def test_garbage_for_scopes_is_the_controllers_fault(garbage: object) -> None:
-    """What is no list of named scopes is a RemoteProtocolError, never a crash."""
+    """A value that is not a list of named scopes raises RemoteProtocolError, never another error."""
     with pytest.raises(RemoteProtocolError, match="scopedEpochs: expected a list of scopes"):
         wire.status_of_scope({wire.SCOPED_EPOCHS: garbage}, "a")

@@ -14,7 +14,7 @@ SEATS, PER_SOURCE = 6, 3
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), max_size=60))
 def test_only_the_largest_source_loses_a_seat(arrivals: list[tuple[str, bool]]) -> None:
-    """Bounds hold after each arrival; who leaves is the oldest of the newcomer's full source, else of a largest one."""
+    """Bounds hold after each arrival; the newcomer's full source, else a largest one, loses its oldest connection."""
     seats: Seats[int] = Seats(SEATS, PER_SOURCE)
     seated: dict[int, str] = {}
     for number, (source, one_leaves) in enumerate(arrivals):

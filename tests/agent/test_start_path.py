@@ -49,13 +49,13 @@ FORBIDDEN = frozenset(
         "yaml",
     }
 )
-MODULES_MAX = 115  # 108 on CPython 3.11.7, of which ssl, socket and json bring 75
+MODULES_MAX = 115  # 108 on CPython 3.11.7; 75 of them come with ssl, socket and json
 RATIO_MAX = 9.5  # of the interpreter's own CPU time; 5 to 7, of which bare ssl, socket and json take 3 to 4
-RSS_MB_MAX = 27.0  # at the barrier; 24.8 with 3.11.7 of pyenv, of which the interpreter with asyncio and ssl takes 21
+RSS_MB_MAX = 27.0  # at the barrier; 24.8 with 3.11.7 of pyenv, 21 of them for the interpreter with asyncio and ssl
 RSS_SCRAPED_MB_MAX = 40.0  # after /metrics loaded prometheus_client
-RUNS = 3  # the least of so many: a busy machine makes a start dearer, never cheaper
+RUNS = 3  # the least of this many starts counts: a busy machine only adds time
 
-# Runs the agent, and says what was spent when the PATCH is handed to TLS.
+# Runs the agent, and prints CPU time and modules when the PATCH is handed to TLS.
 DRIVER = """
 import sys, time
 sys.path[:0] = {paths}
@@ -70,7 +70,7 @@ from inplace.agent.main import main
 sys.exit(main())
 """
 SITE = next(path for path in sys.path if path.endswith("site-packages"))
-COMMAND = (sys.executable, "-IS", "-c", DRIVER.format(paths=[str(ROOT), SITE]))  # as the image starts it
+COMMAND = (sys.executable, "-IS", "-c", DRIVER.format(paths=[str(ROOT), SITE]))  # as in the image
 
 
 async def start_once(folder: Path) -> tuple[float, set[str], list[dict[str, object]]]:
@@ -89,17 +89,17 @@ async def start_once(folder: Path) -> tuple[float, set[str], list[dict[str, obje
 
 @pytest.mark.asyncio
 async def test_the_announcement_leaves_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
-    """In a Pod, with TLS: at the PATCH no forbidden module is loaded, and few others; structlog comes after it."""
+    """In a Pod with TLS few modules are loaded BEFORE the PATCH, none of them forbidden; structlog comes AFTER it."""
     _, modules, lines = await start_once(tmp_path)
     assert lines, "structlog wrote nothing"
     assert modules & FORBIDDEN == set()
     assert len(modules) <= MODULES_MAX, sorted(modules)
 
 
-@pytest.mark.slow  # it measures CPU time: a quick test says the same on every machine
+@pytest.mark.slow  # slow because it measures CPU time, which differs between machines
 @pytest.mark.asyncio
 async def test_the_announcement_costs_a_few_times_the_interpreter(tmp_path: Path) -> None:
-    """CPU time from exec to the PATCH, as a multiple of what a Python that does nothing takes."""
+    """CPU time from exec to the PATCH is a bounded multiple of an empty Python program's."""
     agents_s = [(await start_once(tmp_path))[0] for _ in range(RUNS)]
     nothings_s = [await asyncio.to_thread(cpu_s_of_nothing) for _ in range(RUNS)]
     assert min(agents_s) / min(nothings_s) <= RATIO_MAX
@@ -107,7 +107,7 @@ async def test_the_announcement_costs_a_few_times_the_interpreter(tmp_path: Path
 
 @pytest.mark.asyncio
 async def test_a_waiting_agent_is_small(tmp_path: Path) -> None:
-    """Resident memory at the barrier, and once more after the metrics were read."""
+    """Resident memory is bounded, at the barrier and after the metrics were read."""
     authority = trustme.CA()
     async with ScriptedServer(lists=[jobset(0)], tls=server_tls(authority)) as server:
         env = environment_in_cluster(tmp_path, server, authority)
@@ -124,7 +124,7 @@ async def test_a_waiting_agent_is_small(tmp_path: Path) -> None:
 
 
 def cpu_s_of_nothing() -> float:
-    """Return the CPU seconds of an interpreter that starts and says so."""
+    """Return the CPU seconds of an interpreter that only starts."""
     nothing = (sys.executable, "-IS", "-c", "import time; print(time.process_time())")
     return float(subprocess.run(nothing, capture_output=True, check=True).stdout)
 
