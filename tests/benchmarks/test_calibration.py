@@ -23,7 +23,7 @@ PODS = 16
 
 @pytest.mark.slow
 def test_the_model_is_as_far_from_the_records_as_is_stated() -> None:
-    """No figure is off by more than the page says, and the page holds this very table."""
+    """Each figure is within the error that the page states, and the page holds this table."""
     found = compare()
     assert found
     assert max(abs(each.error) for each in found) < ERROR_MAX
@@ -31,7 +31,7 @@ def test_the_model_is_as_far_from_the_records_as_is_stated() -> None:
 
 
 def test_every_record_says_how_and_where_it_was_made() -> None:
-    """A measurement without its command and its machine is none."""
+    """Every record has its command and its machine."""
     for path in RECORDED.glob("*.json"):
         record = json.loads(path.read_text())
         assert record["command"]
@@ -41,14 +41,14 @@ def test_every_record_says_how_and_where_it_was_made() -> None:
 
 
 def test_a_figure_that_nothing_computes_is_refused(tmp_path: Path) -> None:
-    """A record with a misspelt figure is not passed over in silence."""
+    """A record with a misspelt figure is refused."""
     (tmp_path / "node.json").write_text(json.dumps({"measured": {"sidecars_s": [1, 2, 3]}}))
     with pytest.raises(ValueError, match=r"node\.sidecar_s"):
         compare(tmp_path)
 
 
 def test_the_page_gets_the_table_and_keeps_the_rest() -> None:
-    """--write replaces the old rows, and refuses a page that has no such table."""
+    """--write replaces the old rows, and refuses a page without the table."""
     rows = table([])
     page = f"# Page\n\nBefore.\n\n{rows}\n| herd: old | 1 | 1 | +0% | tested |\n\nAfter.\n\nEnd.\n"
     assert with_table(page, f"{rows}\n| new |") == f"# Page\n\nBefore.\n\n{rows}\n| new |\n\nAfter.\n\nEnd.\n"
@@ -57,7 +57,7 @@ def test_the_page_gets_the_table_and_keeps_the_rest() -> None:
 
 
 async def restarted_s(seed: int) -> float:
-    """Return what a restart of the embedded cluster takes, to its last worker: the real agents and controller."""
+    """Return the seconds to the last worker of a restart of the embedded cluster, with real agents and controller."""
     timings = read_profile("lab").timings()
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(runtime="model", clock=clock, nodes=PODS, seed=seed, timings=timings) as cluster:
@@ -65,7 +65,7 @@ async def restarted_s(seed: int) -> float:
         manifest = read_manifests(Path(examples.__file__).parent / "train.yaml")
         await cluster.apply(with_pods(manifest, PODS))
         await cluster.until(lambda: timeline.restarts[0].complete, timeout_s=GROUP_S_MAX)
-        await clock.sleep(3.0 + seed / 5)  # so that the death falls into different parts of kubelet's period
+        await clock.sleep(3.0 + seed / 5)  # the death then falls into different parts of kubelet's period
         cluster.kill_worker("default", cluster.pods()[seed]["metadata"]["name"])
         await cluster.until(lambda: len(timeline.restarts) > 1 and timeline.restarts[1].complete, timeout_s=GROUP_S_MAX)
         restart = timeline.restarts[1]
@@ -74,7 +74,7 @@ async def restarted_s(seed: int) -> float:
 
 
 def test_the_model_agrees_with_the_embedded_cluster() -> None:
-    """With the same profile, the short model and the real agents and controller under virtual time take as long."""
+    """With the same profile, the model and the real agents and controller under virtual time take the same time."""
     embedded_s = median(virtual_time.run(restarted_s(seed)) for seed in range(1, 6))
     modelled_s = median(Restarting(read_profile("lab"), PODS, seed=seed).run().total_s for seed in range(1, 16))
     assert modelled_s == pytest.approx(embedded_s, rel=CLUSTER_ERROR_MAX)

@@ -21,7 +21,7 @@ def test_every_announcement_is_counted(rate: int) -> None:
 
 
 def test_an_event_weighs_what_a_real_one_weighs() -> None:
-    """It is decoded as a watch's line, and announces."""
+    """A played event is decoded as a watch's line, and is an announcement."""
     line = pod_event(7, 2, "MODIFIED")
     assert abs(len(line) - POD_BYTES) < POD_BYTES // 20
     assert epoch_of(POD_CODEC.decode_change(line).object) == 2
@@ -32,7 +32,7 @@ def test_an_event_weighs_what_a_real_one_weighs() -> None:
 def test_impossible_sizes_are_refused(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what is allowed."""
+    """The refusal names the allowed sizes."""
     monkeypatch.setattr(sys, "argv", ["controller_events", *arguments])
     with pytest.raises(SystemExit):
         main()
@@ -40,7 +40,7 @@ def test_impossible_sizes_are_refused(
 
 
 def test_a_list_comes_in_pages() -> None:
-    """The played server gives as many Pods as a request's limit allows, and says where the next page begins."""
+    """The played server returns as many Pods as a request's limit allows, and a token for the next page."""
     objects = [b"0", b"1", b"2"]
     first = msgspec.json.decode(page_of(objects, b"GET /api/v1/pods?limit=2 HTTP/1.1\r\n\r\n"))
     second = msgspec.json.decode(page_of(objects, b"GET /api/v1/pods?limit=2&continue=2 HTTP/1.1\r\n\r\n"))

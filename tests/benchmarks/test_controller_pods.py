@@ -39,7 +39,7 @@ BURST: dict[str, Any] = {
 
 @pytest.mark.parametrize("pods", [1, 4, 200, 5_000])
 def test_a_jobset_has_as_many_slots_as_asked_for(pods: int) -> None:
-    """Up to a hundred Pods in one Job, then more Jobs."""
+    """Up to a hundred slots are in one Job; more slots are in several Jobs."""
     manifest = jobset("train", pods)
     parsed = parse_jobset({**manifest, "metadata": manifest["metadata"] | {"uid": "u", "resourceVersion": "1"}})
     assert parsed.shape.size == pods

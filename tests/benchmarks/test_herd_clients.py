@@ -20,7 +20,7 @@ raise_file_limit(3100)
 
 
 def test_a_low_limit_of_open_files_is_refused_in_words() -> None:
-    """The message says what is needed, what there is and how to raise it; what fits is no matter."""
+    """The message names the needed limit, the current one and how to raise it; a sufficient limit is accepted."""
     ended = subprocess.run(
         [sys.executable, "-c", POOR], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
     )
@@ -65,5 +65,5 @@ def test_the_summary_takes_medians_and_ratios_to_capacity() -> None:
 
 
 def test_counts_that_differ_are_told() -> None:
-    """A rejection that only one side saw makes every figure doubtful."""
+    """When the client and the server count different rejections, the summary says so."""
     assert not summary(10, 16, rounds(without=[measured(5.0, 2), measured(5.0, 2, by_server=3)]))["counts_agree"]

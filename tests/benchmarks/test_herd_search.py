@@ -12,7 +12,7 @@ BEST = Slots(200, 2, 3, 1)
 
 
 def bowl(slots: Slots) -> Judgement:
-    """Return a judgement that is best at BEST, and forbids windows below it."""
+    """Return a cost that is least at BEST, and forbids windows below it."""
     away = sum(
         abs(value - best) / best
         for value, best in (
@@ -26,21 +26,21 @@ def bowl(slots: Slots) -> Judgement:
 
 
 def test_the_search_finds_the_best_of_its_values() -> None:
-    """From a corner, constant by constant, every step better than the one before."""
+    """From a corner the search finds the best values, one constant at a time; every step is better than the last."""
     way = search(Slots(1_000, 0, 1, 4), bowl)
     assert way[-1].slots == BEST
     assert all(later.order < earlier.order for earlier, later in pairwise(way))
 
 
 def test_rejections_come_before_time() -> None:
-    """A faster choice that breaks the promise about 429s loses; below the promise only time counts."""
+    """A faster choice with too many 429s loses; within the bound on 429s only time counts."""
     slow, fast = Judgement(BEST, REJECTED_MAX, 2.0), Judgement(BEST, REJECTED_MAX + 0.01, 1.0)
     assert slow.order < fast.order
     assert Judgement(BEST, 0.0, 2.0).order > Judgement(BEST, REJECTED_MAX, 1.9).order
 
 
 def test_the_agents_constants_are_among_the_values() -> None:
-    """What the agents use was weighed, on at least five clusters."""
+    """The agents' constants are among the compared values, on at least five clusters."""
     ours = Slots(RATE_PER_S, WINDOW_S, PATCHES_PER_START, RETRY_BASE_S, LEAST_SHARE)
     assert all(getattr(ours, name) in values for name, values in GRID.items())
     assert len({each.profile for each in SCENARIOS}) >= 5

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_no_object_of_one_namespace_holds_the_controller_up() -> None:
-    """Each attack, and all of them together: the bounds of the benchmark hold."""
+    """The benchmark's bounds hold under each attack, and under all of them together."""
     options = parser().parse_args(["--seconds", "2", "--jobsets", "200", "--pods", "3000"])
     rows = asyncio.run(measure(options))
     assert rows[-1].object == TOGETHER

@@ -1,4 +1,4 @@
-"""What a run on a real node keeps and prints; the run itself needs a quiet machine with root."""
+"""The record and the report of a run on a real node; the run itself needs a quiet machine with root."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURED = {
 
 
 def test_the_record_is_one_that_calibration_reads(tmp_path: Path) -> None:
-    """Least, median and most of each mode and a Pod's CPU, under the names that are read; command, machine, source."""
+    """The record has each mode's least, median and greatest time, a Pod's CPU, the command, machine and source."""
     file = record(MEASURED, 16, tmp_path)
     kept = json.loads(file.read_text())
     assert kept["measured"] == {
@@ -33,7 +33,7 @@ def test_the_record_is_one_that_calibration_reads(tmp_path: Path) -> None:
 
 
 def test_the_report_has_medians_phases_and_what_was_tuned() -> None:
-    """The keys that scripts read; what took CPU comes after what took time."""
+    """The report has the keys that scripts read; CPU figures come AFTER times."""
     report = summary(MEASURED)
     assert (report["sidecar_s"], report["supervisor_s"]) == (4.0, 0.5)
     assert list(report["phases"]["sidecar"].items()) == [("synced", 3.0), ("last_worker", 4.0), ("cpu_node", 9.6)]

@@ -18,7 +18,7 @@ from tests.agent.scripted_server import Exchange, Received, ScriptedServer, ends
 
 pytestmark = pytest.mark.asyncio
 
-DEPRECATED = line("ADDED", plain(1, 9))  # the real one exits at that
+DEPRECATED = line("ADDED", plain(1, 9))  # the real client exits then
 
 
 async def answer(exchange: Exchange) -> None:
@@ -27,13 +27,13 @@ async def answer(exchange: Exchange) -> None:
 
 
 def essence(request: Received) -> tuple[object, ...]:
-    """Return what the server decides by."""
+    """Return the parts of a request that decide the server's answer."""
     content = request.headers.get("content-type") if request.body else None
     return request.method, request.path, request.query, request.headers["accept"], content, request.body
 
 
 async def test_the_requests_are_the_obvious_agents() -> None:
-    """Method, path, query, types and body of all three requests, on one connection."""
+    """All three requests have the obvious agent's method, path, query, types and body, on one connection."""
     async with ScriptedServer(watches=[[sends(DEPRECATED), ends]] * 2, answer=answer) as server:
         settings = client.Configuration()
         settings.host = f"http://127.0.0.1:{server.port}"

@@ -27,7 +27,7 @@ def with_numbers(profile: Profile, **numbers: float) -> Profile:
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor", "upstream"])
 @pytest.mark.parametrize("profile", [LAB, BIG])
 def test_no_run_beats_the_bound(profile: Profile, mode: Mode) -> None:
-    """The bound is one: whatever the draws, the model is never faster, and it is never below the nodes' part."""
+    """No run of the model is faster than the bound, and the bound is at least the nodes' part."""
     for seed in range(5):
         for apf in (False, True):
             run = Restarting(profile, 60, mode, apf, seed=seed).run()
@@ -35,14 +35,14 @@ def test_no_run_beats_the_bound(profile: Profile, mode: Mode) -> None:
 
 
 def test_one_seed_gives_one_run() -> None:
-    """The same seed is the same restart, another one is another."""
+    """The same seed gives the same restart, another seed gives another."""
     first, again, other = (Restarting(BIG, 50, seed=seed).run() for seed in (1, 1, 2))
     assert first == again
     assert first.total_s != other.total_s
 
 
 def test_a_bound_is_what_a_line_needs() -> None:
-    """Work that comes at once needs the sum; work that comes late needs its own time."""
+    """Work that arrives at once needs the sum of its times; work that arrives late needs its own time."""
     assert emptied_s([0.0, 0.0, 0.0], 2.0) == 6.0
     assert emptied_s([0.0, 0.0, 9.0], 2.0) == 11.0
 
@@ -64,7 +64,7 @@ def test_a_group_is_rejected_by_a_small_server_and_queued_by_deploy_apf() -> Non
 
 
 def test_a_slow_controller_shows() -> None:
-    """The controller's one core is a line of its own: with events at 10 ms each, 500 Pods take 5 s longer."""
+    """The controller's one core is a queue: with 10 ms for each event, 500 Pods take 5 s longer."""
     slow = with_numbers(BIG, controller__event_cpu_s=0.01)
     assert Restarting(slow, 500, "supervisor").run().total_s > 5.0
     assert Restarting(slow, 500, "supervisor").run().bound_s > 5.0
@@ -77,7 +77,7 @@ def test_a_level_holds_what_the_deployed_one_says() -> None:
 
 
 def test_a_server_rejects_what_has_no_place() -> None:
-    """One seat and one place: of three at once one is served, one waits, one is told to come back."""
+    """With one seat and one place in the queue, of three requests at once one is served, one waits, one gets 429."""
     agenda = Agenda()
     server = Server(agenda, Cores(1), Level(1, 1, 1), lend_s=0.0)
     done: list[float] = []
@@ -91,7 +91,7 @@ def test_a_server_rejects_what_has_no_place() -> None:
 
 
 def test_who_waits_too_long_is_rejected() -> None:
-    """A place in a queue lasts 15 s."""
+    """A request that waits 15 s in a queue is rejected."""
     agenda = Agenda()
     server = Server(agenda, Cores(1), Level(1, 1, 5), lend_s=0.0)
     done: list[float] = []
@@ -140,7 +140,7 @@ def test_bad_input_is_refused_with_what_is_allowed(arguments: list[str], said: s
 
 
 def test_a_missed_promise_is_said() -> None:
-    """A figure beyond its bound is not called reached."""
+    """A figure that misses its bound is reported as missed."""
     row = {"pods": 5_000, "mode": "supervisor", "apf": False, "total_s": 2.0, "rejected": 4_000}
     assert [ok for _, ok in judged([row])] == [False, False]
     assert [ok for _, ok in judged([row | {"total_s": 0.9, "rejected": 0}])] == [True, True]
