@@ -37,6 +37,6 @@ def jobset_of(text: str) -> KubeObject:
 
 
 def pod_spec_of(text: str) -> KubeObject:
-    """Return the pod spec of its first replicatedJob."""
+    """Return the pod spec of the text's first replicatedJob."""
     spec: KubeObject = jobset_of(text)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     return spec

@@ -20,17 +20,17 @@ from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.yaml"
-SETTLED_S_MAX = 600.0  # of virtual time; a node that is lost is given up after 340 s
+SETTLED_S_MAX = 600.0  # virtual seconds; a lost node is given up after 340 s
 Documents = list[KubeObject]
 
 
 def documents(pods: int) -> Documents:
-    """Return the example with so many Pods."""
+    """Return the example with `pods` Pods."""
     return with_pods(read_manifests(EXAMPLE), pods)
 
 
 def jobset_of(manifests: Documents) -> KubeObject:
-    """Return the JobSet among them, to be changed."""
+    """Return the JobSet of the documents; the caller may change it."""
     return next(one for one in manifests if one["kind"] == "JobSet")
 
 
@@ -53,13 +53,13 @@ def status(cluster: Cluster) -> dict[str, Any]:
 
 
 def all_work(cluster: Cluster, pods: int) -> bool:
-    """Say whether every worker container is ready."""
+    """Return whether every worker container is ready."""
     statuses = [pod.get("status", {}).get("containerStatuses") or [{}] for pod in cluster.pods()]
     return sum(all(one.get("ready") for one in found) for found in statuses) == pods
 
 
 async def until(cluster: Cluster, holds: Callable[[], bool]) -> None:
-    """Wait, bounded."""
+    """Wait until a condition holds, for a bounded time."""
     await cluster.until(holds, timeout_s=SETTLED_S_MAX)
 
 
@@ -69,16 +69,16 @@ def connection(cluster: Cluster) -> Connection:
 
 
 async def seen(cluster: Cluster, name: str = "train", *, whole_max: int = WHOLE_MAX) -> GroupState:
-    """Return what `inplace status` sees; `whole_max` decides what is a large group."""
+    """Return the view of `inplace status`; a group above `whole_max` Pods is large."""
     return group_state(*await read_group(replace(connection(cluster), whole_max=whole_max), name))
 
 
 async def explained(cluster: Cluster, name: str = "train") -> Explanation:
-    """Return what `inplace explain` says."""
+    """Return the findings of `inplace explain`."""
     facts = await read_facts(connection(cluster), name)
     return explain(facts, now_s=cluster.clock.wall_s())
 
 
 def text_of(explanation: Explanation) -> str:
-    """Return what a person reads."""
+    """Return the printed text."""
     return "\n".join(text for text, _ in explanation_lines(explanation))

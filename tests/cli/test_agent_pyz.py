@@ -23,17 +23,17 @@ from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_p
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.promtool import complaints
 
-pytestmark = pytest.mark.slow  # each Python that the machine has runs it: what that is like is not for `make test`
+pytestmark = pytest.mark.slow  # it runs under each Python of the machine, and `make test` must not depend on those
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
-# Where Pythons are beside PATH: pyenv's and uv's folders.
+# Folders with Pythons, beside PATH: pyenv's and uv's.
 FOLDERS = (".pyenv/versions", ".local/share/uv/python")
 FINISH = (until_patched(), jobset(1, 0, rv=20), jobset(1, 1, rv=30))
 
 
 def pythons() -> dict[str, str]:
-    """Return the interpreters of this machine that run, by version; the current one is among them."""
+    """Return the working interpreters of this machine by version, the current one included."""
     found = {CURRENT: sys.executable}
     for version in VERSIONS:
         name = f"python{version}"
@@ -60,19 +60,19 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python_or_skip(found: dict[str, str], version: str) -> str:
-    """Return an interpreter; where there is none, say which there are."""
+    """Return an interpreter; skip, with the list of versions, when there is none."""
     if version not in found:
         pytest.skip(f"no Python {version} here (found {', '.join(sorted(found))}): put python{version} on PATH")
     return found[version]
 
 
 def test_the_same_sources_give_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
-    """A second build, elsewhere and later, differs in no byte."""
+    """A second build, in another folder and later, has the same bytes."""
     assert build(tmp_path / "again.pyz").read_bytes() == pyz.read_bytes()
 
 
 def test_nothing_of_the_controller_is_inside(pyz: Path) -> None:
-    """The agent, the shared modules that it reaches, its dependencies with their licences; no test."""
+    """The file holds the agent, the shared modules that it imports and its dependencies with licences, and no tests."""
     names = zipfile.ZipFile(pyz).namelist()
     assert names == sorted(names)
     tops = {name.split("/")[0] for name in names if not name.startswith("cpython-")}
@@ -118,7 +118,7 @@ def test_every_module_is_understood(pyz: Path, found: dict[str, str], version: s
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.asyncio
 async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
-    """From exec to exit X under `version`, with nothing installed there: the file is all that the agent needs."""
+    """Under `version` with no package installed the file runs a whole start and restart, from exec to exit X."""
     python = python_or_skip(found, version)
     async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
         env = environment(tmp_path, server, PYTHONPATH="")
@@ -132,7 +132,7 @@ async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], versi
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.asyncio
 async def test_a_supervisor_and_its_worker(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
-    """The file also runs a worker under `version`: it starts in epoch 1, ends with 0, and so does the Pod."""
+    """The file also supervises a worker under `version`: it starts in epoch 1, and both end with 0."""
     python = python_or_skip(found, version)
     async with ScriptedServer(lists=[jobset(0)], watches=[(until_patched(), jobset(1, 0, rv=20), silence)]) as server:
         env = environment(tmp_path, server, PYTHONPATH="")
@@ -145,7 +145,7 @@ async def test_a_supervisor_and_its_worker(pyz: Path, found: dict[str, str], ver
 
 @pytest.mark.asyncio
 async def test_a_kubeconfig_in_yaml_is_refused_in_words(pyz: Path, tmp_path: Path) -> None:
-    """There is no YAML parser in the file: the agent says what it reads, and sends nothing."""
+    """The file has no YAML parser: with a kubeconfig in YAML the agent says what it reads, and sends nothing."""
     async with ScriptedServer() as server:
         env = environment(tmp_path, server)
         Path(env["KUBECONFIG"]).write_text("kind: Config\n")
@@ -156,13 +156,13 @@ async def test_a_kubeconfig_in_yaml_is_refused_in_words(pyz: Path, tmp_path: Pat
 
 
 def test_it_says_its_version(pyz: Path) -> None:
-    """As a program, by its first line: no file name needed."""
+    """The file runs as a program, by its first line, and prints its version."""
     done = subprocess.run([pyz, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == "inplace-agent 0.1.0\n"
 
 
 def test_what_cannot_be_built_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A Python that is none and a target that cannot be written end in words."""
+    """A wrong --python and a target that cannot be written give messages."""
     with pytest.raises(BuildError, match="expected /bin/false to be a Python"):
         build(tmp_path / "x.pyz", ["/bin/false"])
     (tmp_path / "file").write_text("")
@@ -171,14 +171,14 @@ def test_what_cannot_be_built_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_model_runs_no_program() -> None:
-    """--agent-pyz with modelled containers would be a lie, and is refused."""
+    """--agent-pyz with modelled containers is refused: a model runs no program."""
     result = run("demo", "--agent-pyz", "--runtime", "model")
     assert result.returncode == 1
     assert "expected --runtime process, saw model" in result.stderr
 
 
 def test_the_demo_runs_it_as_a_supervisor() -> None:
-    """In supervisor mode, too: one restart, and kubelet restarted no container."""
+    """The demo runs the file as a supervisor: one restart, and kubelet restarts no container."""
     result = run("demo", "--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1", "--json")
     assert result.returncode == 0, result.stderr
     last = json.loads(result.stdout.splitlines()[-1])
@@ -216,7 +216,7 @@ def get(address: str, path: str, token: str = "") -> bytes:
 
 @pytest.mark.asyncio
 async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str) -> None:
-    """Every agent of the demo is the one file; what it exposes after a restart pleases promtool."""
+    """Every agent of the demo runs from the file, and promtool accepts its metrics after a restart."""
     credentials = read_kubeconfig(kept_demo)
     server = f"{credentials.host}:{credentials.port}"
     pods = json.loads(get(server, "/api/v1/namespaces/default/pods", credentials.token))["items"]

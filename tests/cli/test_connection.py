@@ -59,7 +59,7 @@ class Refusing(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 COMMANDS: list[tuple[str, Any]] = [
@@ -74,7 +74,7 @@ COMMANDS: list[tuple[str, Any]] = [
 
 @contextmanager
 def free_port() -> Iterator[int]:
-    """Reserve a port on which nobody listens."""
+    """Reserve a port on which nothing listens."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -82,7 +82,7 @@ def free_port() -> Iterator[int]:
 
 @pytest.mark.parametrize(("name", "play"), COMMANDS)
 def test_nobody_answers(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The server of the kubeconfig is down."""
+    """A server that does not answer is named with its context."""
     with free_port() as port:
         file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}", "earth")
         assert play(Target(kubeconfig=file)) == CliExit.NO_CLUSTER
@@ -103,7 +103,7 @@ def test_nobody_answers(name: str, play: Any, tmp_path: Path, capsys: pytest.Cap
 def test_no_kubeconfig(
     content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """None there, or one that cannot be read."""
+    """A missing or unreadable kubeconfig is named."""
     file = tmp_path / "config"
     if content is not None:
         file.write_text(content)
@@ -114,7 +114,7 @@ def test_no_kubeconfig(
 
 
 def test_a_wrong_context_is_told_with_the_right_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Did you mean."""
+    """An unknown context is refused with the known ones."""
     file = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", "production", "staging")
     target = Target(kubeconfig=file, context="prodution")
     assert run_status("train", target, output="table", watch=False) == CliExit.NO_CLUSTER
@@ -122,7 +122,7 @@ def test_a_wrong_context_is_told_with_the_right_ones(tmp_path: Path, capsys: pyt
 
 
 def test_the_namespace_is_the_option_s_then_the_context_s(tmp_path: Path) -> None:
-    """As with kubectl; `default` where nobody says. The current context is named beside it."""
+    """The namespace is the option's, else the context's, else `default`; the context is named beside it."""
     with_one = kubeconfig(tmp_path / "a", "http://127.0.0.1:1", "earth", namespace="training")
     without = kubeconfig(tmp_path / "b", "http://127.0.0.1:1", "earth")
 
@@ -142,7 +142,7 @@ def test_the_namespace_is_the_option_s_then_the_context_s(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("name", "play"), COMMANDS)
 def test_no_rights(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which verb on which resource, in the server's words."""
+    """A missing right is named with verb and resource, in the server's words."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     serving = Thread(target=server.serve_forever)
     serving.start()
@@ -158,7 +158,7 @@ def test_no_rights(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_pods_that_may_not_be_read_are_named() -> None:
-    """The JobSet may be read and its Pods may not."""
+    """When only the JobSet may be read, the message names the Pods."""
     error = error_from_status({"code": 403, "reason": "Forbidden", "message": 'cannot list resource "pods"'})
     assert isinstance(error, Forbidden)
     refused = refusal_of(error, Target())
@@ -177,7 +177,7 @@ def test_pods_that_may_not_be_read_are_named() -> None:
     ],
 )
 async def test_no_such_jobset(name: str, namespace: str, said: str) -> None:
-    """What was perhaps meant."""
+    """An unknown JobSet is refused with similar names and other namespaces."""
     async with training(1) as cluster:
         there = Connection(connection(cluster).client, namespace, "earth")
         with pytest.raises(RefusalError, match=said) as refused:
@@ -187,20 +187,20 @@ async def test_no_such_jobset(name: str, namespace: str, said: str) -> None:
 
 
 def test_no_definition_is_another_thing() -> None:
-    """The cluster has no JobSets at all."""
+    """A cluster without the JobSet CRD gets its own message."""
     error = error_from_status({"code": 404, "reason": "NotFound", "message": "the server could not find the resource"})
     assert "does not know JobSets" in str(refusal_of(error, Target()))
 
 
 def test_hints() -> None:
-    """Close ones, all of a few, or how many."""
+    """The hint lists similar names, all of a few names, or their number."""
     assert did_you_mean("tain", ["train", "eval"]) == "did you mean train?"
     assert did_you_mean("x", ["b", "a"]) == "there is a, b"
     assert did_you_mean("x", [f"job{n}" for n in range(9)]) == "there are 9 others"
 
 
 def test_help_is_quick() -> None:
-    """It loads nothing that only some command needs, neither when it is imported nor when it prints."""
+    """--help loads no module that only a subcommand needs."""
     done = subprocess.run(
         command("--help"),
         cwd=REPOSITORY,

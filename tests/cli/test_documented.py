@@ -19,7 +19,7 @@ SEED = Fleet(nodes=10_000, price=16.8, failures=12)  # "Financial impact of rest
 
 
 def test_every_exit_code_is_in_the_table() -> None:
-    """And no other."""
+    """docs/cli.md lists exactly the program's exit codes."""
     table = PAGE.split("## Exit codes")[1]
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(code) for code in CliExit]
 
@@ -31,13 +31,13 @@ def first_cells(table: str) -> list[str]:
 
 
 def test_every_phase_is_in_the_table() -> None:
-    """As it is printed, and no other."""
+    """docs/cli.md lists exactly the printed phases."""
     cells = first_cells(PAGE.partition("\n## status\n")[2])
     assert [phase for cell in cells for phase in cell.split(", ")] == [phase.value for phase in GroupPhase]
 
 
 def test_every_command_is_in_the_table() -> None:
-    """As `--help` lists them; version needs no line."""
+    """docs/cli.md lists exactly the commands of `--help`, apart from version."""
     commands = re.findall(r"^  (\w+)  ", run("--help").stdout.split("Commands:")[1], re.MULTILINE)
     assert len(commands) == 9
     listed = {name for cell in first_cells(PAGE) for name in re.findall(r"`inplace (\w+)", cell)}
@@ -45,7 +45,7 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def test_the_calculator_s_example() -> None:
-    """What the page shows is what it prints."""
+    """The page's example of `inplace cost` is the command's output."""
     for line in cost_lines(SEED, RECREATE_S, IN_PLACE_S):
         assert line in PAGE
 
@@ -59,7 +59,7 @@ def test_a_minute_costs_what_the_founding_design_says() -> None:
 
 
 def test_every_reason_has_advice() -> None:
-    """With the command to type, or what to wait for."""
+    """Every reason has advice: a command to run, or an event to wait for."""
     from inplace.cli.status.advice import ADVICE
 
     assert set(ADVICE) == set(Why)

@@ -26,7 +26,7 @@ LABELS = {"name": wire.REPLICATED_JOB_NAME, "job": wire.JOB_INDEX, "index": wire
 
 
 def jobset(*sizes: tuple[int, int], status: KubeObject | None = None) -> KubeObject:
-    """Return a JobSet of replicatedJobs j0, j1, ... with so many replicas and so much parallelism each."""
+    """Return a JobSet of replicatedJobs j0, j1, ... with these replicas and this parallelism."""
     jobs = [
         {"name": f"j{number}", "replicas": replicas, "template": {"spec": {"parallelism": pods, "completions": pods}}}
         for number, (replicas, pods) in enumerate(sizes)
@@ -58,7 +58,7 @@ def pod(job_index: int, index: int, epoch: int, replicated_job: str = "j0") -> P
 
 
 def drawn(state: GroupState) -> str:
-    """Return what a person sees."""
+    """Return the printed text."""
     screen = Console(file=io.StringIO(), width=100)
     screen.print(status_picture(state, now_s=0.0, columns=100))
     assert isinstance(screen.file, io.StringIO)
@@ -66,7 +66,7 @@ def drawn(state: GroupState) -> str:
 
 
 def test_a_spec_of_as_many_slots_as_the_types_hold() -> None:
-    """Every view answers at once and counts exactly: two Pods, one of them behind, and 2**62 slots without one."""
+    """For 2**62 slots and two Pods, one of them behind, every view answers at once and counts exactly."""
     pods = [pod(INT32_MAX - 1, INT32_MAX - 1, 2), pod(0, 7, 1)]
     state = group_state(jobset((INT32_MAX, INT32_MAX), status=wire.status_of_epochs(1, 1)), pods)
     assert (state.phase, state.expected, state.arrived, state.late) == (GroupPhase.RESTARTING, LARGEST, 1, LARGEST - 1)
@@ -85,7 +85,7 @@ def test_a_spec_of_as_many_slots_as_the_types_hold() -> None:
 
 @pytest.mark.parametrize("size", [(INT32_MAX, 0), (0, INT32_MAX)])
 def test_jobs_without_pods_are_not_counted_through(size: tuple[int, int]) -> None:
-    """As many replicas as the type holds, of no Pods, are no slots."""
+    """2**31 - 1 replicas of no Pods make no slots and take no time."""
     assert group_state(jobset(size), ()).expected == 0
 
 
@@ -98,14 +98,14 @@ def test_many_scopes_share_one_bound() -> None:
 
 
 def test_a_list_names_no_slot() -> None:
-    """A thousand such JobSets are a thousand lines."""
+    """A list of a thousand such JobSets has a thousand lines and names no slot."""
     raw = jobset((INT32_MAX, INT32_MAX), status=wire.status_of_epochs(1, 1))
     assert {list_data(raw)["jobs"] for _ in range(1_000)} == {INT32_MAX}
 
 
 @pytest.mark.parametrize("text", ["9" * 5_000, "-1", "0x10", "٣", "1e9", ""])
 def test_an_epoch_that_is_none_counts_as_none(text: str) -> None:
-    """Whatever a Pod's annotation and labels say, the JobSet can be shown."""
+    """A JobSet is shown with any text in its Pods' annotations and labels."""
     odd = pod(0, 0, 1)
     raw = {
         "metadata": {

@@ -24,12 +24,12 @@ def processes_with(marker: str) -> list[int]:
             if entry.name.isdigit() and marker.encode() in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
         except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue  # ended meanwhile, or not ours
+            continue  # the process ended meanwhile, or belongs to another user
     return found
 
 
 def test_real_processes_restart_in_place() -> None:
-    """Two SIGKILLs, two restarts with every moment filled in, no Pod recreated, three requests per start."""
+    """Two SIGKILLs give two restarts with every moment filled in, no recreated Pod and three requests per start."""
     result = run("demo", "--pods", "3", "--failures", "2", "--json")
 
     assert result.returncode == 0, result.stderr
@@ -44,7 +44,7 @@ def test_real_processes_restart_in_place() -> None:
 
 @pytest.mark.slow
 def test_supervised_workers_restart_without_kubelet() -> None:
-    """Supervisor mode: two workers killed, two restarts, no container started again, one watch per Pod in all."""
+    """In supervisor mode two killed workers give two restarts, no restarted container, and one watch per Pod."""
     result = run("demo", "--mode", "supervisor", "--pods", "3", "--failures", "2", "--json")
 
     assert result.returncode == 0, result.stderr
@@ -148,7 +148,7 @@ def breaking(**changes: object) -> str:
     ],
 )
 def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected: str) -> None:
-    """Whatever is wrong with a manifest, the demo says what it expected, without a traceback."""
+    """For each kind of bad manifest the demo says what it expected, without a traceback."""
     result = run("demo", "--runtime", "model", "--file", manifest(tmp_path, text))
 
     assert result.returncode == 1
@@ -158,7 +158,7 @@ def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected:
 
 @pytest.mark.slow
 def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
-    """A cluster owner's file decides the delays: containers that take 9 s to start make no restart below that."""
+    """The profile's delays are used: with containers that take 9 s to start every restart takes at least 9 s."""
     profile = tmp_path / "mine.toml"
     profile.write_text('[kubelet.container_start]\nuniform_s = [9, 9]\nsource = "ours"\n')
     result = run("demo", "--runtime", "model", "--pods", "2", "--profile", str(profile), "--json")
@@ -184,7 +184,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_option_is_refused_in_words(arguments: list[str], expected: str) -> None:
-    """Unknown or impossible options say what is allowed."""
+    """The refusal of an unknown or impossible option names the allowed values."""
     result = run("demo", *arguments)
 
     assert result.returncode in (1, 2)

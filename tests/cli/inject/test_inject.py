@@ -1,4 +1,4 @@
-"""`inplace inject` writes what a user would write by hand, changes nothing else, and refuses what it cannot decide."""
+"""`inplace inject` adds the agent as a user would by hand, changes nothing else, and refuses undecidable manifests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
 
 @pytest.mark.parametrize(("barrier", "name"), [("guard", "train-guarded.yaml"), ("wait", "train.yaml")])
 def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: str, name: str) -> None:
-    """Container by container and field by field, but for the names and a stricter securityContext."""
+    """The injected sidecar equals the example's field by field, apart from names and a stricter securityContext."""
     made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True, barrier=barrier), example(name)
     ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
     (agent,), (model,) = ours["initContainers"], theirs["initContainers"]
@@ -60,7 +60,7 @@ def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: st
 
 
 def test_the_supervisor_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
-    """The same variables; the command is wrapped, by the file that an init container brings."""
+    """The injected supervisor has the example's variables; it wraps the command with the file of an init container."""
     made, by_hand = injected(PLAIN, tmp_path, mode="supervisor"), example("train-supervisor.yaml")
     worker, model = pod_spec_of(made)["containers"][0], pod_spec_of(by_hand)["containers"][0]
     original = by_name(pod_spec_of(PLAIN)["containers"][0]["env"])
@@ -82,7 +82,7 @@ def test_the_supervisor_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: Mapping[str, Any]) -> None:
-    """Each line of the manifest is still there, in its order, but for the command that a wrapper changes."""
+    """Each line of the manifest is kept in its order, apart from the command that the supervisor wraps."""
     made = iter(injected(PLAIN, tmp_path, **options).splitlines())
     lost = [line for line in PLAIN.splitlines() if line not in made]
     assert lost[:1] in ([], ["              command: [python3, -m, inplace.examples.train]"])
@@ -94,19 +94,19 @@ def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: M
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 @pytest.mark.parametrize("name", ["plain.yaml", "depends-on.yaml", "train.yaml", "elastic.yaml"])
 def test_doing_it_twice_changes_nothing(tmp_path: Path, name: str, options: Mapping[str, Any]) -> None:
-    """Byte for byte, whatever the options."""
+    """A second run changes no byte, with any options."""
     once = injected(example(name), tmp_path, **options)
     assert injected(once, tmp_path, **options) == once
 
 
 @pytest.mark.parametrize("name", ["train.yaml", "train-guarded.yaml", "train-supervisor.yaml"])
 def test_a_manifest_with_an_agent_is_left_alone(tmp_path: Path, name: str) -> None:
-    """What was written by hand needs nothing more."""
+    """A manifest with an agent written by hand stays as it is."""
     assert injected(example(name), tmp_path) == example(name)
 
 
 def test_permissions_are_those_of_the_installation() -> None:
-    """deploy/agent has the same account, role and binding."""
+    """The injected account, role and binding are those of deploy/agent."""
     file = REPOSITORY / "deploy" / "agent" / "agent.yaml"
     if not file.exists():
         pytest.skip("deploy/agent is not there")
@@ -114,7 +114,7 @@ def test_permissions_are_those_of_the_installation() -> None:
 
 
 def test_other_kinds_and_documents_pass_through(tmp_path: Path) -> None:
-    """Before and behind the JobSet, in a List, empty: they are what they were."""
+    """Other documents stay as they are: before and after the JobSet, in a List, or empty."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"day": "2026-11-21"}}
     text = f"---\n# first\n{yaml.safe_dump(other)}---\n---\n{PLAIN}"
     made = injected(text, tmp_path)
@@ -147,7 +147,7 @@ def under(account: str, field: str = "serviceAccountName") -> str:
 def test_an_account_of_another_name_gets_no_rights_unasked(
     tmp_path: Path, text: str, options: Mapping[str, Any], path: str
 ) -> None:
-    """Admission does not restrict it: the refusal says so, and names the two ways out."""
+    """An account that admission does not restrict is refused; the refusal says so and names two solutions."""
     with pytest.raises(Refusal) as refused:
         injected(text, tmp_path, **options)
     (finding,) = map(str, refused.value.findings)
@@ -159,7 +159,7 @@ def test_an_account_of_another_name_gets_no_rights_unasked(
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
 def test_an_unrestricted_account_is_asked_for_by_a_flag(tmp_path: Path, field: str) -> None:
-    """The account stays the user's; the Role and the binding bear our name and never the account's."""
+    """With the flag the account stays the user's; Role and binding have our name, not the account's."""
     made = injected(under("trainer", field), tmp_path, unrestricted_account=True)
     assert pod_spec_of(made)["serviceAccountName"] == "trainer"
     role, binding, _ = parse(made)
@@ -171,14 +171,14 @@ def test_an_unrestricted_account_is_asked_for_by_a_flag(tmp_path: Path, field: s
 
 
 def test_an_account_that_the_file_binds_is_left_to_the_user(tmp_path: Path) -> None:
-    """Its rights stand there for everybody to read: nothing is refused, and nothing is added."""
+    """When the file binds the account itself, inject refuses nothing and adds nothing."""
     binding = permissions("default", "trainer")[-1]
     bound = f"{yaml.safe_dump(binding)}---\n{under('trainer')}"
     assert [document["kind"] for document in parse(injected(bound, tmp_path))] == ["RoleBinding", "JobSet"]
 
 
 def test_accounts_of_one_namespace_share_one_role(tmp_path: Path) -> None:
-    """Each has a binding of its own, and no Role of the user's can have the Role's name by accident."""
+    """Each account has its own binding, and the shared Role's name cannot be one of the user's by accident."""
     made = injected(f"{PLAIN}---\n{under('inplace-agent-b').replace('name: train', 'name: other', 1)}", tmp_path)
     assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:5] == [
         ("ServiceAccount", "inplace-agent"),
@@ -194,14 +194,14 @@ def test_accounts_of_one_namespace_share_one_role(tmp_path: Path) -> None:
     [("inplace-agent", True), ("inplace-agent-b.c", True), ("inplace-agent-", False), ("inplace-agentx", False)],
 )
 def test_a_restricted_account_is_one_that_admission_knows(account: str, expected: bool) -> None:
-    """The pattern is that of deploy/admission/agents.yaml."""
+    """`inject` uses the account pattern of deploy/admission/agents.yaml."""
     policy = (REPOSITORY / "deploy" / "admission" / "agents.yaml").read_text()
     assert f"system:serviceaccount:[^:]+:{RESTRICTED}$" in policy
     assert is_restricted(account) is expected
 
 
 def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -> None:
-    """Otherwise the Job would never get to decide on them."""
+    """Exit codes that a podFailurePolicy names end the Pod, so that the Job can apply its policy."""
     policy = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}"
     text = PLAIN.replace("        completions: 8", f"        completions: 8\n        {policy}")
     (rule,) = pod_spec_of(injected(text, tmp_path))["containers"][0]["restartPolicyRules"]
@@ -212,14 +212,14 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -
 
 
 def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
-    """In both modes, divided or not: the annotation may be added later, and without it the variable is empty."""
+    """Agents of both modes read their scope from the annotation; without it the variable is empty."""
     sidecar = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
     supervisor = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor"))["containers"][0]
     assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor)] == [True, True]
 
 
 def test_the_worker_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
-    """On a volume that both mount; the worker asks where the agent answers. An agent in the image needs no file."""
+    """The worker runs the agent's file from a shared volume and asks its port; an agent in the image needs no file."""
     pod = pod_spec_of(injected(PLAIN, tmp_path, port=9000, barrier="wait"))
     (agent,), (worker,) = pod["initContainers"], pod["containers"]
     assert by_name(agent["env"])["AGENT_FILE"]["value"] == worker["command"][3] == "/var/run/inplace/inplace-agent"
@@ -247,7 +247,7 @@ def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) ->
 
 
 def test_a_worker_beside_upstream_s_agent_does_not_wait(tmp_path: Path) -> None:
-    """Upstream's agent answers in no words that `wait` understands: its worker would wait for ever."""
+    """A worker beside upstream's agent gets no `wait`, which does not understand that agent and would wait for ever."""
     injected_once = injected(PLAIN, tmp_path, barrier="probe")
     upstream = injected_once.replace("name: NAMESPACE", "name: OTHER").replace(
         "name: RESTART_POD_IN_PLACE_EXIT_CODE", "name: IN_PLACE_RESTART_EXIT_CODE"
@@ -256,7 +256,7 @@ def test_a_worker_beside_upstream_s_agent_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:
-    """RunAsNonRoot beside the Pod's runAsUser 0 would keep kubelet from starting the agent."""
+    """The agent gets its own runAsUser: with runAsNonRoot and the Pod's user 0 kubelet would not start it."""
     text = PLAIN.replace(
         "            containers:", "            securityContext: {runAsUser: 0}\n            containers:"
     )
@@ -269,7 +269,7 @@ TWO = PLAIN.replace(
 
 
 def test_the_worker_is_chosen_by_name(tmp_path: Path) -> None:
-    """Only it gets the rules, and a second run without the name finds it again."""
+    """Only the named worker gets the rules, and a second run finds it without the name."""
     made = injected(TWO, tmp_path, workers=("worker",))
     assert ["restartPolicyRules" in container for container in pod_spec_of(made)["containers"]] == [True, False]
     assert injected(made, tmp_path) == made
@@ -329,7 +329,7 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
 def test_what_it_cannot_decide_it_refuses(
     tmp_path: Path, old: str, new: str, options: Mapping[str, Any], expected: str
 ) -> None:
-    """With the path, what was found, what is needed and what to do; "" is for what is no conflict."""
+    """The refusal names the path, the found and the needed value, and the cure; "" marks cases without conflict."""
     assert old in PLAIN
     text = PLAIN.replace(old, new)
     if not expected:
@@ -344,7 +344,7 @@ def test_what_it_cannot_decide_it_refuses(
     "options", [{}, {"mode": "supervisor"}, {"mode": "supervisor", "workers": ("worker", "logger")}]
 )
 def test_several_containers_are_named_when_the_worker_is_not(tmp_path: Path, options: Mapping[str, Any]) -> None:
-    """The refusal lists them and says how to choose."""
+    """With several containers and no worker named, the refusal lists them and says how to choose."""
     with pytest.raises(Refusal, match=r"found containers worker, logger, needed .* --worker NAME"):
         injected(TWO, tmp_path, **options)
 
@@ -371,7 +371,7 @@ def test_several_containers_are_named_when_the_worker_is_not(tmp_path: Path, opt
     ],
 )
 def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expected: str) -> None:
-    """Exit code 2, one line, no traceback, no output; "" expects the bound on what anchors may make."""
+    """A bad manifest gives exit code 2, one line and no output; "" expects the refusal of too many anchors."""
     file = tmp_path / "x.yaml"
     file.write_text(text)
     result = run("inject", "-f", str(file))
@@ -386,7 +386,7 @@ def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expecte
     [("/nowhere.yaml", "No such file"), ("examples", "is a directory"), ("README.md", "expected")],
 )
 def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
-    """Missing, a folder, some other text: exit code 2."""
+    """A missing file, a folder and a file of other text give exit code 2 and a message."""
     result = run("inject", "-f", file)
     assert (result.returncode, result.stdout) == (2, "")
     assert expected in result.stderr
@@ -394,7 +394,7 @@ def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
 
 @pytest.mark.slow
 def test_as_a_program() -> None:
-    """Standard input to standard output, the difference on standard error, in colour for nobody but a terminal."""
+    """`inject` reads stdin, writes stdout and prints the difference to stderr, in colour only on a terminal."""
 
     def inject_text(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -420,7 +420,7 @@ def test_as_a_program() -> None:
 
 @pytest.mark.slow
 def test_a_long_difference_is_not_shown(tmp_path: Path) -> None:
-    """Comparing takes the square of the lines: the manifest is printed all the same, and the note says why."""
+    """A long manifest is printed without its difference, and a note says why: comparing takes too long."""
     file = tmp_path / "many.yaml"
     file.write_text("---\n".join(PLAIN.replace("name: plain", f"name: plain{number}") for number in range(70)))
     whole, diff = run("inject", "-f", str(file)), run("inject", "-f", str(file), "--diff")
@@ -429,7 +429,7 @@ def test_a_long_difference_is_not_shown(tmp_path: Path) -> None:
     assert f"more than {DIFF_LINES_MAX:,} lines" in whole.stderr == diff.stderr
 
 
-words = st.text("ab: #'\"\\\n-0", max_size=6)  # and some that outgrow a line
+words = st.text("ab: #'\"\\\n-0", max_size=6)  # and some that are longer than a line
 trees = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-9, 9), words, words.map(lambda word: word * FLOW_CHARS_MAX)),
     lambda inner: st.one_of(
@@ -442,7 +442,7 @@ trees = st.recursive(
 @pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("abcd"), trees))
 def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObject) -> None:
-    """Whatever changes into whatever, in block and in flow style: the text that comes out reads as the new value."""
+    """For any old and new value, in block and flow style, the edited text is read as the new value."""
     for flow in (False, True, None):
         text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
         edited = with_documents(Stream("x", text, tuple(parse(text))), [old | changes])
@@ -452,7 +452,7 @@ def test_the_edited_text_says_what_was_wanted(old: KubeObject, changes: KubeObje
 @pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abcd"), trees, min_size=1), st.dictionaries(st.sampled_from("wxyz"), trees))
 def test_what_is_only_added_keeps_the_comments(old: KubeObject, added: KubeObject) -> None:
-    """At the root and in what stands below it: the text is edited, and not written anew."""
+    """Additions at the root and below it edit the text, so that comments stay."""
     new = {key: value | added if isinstance(value, dict) else value for key, value in old.items()} | added
     for flow in (False, True, None):
         text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False, indent=4)
@@ -461,7 +461,7 @@ def test_what_is_only_added_keeps_the_comments(old: KubeObject, added: KubeObjec
 
 
 def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
-    """And the comments around it stay."""
+    """A value that is too long for its braces moves below its key; the comments around it stay."""
     text = injected("# mine\n" + example("minimal.yaml"), tmp_path)
     assert "# mine" in text
     assert "          spec:\n            containers:\n            - name: worker\n" in text
@@ -475,7 +475,7 @@ def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
     ids=["sidecar", "supervisor"],
 )
 def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[str, Any], arguments: list[str]) -> None:
-    """The embedded Kubernetes runs it, a worker is killed, and no Pod is recreated."""
+    """The injected manifest restarts in place in the embedded Kubernetes: a worker's death recreates no Pod."""
     file = tmp_path / "injected.yaml"
     file.write_text(injected(PLAIN, tmp_path, **options))
     result = run("demo", "--json", "--file", str(file), *arguments)

@@ -22,19 +22,19 @@ def jobset(document: KubeObject) -> KubeObject:
 
 
 def replicated(document: KubeObject) -> KubeObject:
-    """Return its replicatedJob."""
+    """Return the JobSet's replicatedJob."""
     found: KubeObject = document["spec"]["replicatedJobs"][0]
     return found
 
 
 def job(document: KubeObject) -> KubeObject:
-    """Return the spec of its Jobs."""
+    """Return the spec of the replicatedJob's Jobs."""
     found: KubeObject = replicated(document)["template"]["spec"]
     return found
 
 
 def pod(document: KubeObject) -> KubeObject:
-    """Return the spec of its Pods."""
+    """Return the spec of the Jobs' Pods."""
     found: KubeObject = job(document)["template"]["spec"]
     return found
 
@@ -52,7 +52,7 @@ def worker(document: KubeObject) -> KubeObject:
 
 
 def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
-    """Return what sets fields of a part; None removes one."""
+    """Return a change that sets fields of a part; None removes a field."""
 
     def change(document: KubeObject) -> None:
         target = part(document)
@@ -65,7 +65,7 @@ def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
 
 
 def env(name: str, *, of: Callable[[KubeObject], KubeObject] = agent, **entry: Any) -> Break:
-    """Return what replaces a variable; without an entry it is removed."""
+    """Return a change that replaces a variable; without an entry it removes the variable."""
 
     def change(document: KubeObject) -> None:
         container = of(document)
@@ -76,7 +76,7 @@ def env(name: str, *, of: Callable[[KubeObject], KubeObject] = agent, **entry: A
 
 
 def probe(**fields: Any) -> Break:
-    """Return what changes the agent's startup probe."""
+    """Return a change of the agent's startup probe."""
     return put(lambda document: agent(document)["startupProbe"], **fields)
 
 
@@ -88,7 +88,7 @@ def rules(*rules: tuple[str, str, list[int]]) -> list[KubeObject]:
 
 
 def volume(**source: Any) -> Break:
-    """Return what replaces the volume of EPOCH_FILE."""
+    """Return a change that replaces the volume of EPOCH_FILE."""
 
     def change(document: KubeObject) -> None:
         pod(document)["volumes"][0] = {"name": "agent", **source}
@@ -97,12 +97,12 @@ def volume(**source: Any) -> Break:
 
 
 def policy(*rules: KubeObject) -> Break:
-    """Return what adds rules to the failure policy."""
+    """Return a change that adds rules to the failure policy."""
     return put(lambda document: jobset(document)["failurePolicy"], rules=list(rules))
 
 
 def both(*changes: Break) -> Break:
-    """Return what does several things."""
+    """Return a change that makes several changes."""
     return lambda document: [change(document) for change in changes]
 
 
@@ -120,7 +120,7 @@ OPT_OUT = "jobset.sigs.k8s.io/disable-in-place-restart"
 TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
-# What is broken in examples/train.yaml; the rule and the path that say so.
+# A mistake in examples/train.yaml, and the rule and path of its finding.
 BROKEN: list[tuple[Break, str, str]] = [
     (put(job, backoffLimit=6), "backoff-limit", f"{JOB}.backoffLimit"),
     (put(job, backoffLimit=None), "backoff-limit", f"{JOB}.backoffLimit"),

@@ -40,7 +40,7 @@ def documents(tmp_path: Path) -> list[KubeObject]:
 
 
 async def asked(client: KubeClient, documents: list[KubeObject]) -> list[Finding]:
-    """Return what lint finds for the manifest's JobSet."""
+    """Return lint's findings for the manifest's JobSet."""
     jobsets = [document for document in documents if document["kind"] == "JobSet"]
     (found,) = await lint_with(client, documents, jobsets, namespace="default")
     return found
@@ -48,7 +48,7 @@ async def asked(client: KubeClient, documents: list[KubeObject]) -> list[Finding
 
 @pytest.mark.asyncio
 async def test_a_cluster_in_order_has_nothing_to_say(documents: list[KubeObject]) -> None:
-    """And nothing was stored by asking."""
+    """A complete cluster gives no finding, and the dry run stores nothing."""
     rig = Rig()
     await rig.admin.create(NODES, None, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     status = {"nodeInfo": {"kubeletVersion": "v1.38.0"}, "declaredFeatures": [FEATURE]}
@@ -64,7 +64,7 @@ async def test_a_cluster_in_order_has_nothing_to_say(documents: list[KubeObject]
 
 @pytest.mark.asyncio
 async def test_an_empty_cluster(documents: list[KubeObject]) -> None:
-    """It says so for each thing, once."""
+    """An empty cluster gives one finding for each missing part."""
     rules = [finding.rule for finding in await asked(Rig().admin, documents)]
     assert sorted(rules) == ["admission-policy", "admission-policy", "admission-policy", "controller", "no-nodes"]
 
@@ -81,7 +81,7 @@ FACTS = ClusterFacts(
 
 
 def judged(facts: ClusterFacts, documents: Iterable[KubeObject], pods: int = 8) -> list[str]:
-    """Return the rules that facts break for the manifest's JobSet, with so many Pods."""
+    """Return the rules that the facts break for the manifest's JobSet of `pods` Pods."""
     (jobset,) = (document for document in documents if document["kind"] == "JobSet")
     for member in (group := group_of(jobset)):
         member.job_spec.update(parallelism=pods, completions=pods)
@@ -124,7 +124,7 @@ def nodes(*kubelets: str, features: tuple[str, ...] = (FEATURE,)) -> tuple[Node,
 def test_facts_and_what_they_break(
     tmp_path: Path, changes: dict[str, Any], sidecar: list[str], supervisor: list[str]
 ) -> None:
-    """For both modes."""
+    """Each fact breaks its rule, in both modes."""
     facts = replace(FACTS, **changes)
     for mode, expected in (("sidecar", sidecar), ("supervisor", supervisor)):
         text = injected(example("plain.yaml"), tmp_path, mode=mode)
@@ -132,19 +132,19 @@ def test_facts_and_what_they_break(
 
 
 def test_a_worker_that_does_not_wait_needs_a_mended_kubelet(tmp_path: Path) -> None:
-    """Kubernetes #141155 lets it start before its barrier lifts."""
+    """A kubelet with Kubernetes #141155 starts a worker without `wait` before its barrier lifts: a finding."""
     facts = replace(FACTS, nodes=nodes("v1.36.3"))
     assert judged(facts, parse(injected(example("plain.yaml"), tmp_path, barrier="probe"))) == ["kubelet-bug"]
 
 
 def test_large_groups_want_a_flow_schema(documents: list[KubeObject]) -> None:
-    """From 301 Pods on."""
+    """A group of 301 Pods or more without deploy/apf gives a finding."""
     facts = replace(FACTS, flow_schemas=frozenset())
     assert [judged(facts, documents, pods) for pods in (300, 301)] == [[], ["flow-schema"]]
 
 
 def test_a_strategy_that_the_definition_lacks(documents: list[KubeObject]) -> None:
-    """An old definition of upstream's."""
+    """A JobSet whose strategy an old upstream CRD does not know gives a finding."""
     old = crd()
     policy = old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
         "failurePolicy"
@@ -157,7 +157,7 @@ def test_a_strategy_that_the_definition_lacks(documents: list[KubeObject]) -> No
     ("text", "version"), [("v1.36.3", (1, 36)), ("1.35", (1, 35)), ("v1.33.5-eks-1", (1, 33)), ("", None), ("x", None)]
 )
 def test_versions(text: str, version: tuple[int, int] | None) -> None:
-    """As servers and kubelets spell them."""
+    """Versions are read as servers and kubelets spell them."""
     assert version_of(text) == version
 
 
@@ -177,10 +177,10 @@ class Refusing:
 
 @pytest.mark.asyncio
 async def test_what_may_not_be_asked_is_said_once(documents: list[KubeObject]) -> None:
-    """And nothing is claimed about it."""
+    """A forbidden question gives one finding, and no other finding depends on it."""
     paths = ("/nodes", BINDING_PATH, "/flowschemas", "/leases", "/customresourcedefinitions", "/subjectaccessreviews")
     client = KubeClient(Refusing(Rig(), *paths), user_agent="", field_manager="")  # type: ignore[arg-type]
-    found = await asked(client, [documents[0], documents[-1]])  # the account comes along, its rights do not
+    found = await asked(client, [documents[0], documents[-1]])  # the manifest brings the account, not its rights
     assert {finding.rule for finding in found} == {"cluster-unknown"}
     assert len(found) == len(paths)
     assert "kubectl auth can-i" in found[-1].fix
@@ -203,7 +203,7 @@ class EndlessNodes(Refusing):
 
 @pytest.mark.asyncio
 async def test_many_nodes_are_read_page_by_page() -> None:
-    """And a server that never ends does not keep us for ever."""
+    """The list of nodes is read page by page, up to a bound."""
     server = EndlessNodes(Rig())
     facts = await ask_about_cluster(KubeClient(server, user_agent="", field_manager=""))  # type: ignore[arg-type]
     assert facts.nodes is not None
@@ -214,7 +214,7 @@ async def test_many_nodes_are_read_page_by_page() -> None:
 
 @pytest.mark.asyncio
 async def test_without_the_definition_the_rest_is_still_judged(documents: list[KubeObject]) -> None:
-    """One finding for it, none for the dry run that could not be."""
+    """A missing CRD gives one finding, and the impossible dry run gives none."""
     rig = Rig()
     await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, "jobsets.jobset.x-k8s.io")
     rules = [finding.rule for finding in await asked(rig.admin, documents)]
@@ -223,7 +223,7 @@ async def test_without_the_definition_the_rest_is_still_judged(documents: list[K
 
 @pytest.mark.asyncio
 async def test_a_context_chooses_the_cluster(tmp_path: Path) -> None:
-    """The kubeconfig's current one, another by name; also inside a Pod, whose own account is not meant then."""
+    """The kubeconfig's current context is used, or another by name; inside a Pod it wins over the Pod's account."""
     named = [{"name": name, "cluster": {"server": f"http://{name}:1"}} for name in ("earth", "moon")]
     contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in ("earth", "moon")]
     users = [{"name": "u", "user": {"token": "t"}}]

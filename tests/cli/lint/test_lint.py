@@ -1,4 +1,4 @@
-"""`inplace lint` explains what keeps a JobSet from restarting in place: one thing broken, one finding, at its path."""
+"""`inplace lint` finds what prevents a JobSet's in-place restart: each mistake gives one finding, at its path."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from tests.cli.lint.cases import (
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
-KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # they show something else, and leave the agent out
+KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # these examples show other features and have no agent
 
 
 def findings(documents: list[KubeObject], folder: Path) -> list[tuple[str, str]]:
-    """Return (rule, path) of what lint finds."""
+    """Return (rule, path) of lint's findings."""
     file = folder / "manifest.yaml"
     file.write_text(yaml.safe_dump_all(documents))
     return [(finding.rule, finding.path) for report in lint(read_stream(str(file))) for finding in report.findings]
@@ -50,7 +50,7 @@ def findings(documents: list[KubeObject], folder: Path) -> list[tuple[str, str]]
     ("change", "rule", "path"), BROKEN, ids=[f"{i}-{rule}" for i, (_, rule, _) in enumerate(BROKEN)]
 )
 def test_one_thing_broken_is_one_finding(tmp_path: Path, change: Break, rule: str, path: str) -> None:
-    """Of that rule and at that path; without a rule it is no fault."""
+    """Each mistake gives one finding of its rule at its path; a case without a rule gives none."""
     documents = list(parse(example("train.yaml")))
     change(documents[-1])
     assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
@@ -60,7 +60,7 @@ def test_one_thing_broken_is_one_finding(tmp_path: Path, change: Break, rule: st
     ("change", "rule", "path"), SUPERVISED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(SUPERVISED)]
 )
 def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule: str, path: str) -> None:
-    """The same for examples/train-supervisor.yaml."""
+    """In examples/train-supervisor.yaml each mistake gives one finding."""
     documents = list(parse(example("train-supervisor.yaml")))
     change(documents[-1])
     found = findings(documents, tmp_path)
@@ -86,7 +86,7 @@ RIGHTS = [
 
 @pytest.mark.parametrize("index", range(4))
 def test_rights_that_the_file_shows(tmp_path: Path, index: int) -> None:
-    """A Role of the same file that leaves out what the agent needs is a finding; one that says more is none."""
+    """A Role in the file that lacks an agent's right gives a finding; a Role with more rights gives none."""
     changes, rule, _ = RIGHTS[index]
     documents = list(parse(example("train.yaml")))
     documents[1]["rules"][rule] |= changes
@@ -95,12 +95,12 @@ def test_rights_that_the_file_shows(tmp_path: Path, index: int) -> None:
 
 
 def test_rights_that_the_file_does_not_show_are_the_cluster_s_business(tmp_path: Path) -> None:
-    """A JobSet alone is clean."""
+    """A JobSet without a Role in its file gives no finding."""
     assert findings([list(parse(example("train.yaml")))[-1]], tmp_path) == []
 
 
 def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
-    """It may be the ServiceAccount that says so; a projected token in the agent alone is as good."""
+    """An unmounted token gives a finding, also by the ServiceAccount; a token projected to the agent gives none."""
     documents = list(parse(example("train.yaml")))
     documents[0]["automountServiceAccountToken"] = False
     assert findings(documents, tmp_path) == [("service-account-token", f"{POD}.automountServiceAccountToken")]
@@ -111,7 +111,7 @@ def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
 
 
 def test_an_order_inside_the_group(tmp_path: Path) -> None:
-    """Sidecars that wait for each other's readiness cost a restart; supervisors are ready while they wait."""
+    """An order inside the group gives a finding for sidecars only: supervisors are ready while they wait."""
     for name, expected in (("train.yaml", 1), ("train-supervisor.yaml", 0)):
         documents = list(parse(example(name)))
         first = replicated(documents[-1])
@@ -133,7 +133,7 @@ startupProbe: {httpGet: {path: /barrier-is-down, port: 8081}, periodSeconds: 1, 
 
 
 def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
-    """Swapping the image works: its variables, path and port are taken as they are; what we add is recommended."""
+    """A manifest for upstream's agent gives no error with our image; our additions are only recommended."""
     documents = list(parse(example("train.yaml")))
     pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
     worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
@@ -146,7 +146,7 @@ def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_an_example_is_clean(name: str) -> None:
-    """But for what it says of itself."""
+    """An example gives only the findings that it announces itself."""
     found = {finding.rule for report in lint(read_stream(str(EXAMPLES / name))) for finding in report.findings}
     assert found == KNOWN.get(name, set())
 
@@ -156,7 +156,7 @@ def test_an_example_is_clean(name: str) -> None:
 )
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
 def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
-    """Show 6 of issue 6; images without a tag are the examples' own."""
+    """The injected manifest gives no finding; images without a tag are the examples' own."""
     file = tmp_path / "injected.yaml"
     file.write_text(injected(example(name), tmp_path, **options))
     rules = {finding.rule for report in lint(read_stream(str(file))) for finding in report.findings}
@@ -165,7 +165,7 @@ def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str
 
 
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
-    """A rule of the catalogue that no case reaches may as well not exist."""
+    """Every rule of the catalogue has a case here."""
     reached = {rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED)} | {"service-account-rights", "startup-order"}
     catalogue = list(RULES)
     reached.add("admission")  # test_the_embedded_server_judges_too
@@ -176,7 +176,7 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
 
 @pytest.mark.slow
 def test_as_a_program(tmp_path: Path) -> None:
-    """0 clean, 1 with an error, or with warnings under --strict; JSON for programs, colours for terminals alone."""
+    """`lint` exits 0 when clean, 1 with an error or, under --strict, a warning; -o json prints JSON."""
     made = run("inject", "-q", "-f", "examples/plain.yaml")
     shown = subprocess.run(
         command("lint", "-f", "-"),
@@ -205,7 +205,7 @@ def test_as_a_program(tmp_path: Path) -> None:
 
 
 def test_the_embedded_server_judges_too() -> None:
-    """What only the definition knows: misspelt fields of the JobSet, its schema, its CEL; nothing for a sound one."""
+    """The server's dry run finds misspelt fields, schema and CEL errors, and nothing in a good manifest."""
     sound, misspelt, long = (list(parse(example("train.yaml")))[-1] for _ in range(3))
     misspelt["spec"]["failurePolice"] = {}
     long["metadata"]["annotations"] = {"x": 3}
@@ -219,7 +219,7 @@ def test_the_embedded_server_judges_too() -> None:
 
 @pytest.mark.parametrize("file", ["/nowhere.yaml", "examples", "README.md", "deploy/rbac/controller.yaml"])
 def test_what_is_no_manifest_is_said_in_words(file: str) -> None:
-    """Exit code 2, on stderr."""
+    """A file that is no manifest gives exit code 2 and a message on stderr."""
     result = run("lint", "-f", file)
     assert (result.returncode, result.stdout) == (2, "")
     assert "expected" in result.stderr

@@ -17,7 +17,7 @@ from tests.cli.command import run
 
 
 def doubled(kind: str, levels: int) -> str:
-    """Return anchors each of which names the one before it twice: 2**levels values in some 20 bytes each."""
+    """Return anchors that each refer twice to the one before: 2**levels values from 20 bytes a level."""
     first, more = {"alias": ("[x]", "[*a{0}, *a{0}]"), "merge": ("{x: 1}", "{{<<: [*a{0}, *a{0}]}}")}[kind]
     lines = [f"a{level}: &a{level} {more.format(level - 1)}\n" for level in range(1, levels)]
     return f"a0: &a0 {first}\n{''.join(lines)}"
@@ -63,7 +63,7 @@ NASTY = {
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "many values" else name for name in NASTY]
 )
 def test_a_nasty_text_is_refused(tmp_path: Path, name: str) -> None:
-    """Whatever a file holds, the answer is a StreamError of a few lines."""
+    """Each nasty text raises a StreamError with a message of a few lines."""
     text, expected = NASTY[name]
     file = tmp_path / "nasty.yaml"
     file.write_text(text)
@@ -74,7 +74,7 @@ def test_a_nasty_text_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
-    """One byte more than the bound is told from the length alone."""
+    """A file one byte above the bound is refused by its length, unread."""
     file = tmp_path / "large.yaml"
     file.write_text("#" * (STREAM_BYTES_MAX + 1))
     with pytest.raises(StreamError, match=f"at most {STREAM_BYTES_MAX:,} bytes"):
@@ -84,7 +84,7 @@ def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["lint", "inject", "demo"])
 def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str) -> None:
-    """One sentence and no traceback, from 800 bytes that stand for 2**40 values."""
+    """Every command refuses 800 bytes that stand for 2**40 values, in one sentence without a traceback."""
     file = tmp_path / "bomb.yaml"
     file.write_text(doubled("merge", 40))
     result = run(command, "--file", str(file))
@@ -114,12 +114,12 @@ def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str
     ],
 )
 def test_values_are_what_kubernetes_reads(text: str, expected: object) -> None:
-    """Dates and times of day are text, whole characters stay whole."""
+    """Values are read as Kubernetes reads them: dates and times of day are text."""
     assert parse(f"a: {text}") == ({"a": expected},)
 
 
 def test_merge_keys_still_merge() -> None:
-    """A few merge keys are what people write; no two parts of the result are one object."""
+    """A few merge keys are merged; no two parts of the result are the same object."""
     (found,) = parse("base: &b {x: 1, y: {z: 2}}\none: {<<: *b, x: 3}\ntwo: {<<: [*b, {w: 4}]}")
     assert found["one"] == {"x": 3, "y": {"z": 2}}
     assert found["two"] == {"x": 1, "y": {"z": 2}, "w": 4}
@@ -132,7 +132,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
-    # What json writes without a dot (1e+16) YAML 1.1 reads as text.
+    # YAML 1.1 reads a number that json writes without a dot (1e+16) as text.
     .filter(lambda number: "." in repr(number))
     | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
@@ -142,7 +142,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 @given(values)
 def test_json_is_read_as_json_reads_it(value: Any) -> None:
-    """Escapes or not: what a program wrote comes back as it was."""
+    """JSON that a program wrote is read back unchanged, with and without escapes."""
     assert parse(json.dumps(value)) == (value,)
 
 
@@ -150,7 +150,7 @@ def test_json_is_read_as_json_reads_it(value: Any) -> None:
     st.text(alphabet="&*<>!|'\"{}[],:-?#%@`=~ \n\tabx019.e+\\u") | st.binary().map(lambda raw: raw.decode("latin-1"))
 )
 def test_no_text_breaks_the_reader(text: str) -> None:
-    """A text is read or refused; nothing else comes out."""
+    """Any text is read, or refused with a StreamError."""
     try:
         parse(text)
     except yaml.YAMLError:

@@ -45,7 +45,7 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
 
 
 async def test_a_group_that_trains_has_no_cause() -> None:
-    """And says so."""
+    """For a group that trains, explain says that there is no cause."""
     async with training() as cluster:
         explanation = await explained(cluster)
         assert explanation.causes == ()
@@ -54,7 +54,7 @@ async def test_a_group_that_trains_has_no_cause() -> None:
 
 
 async def test_a_worker_crash_is_named() -> None:
-    """After the restart: the Pod whose worker ended first, its container, exit code and the restart itself."""
+    """After the restart explain names the Pod whose worker ended first, its container, exit code and the restart."""
     async with training() as cluster:
         victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[2]
         cluster.kill_worker("default", victim)
@@ -68,7 +68,7 @@ async def test_a_worker_crash_is_named() -> None:
 
 
 async def test_a_restart_by_hand_has_no_first_failure() -> None:
-    """Every worker was ended for it: the one that ended first has not failed."""
+    """After a restart by hand explain names no first failure: the restart ended every worker."""
     async with training() as cluster:
         await request_restart(connection(cluster), "train")
         await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
@@ -78,7 +78,7 @@ async def test_a_restart_by_hand_has_no_first_failure() -> None:
 
 
 async def test_a_lost_node_is_named_while_the_group_waits() -> None:
-    """The Pod, its node, that the node is not ready, and that it must be deleted."""
+    """`explain` names the Pod and its node, says that the node is not ready, and that it must be deleted."""
     async with training() as cluster:
         victim = cluster.pods()[0]
         node = victim["spec"]["nodeName"]
@@ -98,7 +98,7 @@ async def test_a_lost_node_is_named_while_the_group_waits() -> None:
 
 
 async def test_an_unschedulable_pod_is_named() -> None:
-    """The replacement of a lost Pod fits nowhere: the scheduler's own words, and what to do."""
+    """When no node fits the replacement of a lost Pod, explain gives the scheduler's message and the cure."""
     async with training() as cluster:
         victim = cluster.pods()[0]
         cluster.lose_node(victim["spec"]["nodeName"])
@@ -120,7 +120,7 @@ async def test_an_unschedulable_pod_is_named() -> None:
 
 
 async def test_reaching_max_restarts_is_named() -> None:
-    """Failed, with how many were allowed and which failure was the last."""
+    """`explain` names the allowed number of restarts and the last failure."""
     async with training(maxRestarts=1) as cluster:
         name = cluster.pods()[0]["metadata"]["name"]
         cluster.kill_worker("default", name)
@@ -135,7 +135,7 @@ async def test_reaching_max_restarts_is_named() -> None:
 
 
 async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
-    """Admission let it pass; the condition says what is wrong, where, and what cures it."""
+    """When admission accepted a bad manifest, explain gives the condition: the mistake, its place and its cure."""
     async with training(1) as cluster:
         other = deepcopy(jobset_of(documents(1)))
         other["metadata"]["name"] = "other"
@@ -148,7 +148,7 @@ async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
 
 
 async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
-    """No Pod exists; the Job's own Event says why."""
+    """When the server refuses the Pods, explain gives the reason from the Job's Event."""
     async with training(1) as cluster:
         other = deepcopy(jobset_of(documents(2)))
         other["metadata"]["name"] = "other"
@@ -165,7 +165,7 @@ async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
 
 
 async def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
-    """Events are forbidden: the cause is named all the same."""
+    """When Events are forbidden, explain says so and still names the cause."""
     async with training() as cluster:
         cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
         await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
@@ -195,7 +195,7 @@ class NoEvents(InMemoryTransport):
     ],
 )
 def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, kind: str, said: str) -> None:
-    """Nothing of them needs a Pod."""
+    """Causes of the JobSet itself are found without any Pod."""
     raw = jobset(1, status, **changes)
     raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     found = explain(Facts(group_state(raw, ()), ()), now_s=1_767_229_200.0)
@@ -203,7 +203,7 @@ def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, ki
 
 
 def test_a_huge_group_is_told_by_reasons() -> None:
-    """5,000 slots without a Pod are one cause, ten names and a count; programs get all."""
+    """5,000 slots without a Pod give one cause with ten names and a count; JSON has all names."""
     found = explain(Facts(group_state(jobset(5_000, wire.status_of_epochs(3, 3)), ()), ()), now_s=0.0)
     lines = [text for text, _ in explanation_lines(found)]
     assert len(lines) < 20
@@ -213,7 +213,7 @@ def test_a_huge_group_is_told_by_reasons() -> None:
 
 
 def test_what_only_an_event_knows_is_told() -> None:
-    """A volume that cannot be mounted: the Pod's status says ContainerCreating and no more."""
+    """A volume that cannot be mounted is named from its Event; the Pod's status says only ContainerCreating."""
     rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
     state = group_state(jobset(1, wire.status_of_epochs(1, 0)), rows)
     event = Event(reason="FailedMount", message='MountVolume.SetUp failed for volume "data"', type="Warning")

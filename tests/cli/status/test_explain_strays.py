@@ -34,7 +34,7 @@ def pod(
 
 
 def test_an_epoch_far_ahead_is_not_the_groups() -> None:
-    """A group at epoch 1 is said to be at epoch 1, with no restart used; the Pod that says 4 is named."""
+    """When one Pod of a group at epoch 1 announces 4, the group is shown at epoch 1 and the Pod is named."""
     pods = [pod(0, 1), pod(1, 4)]
     state = group_state(jobset(2, wire.status_of_epochs(1, 0)), pods)
     found = explain(Facts(state, pods), now_s=0.0)
@@ -48,7 +48,7 @@ def test_an_epoch_far_ahead_is_not_the_groups() -> None:
 
 
 def test_pods_in_no_slot_are_named() -> None:
-    """A leftover holds the barrier up: its name, and the command that deletes it; not "the controller does not run"."""
+    """A Pod in no slot that holds the barrier up is named, with the command that deletes it."""
     pods = [pod(0, 2), pod(1, 2), pod(7, 1, "leftover"), pod(8, 1, "ended", phase="Failed")]
     state = group_state(jobset(2, wire.status_of_epochs(1, 1)), pods)
     found = explain(Facts(state, pods), now_s=0.0)
@@ -60,7 +60,7 @@ def test_pods_in_no_slot_are_named() -> None:
 
 
 def test_the_elder_of_two_pods_in_one_slot_is_named() -> None:
-    """A barrier counts a slot only while one Pod stands in it."""
+    """Of two Pods in one slot the older one is named: a barrier counts a slot only with one Pod."""
     pods = [pod(0, 2), pod(1, 2, "new", "2026-01-02T00:00:00Z"), pod(1, 1, "old")]
     state = group_state(jobset(2, wire.status_of_epochs(1, 1)), pods)
 

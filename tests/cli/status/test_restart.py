@@ -1,4 +1,4 @@
-"""`inplace restart` restarts a group once, and says why it would not."""
+"""`inplace restart` restarts a group once, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
-    """Another epoch, no restart used, the same request not twice, a second one again."""
+    """A request makes one uncounted restart; the same id makes no second one, a new id does."""
     async with training() as cluster:
         for epoch in (2, 3):
             request = await request_restart(connection(cluster), "train")
@@ -37,7 +37,7 @@ async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
     ],
 )
 async def test_what_cannot_restart_is_refused_in_words(field: str, value: object, said: str) -> None:
-    """And nothing is written."""
+    """A JobSet that cannot restart is refused with a message, and nothing is written."""
     async with training(1) as cluster:
         other = deepcopy(jobset_of(documents(1)))
         other["metadata"]["name"] = "other"

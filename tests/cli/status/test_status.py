@@ -1,4 +1,4 @@
-"""`inplace status`: the same truth by three ways of reading, in two requests; a list; a watch; narrow terminals."""
+"""`inplace status`: equal results by three ways of reading, in two requests; a list; a watch; narrow terminals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Counting(InMemoryTransport):
-    """A transport that remembers what was asked."""
+    """A transport that records its requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.server)
@@ -48,7 +48,7 @@ class Counting(InMemoryTransport):
 
 
 def drawn(state: GroupState, columns: int = 80) -> str:
-    """Return what a person sees."""
+    """Return the printed text."""
     screen = Console(file=io.StringIO(), width=columns)
     screen.print(status_picture(state, now_s=0.0, columns=columns))
     assert isinstance(screen.file, io.StringIO)
@@ -56,7 +56,7 @@ def drawn(state: GroupState, columns: int = 80) -> str:
 
 
 async def test_a_running_group() -> None:
-    """Whole Pods and a Table without objects say the same of it, in two requests each."""
+    """Whole Pods and a Table without objects give the same status of a running group, in two requests each."""
     async with training() as cluster:
         transport = Counting(cluster)
         asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
@@ -73,7 +73,7 @@ async def test_a_running_group() -> None:
 
 @pytest.mark.slow
 async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
-    """One Pod more than are read whole: a Table says how it stands."""
+    """The Pods of a group above 300 are read as a Table."""
     async with training(WHOLE_MAX + 1) as cluster:
         transport = Counting(cluster)
         asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
@@ -83,7 +83,7 @@ async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
 
 
 async def test_a_group_that_has_just_synced_misses_nobody() -> None:
-    """Workers that are about to start announced S, or the status would not say S: no way of reading calls them late."""
+    """Right after a sync no way of reading calls a Pod late: workers that are about to start have announced S."""
     async with training() as cluster:
         cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
         await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
@@ -95,7 +95,7 @@ async def test_a_group_that_has_just_synced_misses_nobody() -> None:
 
 
 async def test_a_gathering_group() -> None:
-    """Two Pods are at the next epoch and two are not: whole Pods and metadata alone tell who, in two requests each."""
+    """Whole Pods and metadata alone both name the two Pods that are not at the next epoch, in two requests each."""
     async with training() as cluster:
         cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
         await until(cluster, lambda: 2 <= sum(epoch_of(pod) == 2 for pod in cluster.pods()) < 4)
@@ -115,7 +115,7 @@ async def test_a_gathering_group() -> None:
 
 
 def epoch_of(pod: KubeObject) -> int:
-    """Return what a Pod announced."""
+    """Return a Pod's announced epoch."""
     return wire.epoch_of_pod(pod["metadata"].get("annotations") or {}) or 0
 
 
@@ -130,7 +130,7 @@ def table(*rows: tuple[str, str, str, str]) -> bytes:
     ("cells", "is_late", "reason"),
     [
         (("2/2", "Running", "node-1"), False, ""),
-        (("1/2", "Init:0/1", "node-1"), False, ""),  # S says that it announced; its containers are on their way
+        (("1/2", "Init:0/1", "node-1"), False, ""),  # it announced, because S is synced; its containers are starting
         (("0/2", "Pending", "<none>"), True, "Pending: unschedulable"),
         (("0/2", "SchedulingGated", "<none>"), True, "held by a scheduling gate"),
         (("0/2", "ContainerCreating", "node-1"), True, "containers are being created"),
@@ -138,11 +138,11 @@ def table(*rows: tuple[str, str, str, str]) -> bytes:
         (("2/2", "Terminating", "node-1"), True, "terminating"),
         (("2/2", "NodeLost", "node-1"), True, "node lost"),
         (("0/2", "Evicted", "node-1"), True, "Pod failed: Evicted"),
-        (("0/2", "Completed", "node-1"), False, ""),  # done with the epoch that runs
+        (("0/2", "Completed", "node-1"), False, ""),  # completed in the running epoch
     ],
 )
 def test_rows_of_a_table(cells: tuple[str, str, str], is_late: bool, reason: str) -> None:
-    """Each word that the server prints for a Pod in trouble becomes a reason; one that is merely not ready is none."""
+    """Each status that the server prints for a failing Pod becomes a reason; a Pod that is only not ready has none."""
     status = wire.status_of_epochs(7, 6)
     raw = jobset(1, status)
     pods = decode_table(table(("train-big-job-0-0-x7k2p", *cells)), "train", 7).pods
@@ -161,7 +161,7 @@ def jobset(pods: int, status: KubeObject, **spec: object) -> KubeObject:
 
 
 def test_a_huge_group_in_a_narrow_terminal() -> None:
-    """Forty columns: no line is wider, and of 5,000 missing Pods ten are named."""
+    """In forty columns no line is wider, and ten of 5,000 missing Pods are named."""
     state = group_state(jobset(5_000, wire.status_of_epochs(2, 2)), ())
     text = drawn(state, columns=40)
     assert all(len(line) <= 40 for line in text.splitlines())
@@ -203,7 +203,7 @@ def test_almost_all_is_not_all() -> None:
     ],
 )
 def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, phase: GroupPhase, said: str) -> None:
-    """Phase and words, and the line of the list agrees."""
+    """Every kind of JobSet is shown with its phase and text, and the list's line agrees."""
     raw = jobset(2, status, **changes)
     state = group_state(raw, ())
     assert state.phase is phase
@@ -212,7 +212,7 @@ def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, 
 
 
 async def test_the_list_is_one_request() -> None:
-    """Phase and epoch come from the statuses alone."""
+    """The list of JobSets is one request: phase and epoch come from the statuses."""
     async with training() as cluster:
         transport = Counting(cluster)
         asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
@@ -234,7 +234,7 @@ async def test_large_lists_come_in_pages() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Into a pipe: a line for each change, without a request but the first three and the watches; it ends with it."""
+    """A watch into a pipe prints a line for each change, sends three requests and the watches, and ends at the sync."""
     async with training(maxRestarts=1) as cluster:
         transport = Counting(cluster)
         asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
@@ -257,7 +257,7 @@ async def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixtur
 
 @pytest.mark.virtual_time
 async def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows first, whole objects as they change: a Pod that was only ever a row is missed when it goes at once."""
+    """A large group's watch starts from rows; a Pod known only from its row is shown as missing when it is deleted."""
     async with training() as cluster:
         transport = Counting(cluster)
         asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
@@ -279,7 +279,7 @@ async def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.Captu
 
 
 async def test_a_tick_counts_nothing_anew() -> None:
-    """While nothing changes the picture's clock moves, and no Pod is looked at again."""
+    """While nothing changes, a tick moves the picture's clock and looks at no Pod again."""
     async with training() as cluster:
         there = connection(cluster)
         watch = StatusWatch(there, "train")
@@ -297,7 +297,7 @@ async def test_a_tick_counts_nothing_anew() -> None:
 
 
 def test_pace() -> None:
-    """A straight line through the last ten seconds; another epoch starts anew; no arrivals, no forecast."""
+    """The forecast is a line through the last ten seconds; a new epoch resets it; without arrivals there is none."""
     progress = Progress()
     for second in range(5):
         progress.saw(float(second), 7, second * 100)
@@ -310,7 +310,7 @@ def test_pace() -> None:
 
 
 def test_one_look_goes_by_when_the_restart_began() -> None:
-    """Three of four arrived in nine seconds: three more."""
+    """A single look uses the restart's beginning: three of four arrivals in nine seconds give three seconds more."""
     raw = jobset(4, wire.status_of_epochs(1, 1))
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(3)]
     state = group_state(raw, decode_table(table(*rows), "train", 2).pods)
@@ -325,12 +325,12 @@ def test_one_look_goes_by_when_the_restart_began() -> None:
     [(-1, "0.0 s"), (0.84, "0.8 s"), (42.4, "42 s"), (252, "4m12s"), (11_100, "3h05m"), (1_036_800, "12d")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    """Two units at most."""
+    """A duration has at most two units."""
     assert duration_text(seconds) == text
 
 
 async def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
-    """The simulator answers it with the columns that are read."""
+    """The simulator answers the Table request with the columns that status reads."""
     async with training() as cluster:
         path = JOBSETS.path("default").replace("apis/jobset.x-k8s.io/v1alpha2", "api/v1").replace("jobsets", "pods")
         request = Request("GET", f"{path}?includeObject=None", {"accept": ACCEPT})
@@ -340,7 +340,7 @@ async def test_the_table_is_asked_for_as_the_server_offers_it() -> None:
 
 
 def test_who_starts_later_is_not_missing() -> None:
-    """In order: a replicatedJob without a Pod has not had its turn; once one of its Pods is there, all are missed."""
+    """With InOrder a replicatedJob without Pods has not started; once it has one Pod, the others are missing."""
     first = {"name": "a", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1}}}
     second = {"name": "b", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}}
     order = {"startupPolicyOrder": "InOrder"}
@@ -355,7 +355,7 @@ def test_who_starts_later_is_not_missing() -> None:
 
 
 def test_who_completed_is_waited_for_only_by_a_restart() -> None:
-    """While its epoch runs it is done; a restart cannot take it along."""
+    """A completed Pod is not waited for while its epoch runs; a restart waits for it."""
     rows = table(
         ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
     )

@@ -64,7 +64,7 @@ def drawn(pods: list[PodFact], rows_max: int = 100, synced: str | None = "2026-0
 
 
 def test_a_row_has_the_moments_of_its_pod() -> None:
-    """The worker ended, the agent came back, it announced, the worker ran."""
+    """A row shows when the worker ended, the agent started, the Pod announced and the worker ran."""
     (row,) = drawn([pod(0, ended=11, back=13, announced=14, working=21)]).rows
     assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [1, 3, 4, 11]
     stages = [row.stage_at(BEGAN_S + second) for second in (0, 2, 3.5, 8, 12)]
@@ -72,19 +72,19 @@ def test_a_row_has_the_moments_of_its_pod() -> None:
 
 
 def test_moments_never_fall() -> None:
-    """Two clocks in whole seconds may disagree by one: the later stage wins no time back."""
+    """A stage never begins before the one before it, though clocks in whole seconds may differ by one."""
     (row,) = drawn([pod(0, ended=15, back=14, announced=13, working=21)]).rows
     assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [5, 5, 5, 11]
 
 
 def test_no_worker_is_drawn_before_the_sync() -> None:
-    """It started in the second in which S was written, which is cut to its beginning."""
+    """No worker is drawn before the sync, though the time of S is rounded down to whole seconds."""
     (row,) = drawn([pod(0, ended=11, back=13, announced=14, working=20)], synced="2026-01-01T00:00:20.700000Z").rows
     assert row.ends[-1] == pytest.approx(BEGAN_S + 10.7)
 
 
 def test_who_waits_has_no_end_yet() -> None:
-    """The picture goes on to now, and the row stays at the barrier."""
+    """The row of a waiting Pod stays at the barrier up to now."""
     timeline = drawn([pod(0, ended=11, back=13, announced=14, working=None)], synced=None)
     assert timeline.rows[0].ends[-1] is None
     assert timeline.until_s > BEGAN_S + 60
@@ -92,7 +92,7 @@ def test_who_waits_has_no_end_yet() -> None:
 
 
 def test_a_supervised_worker_is_read_from_the_phases() -> None:
-    """No container ended: its death is as long before its announcement, in the second that is kept, as it says."""
+    """A supervised worker's death is computed from the Pod's announcement and its phases annotation."""
     seen = pod(0, ended=2, back=1, announced=14, working=1)
     meta = replace(
         seen.metadata,
@@ -107,7 +107,7 @@ def test_a_supervised_worker_is_read_from_the_phases() -> None:
 
 @pytest.mark.parametrize(("jobs", "per_job"), [(1, 1000), (50, 20), (500, 2)])
 def test_many_pods_share_rows(jobs: int, per_job: int) -> None:
-    """Every Pod is in exactly one row, there are no more rows than fit, and a row shows its slowest Pod."""
+    """Every Pod is in exactly one row, the rows fit, and a row shows its slowest Pod."""
     pods = [
         pod(index, job=job, ended=11, back=12, announced=13 + (index == per_job - 1), working=21)
         for job in range(jobs)
@@ -123,7 +123,7 @@ def test_many_pods_share_rows(jobs: int, per_job: int) -> None:
 
 
 def test_no_restart_is_no_picture() -> None:
-    """Epoch 1 is the first start."""
+    """A group at epoch 1 has had no restart, so no picture is drawn."""
     assert restart_timeline([], None, now_s=0.0, rows_max=10) is None
 
 
@@ -144,7 +144,7 @@ def test_the_picture_of_five_thousand_pods_is_small_and_well_formed() -> None:
 
 
 async def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
-    """Whoever was killed ended first, and everybody announced before S was written."""
+    """In a real restart the killed worker ends first, and every Pod announces before S is written."""
     async with training() as cluster:
         victim = cluster.pods()[1]["metadata"]["name"]
         cluster.kill_worker("default", victim)
@@ -160,7 +160,7 @@ async def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
 
 
 def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
-    """Forty columns: every row whole, its bar as wide as its name allows, one character for each moment, in order."""
+    """In forty columns every row fits: its bar uses the width beside the name, with the moments in order."""
     timeline = drawn([pod(index, ended=11, back=13, announced=14, working=21) for index in range(3)])
     lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
     rows = lines[1:4]

@@ -1,4 +1,4 @@
-"""No text of a stranger reaches a terminal, or a pipe, as anything but text."""
+"""Text of other users reaches a terminal or a pipe only as visible text."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from tests.cli.test_huge import jobset, pod
 
 # Clear the screen; set the title; fill the clipboard; the same by C1; turn the text round; hide the line.
 NAME = "\x1b[2J\x1b]0;title\x07\x1b]52;c;cm0gLXJm\x07\x9b2J\x9d0;t\x9c\u202egnp.\u2066x\u2069\x00\x08\x7f\rfake"
-EVIL = f"{NAME}\nNothing keeps it"  # the API server takes no name of two lines
+EVIL = f"{NAME}\nNothing keeps it"  # the API server accepts no name of two lines
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # rich's own
 
 
 def is_harmless(text: str) -> bool:
-    """Say whether a terminal shows all of it and obeys nothing."""
+    """Return whether a text has no control character that a terminal obeys or hides."""
     return not any(
         (unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") and one not in "\n\t")
         or unicodedata.bidirectional(one) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
@@ -49,7 +49,7 @@ def is_harmless(text: str) -> bool:
 
 @given(st.text())
 def test_every_control_is_escaped(text: str) -> None:
-    """Nothing harmful is left, a second time changes nothing, and what was harmless is as it was."""
+    """Escaping leaves no control character, changes nothing the second time, and keeps harmless text."""
     assert is_harmless(visible(text))
     assert visible(visible(text)) == visible(text)
     assert visible(text) == text or not is_harmless(text)
@@ -57,7 +57,7 @@ def test_every_control_is_escaped(text: str) -> None:
 
 @given(st.text().map(lambda text: text + EVIL))
 def test_json_says_the_same(text: str) -> None:
-    """A program that reads the escaped JSON gets the text itself."""
+    """A program that reads the escaped JSON gets the original text."""
     raw = json.dumps(text, ensure_ascii=False)
     assert json.loads(visible(raw)) == text
 
@@ -79,7 +79,7 @@ def hostile() -> tuple[dict[str, Any], list[PodFact], list[Event]]:
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_every_view_is_harmless(is_terminal: bool) -> None:
-    """Status, list, explain and the watch's lines, drawn for a terminal and for a pipe."""
+    """Status, list, explain and the watch's lines are harmless on a terminal and in a pipe."""
     raw, pods, events = hostile()
     state = group_state(raw, pods)
     explanation = explain(Facts(state, pods, events, {NAME: events}, {NAME: EVIL}, [EVIL]), now_s=0.0)
@@ -96,7 +96,7 @@ def test_every_view_is_harmless(is_terminal: bool) -> None:
 
 
 def test_what_programs_read_is_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON and YAML are harmless to look at, and say what was there."""
+    """JSON and YAML output is harmless to print and holds the original text."""
     raw, pods, events = hostile()
     state = group_state(raw, pods)
     for data in (status_data(state), explanation_data(explain(Facts(state, pods, events), now_s=0.0))):
@@ -110,7 +110,7 @@ def test_what_programs_read_is_the_text_itself(capsys: pytest.CaptureFixture[str
 def test_refusals_and_prints_pass_the_guard(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both streams: a refusal, a print, and a console that keeps its own colours."""
+    """Both streams escape refusals and prints; a console keeps its own colours."""
 
     async def refuse() -> int:
         raise RefusalError(f"there is no JobSet {EVIL}", CliExit.NOT_FOUND)
@@ -143,7 +143,7 @@ def test_refusals_and_prints_pass_the_guard(
     ],
 )
 def test_a_stranger_s_manifest_is_harmless(tmp_path: Path, command: str, place: str) -> None:
-    """Names, values and errors of a manifest, and the difference that inject prints."""
+    """A hostile manifest's names, values and errors, and inject's difference, are printed harmlessly."""
     text, said = (REPOSITORY / "examples" / "plain.yaml").read_text(), json.dumps(EVIL)
     text = {
         "name": text.replace("name: plain", f"name: {said}"),
