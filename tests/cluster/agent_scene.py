@@ -1,8 +1,8 @@
 """
-A namespace with an agent in it, on a real kube-apiserver with RBAC and our policy: what is there, who has which token.
+A namespace with an agent's Pods and tokens, on a real kube-apiserver with RBAC and our policy.
 
-Nothing runs in its Pods. What an agent or an intruder would send is sent with tokens of the TokenRequest API that are
-bound as kubelet's are.
+Nothing runs in its Pods. The tests send an agent's or an intruder's requests with tokens of the TokenRequest API,
+which are bound like kubelet's tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.deploy.admission import policies
 from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, STRANGER, TRACKING, Attempt
 
 AGENT: Final = Path(__file__).parents[2] / "deploy" / "agent" / "agent.yaml"
-ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after it was stored, later when the machine is busy
+ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after its storage, later on a busy machine
 POLL_S: Final = 0.1
 CORE: Final = "/api/v1/namespaces"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
@@ -39,7 +39,7 @@ DELETING: Final = Attempt("delete its Pod", None, "", method="DELETE", query=DRY
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said; 2xx means that the attempt succeeded."""
+    """The server's answer; 2xx means that the attempt succeeded."""
 
     code: int
     message: str
@@ -119,7 +119,7 @@ def pod_path(scene: Scene) -> str:
 
 
 async def own_pod(scene: Scene) -> KubeObject:
-    """Return that Pod as stored."""
+    """Return the agent's Pod as stored."""
     stored: KubeObject = await scene.admin.get(pod_path(scene))
     return stored
 
@@ -134,7 +134,7 @@ async def install_policy(admin: ApiClient) -> None:
 async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False) -> AsyncIterator[Scene]:
     """Make a scene with the permissions of deploy/agent, or with an account that RBAC allows everything.
 
-    The second shows what the policy refuses by itself.
+    The second account shows what the policy refuses without RBAC.
     """
     async with AsyncExitStack() as ending:
         admin = await ending.enter_async_context(plane.client())

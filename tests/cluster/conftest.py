@@ -18,7 +18,7 @@ from testbed.control_plane import ControlPlane
 
 
 class FeaturesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Let processes share the tests by files, but for features/: it has one controller, and an audit of all of it."""
+    """Distribute test files over processes; features/ stays in one process, for its one controller and its audit."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "features" if "/features/" in nodeid else nodeid.partition("::")[0]
@@ -32,7 +32,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Feature
 
 
 def unavailable(missing: MissingComponent) -> NoReturn:
-    """Skip the test, or fail it where CI promises that nothing is missing."""
+    """Skip the test; under CI=true fail it instead."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI=true, but this control plane cannot run: {missing}", pytrace=False)
     pytest.skip(f"this control plane cannot run: {missing}")
@@ -70,7 +70,7 @@ async def full_control_plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(control_plane: ControlPlane) -> str:
-    """Give the test a fresh namespace of `control_plane`; nothing there could finish its deletion."""
+    """Give the test a fresh namespace of `control_plane`; it stays, because no controller could finish its deletion."""
     return await control_plane.create_namespace()
 
 

@@ -1,4 +1,4 @@
-"""Read what a user asked of the API server from its audit log."""
+"""Read a user's requests from the API server's audit log."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ _GANG = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the audit come last: it judges what all the others made the controller do."""
+    """Run the audit last: it judges the controller's requests of all other tests."""
     items.sort(key=lambda item: item.path.name == "test_permissions.py")
 
 
 @pytest.fixture(scope="session")
 def audit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the audit log is."""
+    """Return the folder of the audit log."""
     return tmp_path_factory.mktemp("audit")
 
 

@@ -39,15 +39,15 @@ class ServedController:
 
     @property
     def log(self) -> str:
-        """Return what it has logged so far."""
+        """Return the controller's log up to now."""
         return self._component.log_path.read_text()
 
     def metrics(self) -> str:
-        """Return its metrics page."""
+        """Return the controller's metrics page."""
         return self._get(self._metrics, "/metrics")
 
     def is_ready(self) -> bool:
-        """Say whether it leads, with full caches."""
+        """Return whether the controller leads, with full caches."""
         self._component.check_alive()
         try:
             return bool(self._get(self._probes, "/readyz"))
@@ -56,7 +56,7 @@ class ServedController:
 
     @asynccontextmanager
     async def replaced(self) -> AsyncIterator[None]:
-        """End the process and start another at the end, which sees all that happened meanwhile at once."""
+        """End the process for the body of the block; start a new one after it, which sees all changes at once."""
         await self._component.stop()
         try:
             yield
@@ -65,7 +65,7 @@ class ServedController:
             await self.becomes_ready()
 
     async def becomes_ready(self) -> None:
-        """Wait until it leads, with full caches."""
+        """Wait until the controller leads, with full caches."""
 
         async def is_ready() -> bool:
             return self.is_ready()

@@ -1,7 +1,7 @@
 """
-Play everybody but the controller for one JobSet: the Job controller, the scheduler, the garbage collector, the user.
+Play the Job controller, the scheduler, the garbage collector and the user for one JobSet.
 
-A test says what the others did and waits for what the controller makes of it.
+A test reports the others' actions and waits for the controller's reaction.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Stage(Crew):
     """One namespace with one JobSet."""
 
     async def submit(self, manifest: KubeObject) -> KubeObject:
-        """Create the JobSet here."""
+        """Create the JobSet in this namespace."""
         self.name = manifest["metadata"]["name"]
         return await self.client.create(
             JOBSETS, self.namespace, changed(manifest, "metadata.namespace", self.namespace)
         )
 
     async def start(self, manifest: KubeObject) -> dict[str, KubeObject]:
-        """Create the JobSet and return its Jobs, which must all appear."""
+        """Create the JobSet, wait for all its Jobs and return them."""
         await self.submit(manifest)
         spec = manifest["spec"]["replicatedJobs"]
         await self.has_jobs(
@@ -44,7 +44,7 @@ class Stage(Crew):
         await self.client.patch(JOBSETS, self.namespace, self.name, patch)
 
     async def has_jobs(self, *names: str) -> None:
-        """Wait until exactly these Jobs exist; those that were deleted go at once, as with a garbage collector."""
+        """Wait until exactly these Jobs exist; remove deleted Jobs at once, as a garbage collector does."""
 
         async def present() -> set[str]:
             await self.collect_garbage()
@@ -53,7 +53,7 @@ class Stage(Crew):
         await eventually(present, set(names))
 
     async def collect_garbage(self) -> None:
-        """Let go of the Jobs that wait for the garbage collector."""
+        """Remove the Jobs that wait for the garbage collector."""
         for name, job in (await self.jobs()).items():
             if "deletionTimestamp" in job["metadata"]:
                 with suppress(NotFound):
@@ -132,7 +132,7 @@ class Stage(Crew):
         await eventually(look, wanted)
 
     async def labels_of(self, key: str) -> dict[str, str]:
-        """Return the value of a label by Job; without those that are being deleted."""
+        """Return the value of a label by Job, without Jobs that are being deleted."""
         await self.collect_garbage()
         return {name: job["metadata"]["labels"].get(key) for name, job in (await self.jobs()).items()}
 
@@ -150,7 +150,7 @@ class Stage(Crew):
         await eventually(look, (kind, note))
 
     async def says_soon(self, reason: str) -> None:
-        """Wait for an Event of any words."""
+        """Wait for an Event with any note."""
 
         async def is_said() -> bool:
             return reason in await self.events()
@@ -158,5 +158,5 @@ class Stage(Crew):
         await eventually(is_said, True)
 
     async def warnings(self) -> list[str]:
-        """Return what the Warnings say."""
+        """Return the notes of the Warnings."""
         return [f"{reason}: {note}" for reason, (kind, note) in (await self.events()).items() if kind == "Warning"]

@@ -1,4 +1,4 @@
-"""spec.volumeClaimPolicies: claims that Jobs share, and the end of claims."""
+"""spec.volumeClaimPolicies: claims that Jobs share, and the deletion of claims."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def find(stage: Stage, name: str = "data-train") -> KubeObject:
 
 @pytest.mark.parametrize("policy", [None, "Delete", "Retain"])
 async def test_owner(stage: Stage, policy: str | None) -> None:
-    """A claim goes with the JobSet, unless it is to be retained: then nobody owns it."""
+    """A claim is deleted with the JobSet; a retained claim has no owner and stays."""
     template = claim("data", labels={"a": "label"}, annotations={"an": "annotation"})
     await stage.start(
         jobset(strategy=None, jobs=[mounting("a", "data")], volumeClaimPolicies=policies(policy, template))
@@ -75,7 +75,7 @@ async def test_only_who_mounts_it_gets_the_volume(stage: Stage) -> None:
 
 
 async def test_claims_of_a_suspended_jobset(stage: Stage) -> None:
-    """They are there while the JobSet is suspended."""
+    """Claims are created while the JobSet is suspended."""
     templates = policies(None, claim("data"))
     await stage.start(jobset(strategy=None, suspend=True, jobs=[mounting("a", "data")], volumeClaimPolicies=templates))
     await find(stage)
@@ -91,7 +91,7 @@ EXISTING: Final = {
 
 @pytest.mark.parametrize("name", EXISTING)
 async def test_a_claim_that_exists_is_used(stage: Stage, name: str) -> None:
-    """Data of an earlier run is mounted as it is; if it is not what the template asks for, SpecProblem says so."""
+    """A claim of an earlier run is mounted as it is; if it differs from the template, SpecProblem says so."""
     policy, mode, is_problem = EXISTING[name]
     storage = claim("data")["spec"] | {"accessModes": [mode]}
     mine = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-train"}, "spec": storage}
@@ -108,7 +108,7 @@ async def test_a_claim_that_exists_is_used(stage: Stage, name: str) -> None:
 
 
 async def test_three_jobsets_share_a_claim(stage: Stage, controller: ServedController) -> None:
-    """Whose template and name together give the same name use the same claim, also when all come at once."""
+    """Three JobSets whose template and name give the same claim name share the claim, also when created at once."""
     sharing = {"a-b-c-d": "data", "b-c-d": "data-a", "c-d": "data-a-b"}
     stages = [Stage(stage.client, stage.namespace, name) for name in sharing]
     async with controller.replaced():
@@ -125,7 +125,7 @@ async def test_three_jobsets_share_a_claim(stage: Stage, controller: ServedContr
 
 
 async def test_a_claim_that_goes_is_waited_for(stage: Stage, controller: ServedController) -> None:
-    """No Job is created over a claim that is being deleted; the JobSet says so, and goes on when it is gone."""
+    """While a claim is being deleted no Job is created and the JobSet says so; when it is gone, the JobSet goes on."""
     mine = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -149,7 +149,7 @@ async def test_a_claim_that_goes_is_waited_for(stage: Stage, controller: ServedC
 
 
 async def test_a_claim_that_cannot_be_made(stage: Stage) -> None:
-    """The server's refusal is in the Event, and no Job starts without its data."""
+    """When the server refuses a claim, an Event has its message and no Job starts."""
     bad = claim("data")
     bad["spec"] = bad["spec"] | {"accessModes": ["Sometimes"]}
     await stage.submit(jobset(strategy=None, jobs=[mounting("a", "data")], volumeClaimPolicies=policies(None, bad)))

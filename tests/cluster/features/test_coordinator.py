@@ -1,4 +1,4 @@
-"""spec.coordinator: the address that every Pod gets."""
+"""spec.coordinator: the coordinator's address on every Pod."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COORDINATORS: Final[dict[str, tuple[KubeObject, KubeObject, str]]] = {
 
 @pytest.mark.parametrize("name", COORDINATORS)
 async def test_address(stage: Stage, name: str) -> None:
-    """Label and annotation, on every Job and on all Pods, whichever replicatedJob they belong to."""
+    """The address is a label and an annotation on every Job and Pod of every replicatedJob."""
     coordinator, network, address = COORDINATORS[name]
     jobs = [replicated_job("driver", replicas=2), replicated_job("workers")]
     for job in (await stage.start(jobset(strategy=None, jobs=jobs, coordinator=coordinator, network=network))).values():
@@ -33,6 +33,6 @@ async def test_address(stage: Stage, name: str) -> None:
 
 
 async def test_no_coordinator(stage: Stage) -> None:
-    """Without one there is no key."""
+    """Without a coordinator neither label nor annotation is set."""
     (job,) = (await stage.start(jobset(strategy=None))).values()
     assert KEY not in job["metadata"]["labels"]

@@ -30,7 +30,7 @@ async def size(stage: Stage, name: str = JOB) -> tuple[int, int]:
 
 @pytest.mark.parametrize("sizes", [(4,), (1,), (4, 1, 3)], ids=["up", "down", "up-down-up"])
 async def test_resized(stage: Stage, sizes: tuple[int, ...]) -> None:
-    """The Job follows, as the same Job, and nothing is restarted or counted."""
+    """The same Job gets the new size, and no restart happens or counts."""
     before = await stage.start(jobset(strategy="Recreate"))
     await stage.be_ready(JOB)
     for pods in sizes:
@@ -42,7 +42,7 @@ async def test_resized(stage: Stage, sizes: tuple[int, ...]) -> None:
 
 
 async def test_only_what_changed_is_resized(stage: Stage) -> None:
-    """Every Job of the replicatedJob, and no Job of another; a Job that has ended is left as it was."""
+    """All unfinished Jobs of the resized replicatedJob change, and no other Job."""
     jobs = [replicated_job("a", replicas=2), replicated_job("b")]
     await stage.start(jobset(strategy=None, jobs=jobs))
     await stage.succeed("train-a-0")
@@ -53,7 +53,7 @@ async def test_only_what_changed_is_resized(stage: Stage) -> None:
 
 
 async def test_resized_while_suspended(stage: Stage) -> None:
-    """A suspended Job follows, too, and is of the new size when it is resumed."""
+    """A suspended Job is resized and has the new size when it is resumed."""
     await stage.start(jobset(strategy=None, suspend=True))
     await resize(stage, 5)
     await eventually(lambda: size(stage), (5, 5))
@@ -68,7 +68,7 @@ async def test_resized_while_suspended(stage: Stage) -> None:
 
 
 async def test_recreated_at_the_new_size(stage: Stage) -> None:
-    """A restart makes Jobs of the size that the spec says now."""
+    """A restart makes Jobs of the spec's current size."""
     await stage.start(jobset(strategy="Recreate"))
     await resize(stage, 3)
     await eventually(lambda: size(stage), (3, 3))
@@ -99,7 +99,7 @@ async def test_resized_in_place(stage: Stage, pods: int) -> None:
     await resize(stage, pods)
     await eventually(lambda: size(stage), (pods, pods))
     if pods == 3:
-        assert await stage.epochs() == (1, 0)  # who runs goes on until somebody is there to join
+        assert await stage.epochs() == (1, 0)  # the running workers go on until a new Pod announces
         await stage.make_pods()
     else:
         await eventually(stage.epochs, (1, 1))
@@ -116,12 +116,12 @@ async def synced(stage: Stage) -> int:
 
 
 def queued(pods: int) -> KubeObject:
-    """Return a Job status of so many ready Pods."""
+    """Return a Job status with this number of ready Pods."""
     return {"startTime": START, "active": pods, "ready": pods}
 
 
 async def test_counters_follow_the_size(stage: Stage) -> None:
-    """Ready asks for as many Pods as there should be now."""
+    """The counter `ready` compares with the current size."""
     await stage.start(jobset(strategy=None))
     await stage.report(JOB, **queued(2))
     await stage.counts_are("workers", active=1, ready=1)

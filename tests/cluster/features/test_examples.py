@@ -1,4 +1,4 @@
-"""Every manifest of examples/ is what it says, under the admission policies."""
+"""Every manifest of examples/ works under the admission policies."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FOLDER: Final = Path(__file__).parents[3] / "examples"
 
 
 async def has_service(stage: Stage, name: str) -> bool:
-    """Say whether the headless Service is there."""
+    """Return whether the headless Service exists."""
     return await exists(stage.client, SERVICES, stage.namespace, name)
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 async def test_examples(stage: Stage, name: str) -> None:
-    """Applied twice it is one generation; its first Jobs and its Service exist; there is no problem and no Warning."""
+    """A second apply keeps the generation; the first Jobs and the Service exist, without problem or Warning."""
     found = yaml.safe_load_all((FOLDER / name).read_text())
     for manifest in [document for document in found if document["kind"] == JOBSETS.kind]:
         stage.name = manifest["metadata"]["name"]

@@ -42,12 +42,12 @@ def with_policy(*rules: KubeObject, restarts_max: int = 2) -> KubeObject:
 
 
 def is_alone(action: str) -> bool:
-    """Say whether an action concerns one Job."""
+    """Return whether an action concerns one Job."""
     return action in ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
 
 
 async def applied(stage: Stage, action: str, name: str | None, job: str) -> None:
-    """Wait for everything that an action leaves behind on a first failure."""
+    """Wait for all effects of an action after a first failure."""
     message = f"applying {action} failure policy action (first failed job: {job})"
     if action == "FailJobSet":
         await stage.becomes("Failed", "True", "FailJobSetFailurePolicyAction", message)
@@ -73,7 +73,7 @@ async def applied(stage: Stage, action: str, name: str | None, job: str) -> None
 
 
 async def restarted(stage: Stage, attempt: str) -> None:
-    """Wait until every Job is of an attempt."""
+    """Wait until every Job has this restart-attempt."""
     await eventually(
         lambda: stage.labels_of(RESTART_ATTEMPT),
         {"train-a-0": attempt, "train-a-1": attempt, "train-b-0": attempt},
@@ -82,7 +82,7 @@ async def restarted(stage: Stage, attempt: str) -> None:
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_actions(stage: Stage, action: str) -> None:
-    """Each action does what it says, with upstream's words."""
+    """Each action has its effects, with upstream's messages."""
     await stage.start(with_policy(rule("mine", action)))
     await stage.fail("train-a-1")
     await applied(stage, action, "mine", "train-a-1")
@@ -90,7 +90,7 @@ async def test_actions(stage: Stage, action: str) -> None:
 
 @pytest.mark.parametrize("reason", REASONS)
 async def test_reasons(stage: Stage, reason: str) -> None:
-    """A rule for one reason is passed over by a Job that failed for another, and met by one of this."""
+    """A rule for one failure reason matches a Job with this reason and no Job with another."""
     other = next(one for one in REASONS if one != reason)
     rules = (rule("other", onJobFailureReasons=[other]), rule("mine", "RestartJobSet", onJobFailureReasons=[reason]))
     await stage.start(with_policy(*rules))
@@ -137,7 +137,7 @@ MATCHES: Final = (
 
 @pytest.mark.parametrize("case", MATCHES, ids=lambda case: case.claim)
 async def test_matches(stage: Stage, case: Match) -> None:
-    """A rule applies when every part that it gives matches; otherwise the default restarts all Jobs."""
+    """A rule applies when all its parts match; otherwise the default restarts all Jobs."""
     parts: dict[str, Any] = {
         "onJobFailureReasons": list(case.reasons),
         "onJobFailureMessagePatterns": list(case.patterns),
@@ -152,7 +152,7 @@ async def test_matches(stage: Stage, case: Match) -> None:
 
 
 async def test_the_first_rule_that_matches_decides(stage: Stage) -> None:
-    """Rules are asked in their order, although a later one fits as well."""
+    """The first matching rule applies, although a later one matches too."""
     first = rule("first", "RestartJobSetAndIgnoreMaxRestarts", targetReplicatedJobs=["a"])
     await stage.start(with_policy(rule("not", onJobFailureReasons=["DeadlineExceeded"]), first, rule("later")))
     await stage.fail("train-a-1")
@@ -160,7 +160,7 @@ async def test_the_first_rule_that_matches_decides(stage: Stage) -> None:
 
 
 async def test_of_several_the_first_to_fail_decides(stage: Stage, controller: ServedController) -> None:
-    """Seen at once, the Job that failed first gives its name, although it comes last in the spec."""
+    """Of several failed Jobs the one that failed first is named, although it is last in the spec."""
     await stage.start(with_policy(restarts_max=0))
     async with controller.replaced():
         await stage.fail("train-a-0", at="2026-01-01T00:00:03Z")
@@ -171,7 +171,7 @@ async def test_of_several_the_first_to_fail_decides(stage: Stage, controller: Se
 
 
 async def test_an_earlier_rule_beats_an_earlier_failure(stage: Stage, controller: ServedController) -> None:
-    """The order of the rules comes before the order of the failures."""
+    """An earlier rule decides, although a later rule's Job failed earlier."""
     rules = (rule("b_first", targetReplicatedJobs=["b"]), rule("all", "RestartJobSet"))
     await stage.start(with_policy(*rules))
     async with controller.replaced():
@@ -195,19 +195,19 @@ async def test_two_jobs_restart_alone_one_pass_each(stage: Stage, controller: Se
 
 
 async def test_no_policy(stage: Stage) -> None:
-    """Without a failurePolicy the first failure is the end."""
+    """Without a failurePolicy the first failure fails the JobSet."""
     await stage.start(jobset(strategy=None, jobs=[replicated_job("a", replicas=2)]))
     await stage.fail("train-a-1", "DeadlineExceeded")
     message = "jobset failed due to one or more job failures (first failed job: train-a-1)"
     await stage.becomes("Failed", "True", "FailedJobs", message)
     await stage.says("FailedJobs", "Warning", message)
     await stage.shows(terminalState="Failed", restarts=0)
-    await stage.has_jobs("train-a-1")  # for its logs; the other one ran, and is deleted
+    await stage.has_jobs("train-a-1")  # the failed Job stays for its logs; the running one is deleted
 
 
 @pytest.mark.parametrize("restarts_max", [0, 1, 2])
 async def test_max_restarts(stage: Stage, restarts_max: int) -> None:
-    """So many counted restarts happen; the failure after them fails the JobSet."""
+    """`maxRestarts` counted restarts happen; the next failure fails the JobSet."""
     await stage.start(with_policy(restarts_max=restarts_max))
     for attempt in range(1, restarts_max + 1):
         await stage.fail("train-b-0")
@@ -244,7 +244,7 @@ async def test_the_budget_is_shared(stage: Stage, action: str) -> None:
 
 
 async def test_names_left_empty(stage: Stage) -> None:
-    """A rule without a name is called by its place."""
+    """A rule without a name gets its index as name."""
     await stage.start(with_policy(rule("x", onJobFailureReasons=["FailedIndexes"]), rule("", "RestartJobSet")))
     await stage.fail("train-a-1")
     await applied(stage, "RestartJobSet", "failurePolicyRule1", "train-a-1")

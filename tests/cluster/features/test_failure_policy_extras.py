@@ -18,7 +18,7 @@ ACTIONS: Final = {"RestartReplicatedJob": [0, 1], "RestartReplicatedJobAndIgnore
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_one_replicated_job_is_restarted(stage: Stage, action: str) -> None:
-    """All its Jobs come back, those that succeeded too; others live on; one failure is counted once."""
+    """All Jobs of the replicatedJob are recreated, succeeded ones too; other Jobs stay; the failure counts once."""
     before = await stage.start(with_policy(rule("mine", action)))
     await stage.succeed("train-a-0")
     await stage.counts_are("a", succeeded=1)
@@ -48,7 +48,7 @@ async def test_a_job_is_left_failed(stage: Stage) -> None:
 
 
 async def test_everything_left_failed_is_a_failure(stage: Stage) -> None:
-    """Where every Job was left failed, nothing can succeed any more."""
+    """The JobSet fails when every Job was left failed."""
     await stage.start(with_policy(rule("mine", "FailJob")))
     for name in ("train-a-0", "train-a-1", "train-b-0"):
         await stage.fail(name)
@@ -56,7 +56,7 @@ async def test_everything_left_failed_is_a_failure(stage: Stage) -> None:
 
 
 async def test_a_reason_of_ones_own(stage: Stage) -> None:
-    """SetConditionReason is the reason of Failed, where upstream's is the action's name."""
+    """`setConditionReason` becomes the reason of the condition Failed; upstream uses the action's name."""
     await stage.start(with_policy(rule("mine", setConditionReason="OutOfQuota")))
     await stage.fail("train-a-1")
     message = "applying FailJobSet failure policy action (first failed job: train-a-1)"

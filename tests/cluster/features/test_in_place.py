@@ -1,4 +1,4 @@
-"""restartStrategy InPlaceRestart: epochs and attempts, and what upstream's users meet at its edges."""
+"""restartStrategy InPlaceRestart: epochs and attempts, and differences from upstream in special cases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def attempts(stage: Stage) -> tuple[Any, Any]:
 
 
 async def test_a_group_restart(stage: Stage) -> None:
-    """One Pod goes ahead, the epoch is deprecated; all are there, it is synced; no Job is touched or counted."""
+    """The first new announcement deprecates the old epoch, the last one syncs; no Job changes or counts."""
     first, *others = await running(stage)
     jobs = await stage.jobs()
     assert await attempts(stage) == (0, None)
@@ -58,7 +58,7 @@ async def test_a_group_restart(stage: Stage) -> None:
 
 
 async def test_upstreams_agents(stage: Stage) -> None:
-    """Pods that write upstream's annotation alone restart just the same."""
+    """Pods that write only upstream's annotation restart in place too."""
     await stage.start(jobset())
     await stage.make_pods()
     for attempt, epoch in ((0, 1), (1, 2)):
@@ -69,7 +69,7 @@ async def test_upstreams_agents(stage: Stage) -> None:
 
 
 async def test_events_of_a_group_restart(stage: Stage) -> None:
-    """Start and end of a group restart are said; upstream says nothing."""
+    """Start and end of a group restart have Events; upstream has none."""
     first, *others = await running(stage)
     await stage.announce(first, 2)
     await eventually(stage.epochs, (1, 1))
@@ -80,7 +80,7 @@ async def test_events_of_a_group_restart(stage: Stage) -> None:
 
 
 async def test_max_restarts(stage: Stage) -> None:
-    """MaxRestarts restarts are allowed; one more fails the JobSet, with upstream's words for in place."""
+    """`maxRestarts` restarts are allowed; the next fails the JobSet, with upstream's in-place message."""
     await running(stage, restarts_max=1)
     await stage.announce_all(2)
     await eventually(lambda: synced(stage), 2)
@@ -93,7 +93,7 @@ async def test_max_restarts(stage: Stage) -> None:
 
 
 async def test_recreations_that_do_not_count(stage: Stage) -> None:
-    """A Job's failure under RestartJobSetAndIgnoreMaxRestarts makes an epoch that is not charged."""
+    """A Job's failure under RestartJobSetAndIgnoreMaxRestarts makes an exempt epoch."""
     rules = [{"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
     policy = {"maxRestarts": 0, "restartStrategy": "InPlaceRestart", "rules": rules}
     await running(stage, failurePolicy=policy)
@@ -108,7 +108,7 @@ async def test_recreations_that_do_not_count(stage: Stage) -> None:
 
 
 async def test_a_failed_job_goes_through_the_failure_policy(stage: Stage) -> None:
-    """A Job that fails under InPlaceRestart is recreated with all others, counted, and the group meets again."""
+    """A Job that fails under InPlaceRestart is recreated with all others, it counts, and the group syncs again."""
     await running(stage)
     await stage.fail(JOB)
     message = f"applying RestartJobSet failure policy action (first failed job: {JOB})"
@@ -117,7 +117,7 @@ async def test_a_failed_job_goes_through_the_failure_policy(stage: Stage) -> Non
 
 
 async def test_a_completed_pod_is_not_waited_for_ever(stage: Stage) -> None:
-    """A Pod that succeeded cannot restart: its Job is recreated when the group restarts; upstream hangs."""
+    """The Job of a succeeded Pod is recreated when the group restarts; upstream waits for ever."""
     first, second = await running(stage)
     uid = (await stage.jobs())[JOB]["metadata"]["uid"]
     await stage.set_phase(second, "Succeeded")
@@ -132,7 +132,7 @@ async def test_a_completed_pod_is_not_waited_for_ever(stage: Stage) -> None:
 
 
 async def test_a_foreign_containers_restarts_are_its_own(stage: Stage) -> None:
-    """A log sidecar that restarts more often than maxRestarts fails nothing; upstream fails the JobSet."""
+    """A log sidecar that restarts more often than maxRestarts changes nothing; upstream fails the JobSet."""
     first, *_ = await running(stage, restarts_max=0)
     await stage.set_worker(first, run=9)
     await stage.edit({"metadata": {"labels": {"looked": "again"}}})
@@ -142,7 +142,7 @@ async def test_a_foreign_containers_restarts_are_its_own(stage: Stage) -> None:
 
 
 async def test_a_namesakes_pods_do_not_count(stage: Stage) -> None:
-    """Pods of a JobSet of our name that is gone are nobody's slots; upstream counts by the name alone."""
+    """Pods of a deleted JobSet with the same name do not count; upstream counts by the name alone."""
     job = (await stage.start(jobset()))[JOB]
     of_another = changed(
         changed(job, "metadata.uid", "gone"), "spec.template.metadata.labels", {wire.JOBSET_NAME: "train"}
@@ -157,7 +157,7 @@ async def test_a_namesakes_pods_do_not_count(stage: Stage) -> None:
 
 @pytest.mark.parametrize("garbage", ["", "x", "-1", "0", "2147483648", "1.5", " 2"])
 async def test_garbage_in_an_annotation(stage: Stage, garbage: str) -> None:
-    """One Pod's nonsense stops nobody; upstream's reconcile stops for ever."""
+    """One Pod's garbage annotation stops no group; upstream's reconcile stops for ever."""
     first, second = await running(stage)
     await stage.annotate(first, {wire.EPOCH: garbage, wire.ATTEMPT: garbage})
     await stage.announce(second, 2)
@@ -191,7 +191,7 @@ async def test_slots(stage: Stage, controller: ServedController, replicas: int) 
 
     async def wait_at_the_barrier() -> bool:
         lines = [one for one in controller.metrics().splitlines() if all(label in one for label in labels)]
-        return [line.rpartition(" ")[2] for line in lines] == [f"{len(most)}.0"]  # none in a rendering of before
+        return [line.rpartition(" ")[2] for line in lines] == [f"{len(most)}.0"]  # an older chart rendering has none
 
     await eventually(wait_at_the_barrier, True)
     assert await stage.epochs() == (0, 0)

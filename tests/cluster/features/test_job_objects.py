@@ -1,4 +1,4 @@
-"""What a Job of a JobSet looks like: its keys, its name, its owner, and a template that goes through untouched."""
+"""A JobSet's Jobs: their keys, name and owner, and the unchanged template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PREFIX: Final = "jobset.sigs.k8s.io/"
 POD: Final = "template.spec.template"
-# By Job: index in its replicatedJob, of all, replicas of it, group, replicas of that, index in that.
+# By Job: job index, global index, replicas, group name, group replicas, index in the group.
 PLACES: Final = {
     "train-driver-0": ("driver", 0, 0, 1, "control", 1, 0),
     "train-workers-0": ("workers", 0, 1, 2, "compute", 3, 0),
@@ -62,7 +62,7 @@ def metadata_at(job: KubeObject, place: str) -> dict[str, str]:
 @pytest.mark.parametrize("place", ["job.labels", "job.annotations", "pod.labels", "pod.annotations"])
 @pytest.mark.parametrize("name", PLACES)
 async def test_keys(made: Stage, name: str, place: str) -> None:
-    """Every key of upstream's is there with upstream's value, as label and annotation, on the Job and on its Pods."""
+    """Every upstream key has upstream's value, as label and annotation, on the Job and on its Pods."""
     replicated, index, overall, replicas, group, group_replicas, group_index = PLACES[name]
     found = metadata_at((await made.jobs())[name], place)
     assert {key.removeprefix(PREFIX): value for key, value in found.items() if key.startswith(PREFIX)} == {
@@ -84,7 +84,7 @@ async def test_keys(made: Stage, name: str, place: str) -> None:
 
 
 async def test_users_metadata(made: Stage) -> None:
-    """The template's metadata goes to the Job, the pod template's to the Pods, and a name in the template nowhere."""
+    """The template's metadata goes to the Job, the pod template's to the Pods; a name in the template is ignored."""
     job = (await made.jobs())["train-workers-1"]
     assert [metadata_at(job, place)["of"] for place in ("job.labels", "pod.labels")] == ["job", "pod"]
     assert [metadata_at(job, place)["a"] for place in ("job.annotations", "pod.annotations")] == ["job", "pod"]
@@ -92,7 +92,7 @@ async def test_users_metadata(made: Stage) -> None:
 
 
 async def test_owner(made: Stage) -> None:
-    """The JobSet is the controller of each Job, and blocks on it when it is deleted in the foreground."""
+    """The JobSet is the controller of each Job, and its foreground deletion waits for the Jobs."""
     uid = (await made.jobset())["metadata"]["uid"]
     for job in (await made.jobs()).values():
         assert job["metadata"]["ownerReferences"] == [
@@ -110,7 +110,7 @@ async def test_owner(made: Stage) -> None:
 
 CONTAINER: Final = {"name": "worker", "image": "worker:1"}
 EXIT: Final = {"exitCodes": {"operator": "NotIn", "values": [0]}}
-# Fields of the Job API that the controller knows nothing about, by the name of the replicatedJob that has one.
+# Fields of the Job API that the controller does not read, by the name of the replicatedJob with the field.
 JOB_FIELDS: Final[dict[str, KubeObject]] = {
     "deadline": {"activeDeadlineSeconds": 600},
     "ttl": {"ttlSecondsAfterFinished": 60},
@@ -164,7 +164,7 @@ POD_FIELDS: Final[dict[str, KubeObject]] = {
 
 
 def contains(found: Any, wanted: Any) -> bool:
-    """Say whether everything wanted is there; the server adds defaults."""
+    """Return whether all wanted fields are there; the server adds defaults."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(key in found and contains(found[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list):
@@ -196,7 +196,7 @@ async def test_job_fields(passed_through: Stage, name: str) -> None:
 
 @pytest.mark.parametrize("name", POD_FIELDS)
 async def test_pod_fields(passed_through: Stage, name: str) -> None:
-    """The pod template keeps the field as the user wrote it, also one that is newer than the controller."""
+    """The pod template keeps the user's field, also a field that is newer than the controller."""
     job = (await passed_through.jobs())[f"pass-{name}-0"]
     assert contains(job["spec"]["template"]["spec"], POD_FIELDS[name])
 
@@ -212,7 +212,7 @@ async def test_pod_fields(passed_through: Stage, name: str) -> None:
     ids=["parallelism-alone", "neither", "completions-alone", "non-indexed"],
 )
 async def test_sizes_left_out(stage: Stage, spec: KubeObject, wanted: KubeObject) -> None:
-    """A Job gets the size that was meant; upstream leaves an Indexed one without completions, which the API refuses."""
+    """A Job gets default sizes; upstream creates an Indexed Job without completions, which the API refuses."""
     template = {"spec": {"template": {"spec": {"containers": [CONTAINER]}}} | spec}
     jobs = await stage.start(jobset(strategy=None, jobs=[{"name": "w", "template": template}]))
     found = jobs["train-w-0"]["spec"]
@@ -223,7 +223,7 @@ async def test_sizes_left_out(stage: Stage, spec: KubeObject, wanted: KubeObject
 
 @pytest.mark.parametrize("replicas", [0, 1, 5])
 async def test_replicas(stage: Stage, replicas: int) -> None:
-    """Every replica is a Job <jobset>-<replicatedJob>-<index>; zero is a number of replicas like others."""
+    """Every replica is a Job <jobset>-<replicatedJob>-<index>; zero replicas make no Job."""
     jobs = [replicated_job("w", replicas=replicas), replicated_job("one")]
     found = await stage.start(jobset(strategy=None, jobs=jobs))
     assert set(found) == {"train-one-0"} | {f"train-w-{index}" for index in range(replicas)}
@@ -232,6 +232,6 @@ async def test_replicas(stage: Stage, replicas: int) -> None:
 
 @pytest.mark.parametrize("suspend", [True, False])
 async def test_the_templates_suspend_is_the_jobsets(stage: Stage, suspend: bool) -> None:
-    """Whether a Job is suspended is said by the JobSet alone."""
+    """Only the JobSet's suspend decides whether a Job is suspended; the template's is ignored."""
     jobs = await stage.start(jobset(strategy=None, suspend=suspend, jobs=[replicated_job(suspend=not suspend)]))
     assert jobs["train-workers-0"]["spec"]["suspend"] is suspend

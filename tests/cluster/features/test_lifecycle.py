@@ -1,4 +1,4 @@
-"""The ends of a JobSet: TTL, deletion, and the strategies that recreate."""
+"""TTL, deletion, and the strategies that recreate Jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
 
 
 async def is_leaving(stage: Stage) -> bool:
-    """Say whether the JobSet is being deleted in the foreground."""
+    """Return whether the JobSet is being deleted in the foreground."""
     metadata = (await stage.jobset())["metadata"]
     return "deletionTimestamp" in metadata and metadata["finalizers"] == ["foregroundDeletion"]
 
@@ -35,7 +35,7 @@ async def end(stage: Stage, how: str) -> None:
 @pytest.mark.parametrize("how", ["Completed", "Failed"])
 @pytest.mark.parametrize("ttl_s", [0, 2])
 async def test_ttl(stage: Stage, how: str, ttl_s: int) -> None:
-    """A finished JobSet is deleted in the foreground when its time has come, completed or failed."""
+    """A JobSet that completed or failed is deleted in the foreground after its TTL."""
     await stage.start(jobset(strategy=None, ttlSecondsAfterFinished=ttl_s))
     assert "deletionTimestamp" not in (await stage.jobset())["metadata"]
     await end(stage, how)
@@ -53,7 +53,7 @@ async def test_no_ttl(stage: Stage) -> None:
 
 
 async def test_ttl_set_after_the_end(stage: Stage) -> None:
-    """A TTL that comes later counts from the end."""
+    """A TTL that is set after the end counts from the end."""
     await stage.start(jobset(strategy=None, ttlSecondsAfterFinished=100_000))
     await end(stage, "Completed")
     await stage.edit({"spec": {"ttlSecondsAfterFinished": 0}})
@@ -62,7 +62,7 @@ async def test_ttl_set_after_the_end(stage: Stage) -> None:
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", "Orphan"])
 async def test_a_jobset_that_is_deleted_is_left_alone(stage: Stage, propagation: str) -> None:
-    """Nothing is created or changed for a JobSet that goes; deleting what it owns is the garbage collector's work."""
+    """For a JobSet that is being deleted nothing is created or changed; the garbage collector deletes its objects."""
     await stage.submit(jobset(strategy=None) | {})
     await stage.has_jobs("train-workers-0")
     await stage.client.patch(JOBSETS, stage.namespace, "train", {"metadata": {"finalizers": ["example.com/hold"]}})
@@ -79,7 +79,7 @@ async def test_a_jobset_that_is_deleted_is_left_alone(stage: Stage, propagation:
 
 
 async def test_a_namesake_comes_after_a_deletion(stage: Stage) -> None:
-    """A JobSet of the name of one that was deleted gets Jobs of its own as soon as the names are free."""
+    """A new JobSet with a deleted one's name gets its Jobs as soon as the names are free."""
     first = (await stage.start(jobset(strategy=None)))["train-workers-0"]["metadata"]["uid"]
     await stage.client.delete(JOBSETS, stage.namespace, "train")
     await stage.submit(jobset(strategy=None))
@@ -99,7 +99,7 @@ def two(strategy: str) -> KubeObject:
 
 
 async def test_recreate_does_not_wait_for_others(stage: Stage) -> None:
-    """Each Job comes back as soon as its own name is free, beside an old one that is still going."""
+    """Each Job is recreated as soon as its own name is free, beside old Jobs that still terminate."""
     await stage.start(two("Recreate"))
     await stage.fail("train-workers-1")
     await stage.shows(restarts=1)
@@ -113,13 +113,13 @@ async def test_recreate_does_not_wait_for_others(stage: Stage) -> None:
 
 
 async def test_blocking_recreate_waits_for_all(stage: Stage) -> None:
-    """No Job comes back before the last old one is gone."""
+    """No Job is recreated BEFORE the last old one is gone."""
     await stage.start(two("BlockingRecreate"))
     await stage.fail("train-workers-1")
     await stage.shows(restarts=1)
     await eventually(stage.leaving, {"train-workers-0", "train-workers-1"})
     await stage.client.patch(JOBS, stage.namespace, "train-workers-1", {"metadata": {"finalizers": None}})
-    other = Stage(stage.client, stage.namespace, "other")  # the controller has had time for more than this
+    other = Stage(stage.client, stage.namespace, "other")  # the controller has had enough time to create it
     await other.start(jobset("other", strategy=None))
     assert set(await stage.jobs()) == {"train-workers-0"}
     await stage.has_jobs("train-workers-0", "train-workers-1")
@@ -128,7 +128,7 @@ async def test_blocking_recreate_waits_for_all(stage: Stage) -> None:
 
 @pytest.mark.parametrize("strategy", ["Recreate", "BlockingRecreate", "InPlaceRestart"])
 async def test_successful_jobs_are_recreated_too(stage: Stage, strategy: str) -> None:
-    """A restart of all Jobs means those that succeeded as well, under every strategy when a Job fails."""
+    """After a Job's failure every strategy recreates all Jobs, succeeded ones too."""
     await stage.start(two(strategy))
     await stage.succeed("train-workers-0")
     await stage.counts_are("workers", succeeded=1)
@@ -138,7 +138,7 @@ async def test_successful_jobs_are_recreated_too(stage: Stage, strategy: str) ->
 
 
 async def test_a_job_deleted_by_hand_comes_back(stage: Stage) -> None:
-    """With the same restart-attempt, and without a restart being counted."""
+    """A Job deleted by hand is recreated with the same restart-attempt, and no restart counts."""
     await stage.start(two("Recreate"))
     await stage.client.delete(JOBS, stage.namespace, "train-workers-0")
     await stage.has_jobs("train-workers-0", "train-workers-1")
@@ -147,7 +147,7 @@ async def test_a_job_deleted_by_hand_comes_back(stage: Stage) -> None:
 
 
 async def test_a_foreign_job_of_our_name_is_left_alone(stage: Stage) -> None:
-    """It is neither adopted nor deleted, the JobSet says so, and goes on as soon as the name is free."""
+    """A foreign Job with our name is neither adopted nor deleted; a Warning names it until the name is free."""
     template = replicated_job()["template"]["spec"]["template"]
     foreign = {
         "apiVersion": "batch/v1",

@@ -1,7 +1,7 @@
 """
-JobSets whose Jobs live: the real Job controller, garbage collector and scheduler work beside ours.
+JobSets with living Jobs: the real Job controller, garbage collector and scheduler work beside our controller.
 
-The tests play kubelets: they set the phase of Pods, which nobody schedules.
+The tests play kubelets: they set the phase of Pods, which are never scheduled.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def living(full_control_plane: ControlPlane, full_admin: KubeClient, full_namespace: str) -> AsyncIterator[Stage]:
-    """Give a namespace in which everybody works; its controller has the shipped permissions."""
+    """Give a namespace with all controllers; ours has the shipped permissions."""
     kubeconfig = await full_control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     async with running(full_control_plane, full_namespace, kubeconfig=kubeconfig):
         yield Stage(full_admin, full_namespace, "train")
 
 
 async def pods_of(stage: Stage, job: str = JOB) -> dict[str, KubeObject]:
-    """Return the Pods of a Job that are not over, by completion index."""
+    """Return the unfinished Pods of a Job, by completion index."""
     found = (await stage.client.list(PODS, stage.namespace, query={"labelSelector": f"job-name={job}"}))["items"]
     live = [pod for pod in found if pod["status"].get("phase") not in ("Failed", "Succeeded")]
     return {pod["metadata"]["annotations"][wire.JOB_COMPLETION_INDEX]: pod for pod in live}
 
 
 async def has_pods(stage: Stage, count: int, job: str = JOB) -> dict[str, KubeObject]:
-    """Wait for so many Pods."""
+    """Wait until a Job has this number of Pods."""
 
     async def number() -> int:
         return len(await pods_of(stage, job))
@@ -128,7 +128,7 @@ async def test_a_pods_labels(living: Stage) -> None:
 
 @pytest.mark.parametrize("strategy", ["Recreate", "BlockingRecreate"])
 async def test_a_restart(living: Stage, strategy: str) -> None:
-    """A Job that exhausts its backoffLimit has all Jobs deleted with their Pods, and made anew."""
+    """When a Job exhausts its backoffLimit, all Jobs are deleted with their Pods and created anew."""
     jobs = [replicated_job(pods=1, replicas=2, backoffLimit=0)]
     before = await living.start(jobset(strategy=strategy, jobs=jobs))
     pod = (await has_pods(living, 1))["0"]
@@ -172,13 +172,13 @@ JOB_FAILURES: Final[dict[str, tuple[KubeObject, int]]] = {
 
 @pytest.mark.parametrize("reason", JOB_FAILURES)
 async def test_why_a_job_failed(living: Stage, reason: str) -> None:
-    """The real Job controller's reason is what onJobFailureReasons matches."""
+    """`onJobFailureReasons` matches the real Job controller's reason."""
     spec, exit_code = JOB_FAILURES[reason]
     await fails_with(living, spec, exit_code, reason, pods=spec.get("parallelism", 1))
 
 
 async def test_the_message_of_a_pod_failure_policy(living: Stage) -> None:
-    """The real Job controller's message is what onJobFailureMessagePatterns matches."""
+    """`onJobFailureMessagePatterns` matches the real Job controller's message."""
     rules = [rule("code", onJobFailureMessagePatterns=["failed with exit code 42 matching FailJob rule"])]
     job = replicated_job(pods=1, podFailurePolicy=POD_FAILURE, backoffLimit=6)
     await living.start(jobset(strategy=None, jobs=[job], failurePolicy={"maxRestarts": 5, "rules": rules}))
@@ -265,7 +265,7 @@ async def test_elastic(living: Stage, pods: int) -> None:
 
 
 async def gone(stage: Stage) -> bool:
-    """Say whether nothing of the JobSet is left."""
+    """Return whether no object of the JobSet is left."""
     try:
         await stage.jobset()
     except NotFound:
@@ -276,7 +276,7 @@ async def gone(stage: Stage) -> bool:
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])
 async def test_deletion(living: Stage, propagation: str) -> None:
-    """Jobs, Pods and Service go with the JobSet; a claim goes unless it is retained."""
+    """Jobs, Pods and Service are deleted with the JobSet; a claim too, unless it is retained."""
     kept, lost = policies("Retain", claim("kept")), policies("Delete", claim("lost"))
     await living.start(jobset(strategy=None, jobs=[mounting("a", "kept", "lost")], volumeClaimPolicies=kept + lost))
     await has_pods(living, 2, "train-a-0")
@@ -286,7 +286,7 @@ async def test_deletion(living: Stage, propagation: str) -> None:
 
 
 async def left(stage: Stage) -> list[str]:
-    """Return the claims that are there; one that Pods used goes when the protection controller lets it."""
+    """Return the existing claims; the protection controller delays the end of claims that Pods used."""
     found = (await stage.client.list(PERSISTENT_VOLUME_CLAIMS, stage.namespace))["items"]
     return [item["metadata"]["name"] for item in found]
 
@@ -305,7 +305,7 @@ async def test_orphans_stay(living: Stage) -> None:
 
 
 async def test_ttl(living: Stage) -> None:
-    """A finished JobSet and all that it owned are gone after its TTL."""
+    """A finished JobSet and all its objects are gone after its TTL."""
     await living.start(jobset(strategy=None, ttlSecondsAfterFinished=1))
     for pod in (await has_pods(living, 2)).values():
         await end(living, pod, "Succeeded")
@@ -313,7 +313,7 @@ async def test_ttl(living: Stage) -> None:
 
 
 async def test_success_ends_the_others(living: Stage) -> None:
-    """With Any, the Jobs that still run go with their Pods when one succeeded."""
+    """With Any, the running Jobs are deleted with their Pods when one Job succeeds."""
     jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
     await living.start(jobset(strategy=None, jobs=jobs, successPolicy={"operator": "Any"}))
     (pod,) = (await has_pods(living, 1, "train-a-0")).values()
@@ -357,7 +357,7 @@ async def test_depends_on(living: Stage) -> None:
 
 
 async def test_gates_keep_followers_back(living: Stage) -> None:
-    """Real Pods get our gate from the template; the leader's goes at once, the follower's stays without a node."""
+    """Real Pods get our gate; the leader's is lifted at once, the follower's stays while the leader has no node."""
     annotations = {wire.EXCLUSIVE_TOPOLOGY: "example.com/rack"}
     await living.start(changed(jobset(strategy=None), "metadata.annotations", annotations))
     await has_pods(living, 2)

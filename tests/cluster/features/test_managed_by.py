@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest.mark.parametrize("name", [None, "jobset.sigs.k8s.io/jobset-controller", "inplace.dev/jobset-controller"])
 async def test_ours(stage: Stage, name: str | None) -> None:
-    """No name, upstream's reserved name and our own mean this controller."""
+    """A JobSet without managedBy, with upstream's reserved name or with ours is reconciled by this controller."""
     given: dict[str, Any] = {} if name is None else {"managedBy": name}
     await stage.start(jobset(strategy=None, **given))
     await stage.shows(restarts=0)
@@ -23,13 +23,13 @@ async def test_ours(stage: Stage, name: str | None) -> None:
 
 @pytest.mark.parametrize("name", ["kueue.x-k8s.io/multikueue", "example.com/other"])
 async def test_anothers(stage: Stage, name: str) -> None:
-    """A JobSet of another controller gets nothing from us: no Job, no Service, no Event, no word in its status."""
+    """A JobSet of another controller gets no Job, Service, Event or status from us."""
     await stage.submit(jobset(managedBy=name, suspend=True))
     status = {"restarts": 7, "terminalState": "", "replicatedJobsStatus": []}
     await stage.client.patch(JOBSETS, stage.namespace, "train", {"status": status}, subresource="status")
     await stage.edit({"spec": {"suspend": False}})
     version = (await stage.jobset())["metadata"]["resourceVersion"]
-    other = Stage(stage.client, stage.namespace, "ours")  # what is made for it is made after the other was seen
+    other = Stage(stage.client, stage.namespace, "ours")  # the other JobSet was seen BEFORE these Jobs were made
     await other.start(jobset("ours", strategy=None))
     await other.be_ready("ours-workers-0")
     await other.counts_are("workers", ready=1, active=1)

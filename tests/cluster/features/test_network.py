@@ -15,7 +15,7 @@ from tests.controller.manifests import jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-# What the user wrote, the Service's name and publishNotReadyAddresses; None for no Service.
+# spec.network, the Service's name and publishNotReadyAddresses; None for no Service.
 NETWORKS: Final[dict[str, tuple[KubeObject | None, tuple[str, bool] | None]]] = {
     "absent": (None, ("train", True)),
     "empty": ({}, ("train", True)),
@@ -54,7 +54,7 @@ async def test_networks(stage: Stage, name: str) -> None:
 
 
 async def test_a_deleted_service_comes_back(stage: Stage) -> None:
-    """Somebody deletes it; it is there again."""
+    """A deleted Service is created again."""
     await stage.start(jobset(strategy=None))
     await eventually(lambda: exists(stage.client, SERVICES, stage.namespace, "train"), True)
     before = (await stage.client.get(SERVICES, stage.namespace, "train"))["metadata"]["uid"]
@@ -71,7 +71,7 @@ async def test_a_deleted_service_comes_back(stage: Stage) -> None:
 
 
 async def test_a_foreign_service_is_left_alone(stage: Stage) -> None:
-    """A Service of that name, whoever made it, is used as it is."""
+    """A foreign Service of that name is used as it is."""
     mine: dict[str, Any] = {"metadata": {"name": "train"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}}
     stored = await stage.client.create(SERVICES, stage.namespace, {"apiVersion": "v1", "kind": "Service"} | mine)
     await stage.start(jobset(strategy=None))

@@ -20,7 +20,7 @@ GROUPS: Final = {"a": "g", "b": "g", "c": "h"}
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_one_scope_restarts(stage: Stage, scope: str) -> None:
-    """A worker of c dies: the epochs of its scope go on, and no other's; the JobSet's own are never written."""
+    """When a worker of c dies, only its scope's epochs grow; the JobSet's own epochs are never written."""
     jobs = [replicated_job(name, pods=1) | {"groupName": group} for name, group in GROUPS.items()]
     manifest = changed(jobset(jobs=jobs), "metadata.annotations", {wire.RESTART_SCOPE: scope})
     made = await stage.start(manifest)

@@ -1,7 +1,7 @@
 """
-deploy/rbac is enough, and every right in it is needed: the audit log of all the feature tests says so.
+deploy/rbac is enough, and every right in it is needed: the audit log of all feature tests shows it.
 
-conftest.py lets this file run last. It judges a whole run only: a part of the tests needs a part of the rights.
+conftest.py runs this file last. It judges only a whole run, because some of the tests need only some rights.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.controller.manifests import jobset, replicated_job
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FOLDER: Final = Path(__file__).parent
-# No request uses it: the server asks for it when an object is created with blockOwnerDeletion. See the test below.
+# No request uses this right: the server checks it when an object is created with blockOwnerDeletion. See below.
 ASKED_BY_THE_SERVER: Final = ("jobset.x-k8s.io", "jobsets/finalizers", "update")
 GIVEN_TO_EVERYBODY: Final = {("authorization.k8s.io", "selfsubjectaccessreviews", "create")}  # system:basic-user
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 
 
 async def test_nothing_was_forbidden(audit_folder: Path, controller: ServedController) -> None:
-    """No request of the controller was refused for want of a right, in any of the tests."""
+    """In no test did the server refuse the controller a request for a missing right."""
     events = list(requests_of(audit_folder, USER))
     refused = {right_of(event) for event in events if event["responseStatus"]["code"] == 403}
     assert events
@@ -44,7 +44,7 @@ async def test_nothing_was_forbidden(audit_folder: Path, controller: ServedContr
 async def test_every_right_is_used(
     request: pytest.FixtureRequest, audit_folder: Path, controller: ServedController
 ) -> None:
-    """Each verb on each resource that the roles grant was used by some test: the roles hold nothing in reserve."""
+    """Some test used each verb on each resource that the roles grant."""
     run = {item.path.name for item in request.session.items}
     missing = {path.name for path in FOLDER.glob("test_*.py")} - run
     if missing or request.config.option.keyword:
@@ -55,7 +55,7 @@ async def test_every_right_is_used(
 
 
 async def test_no_traceback_was_logged(controller: ServedController) -> None:
-    """Whatever the tests did to its objects, the controller knew what it was."""
+    """In no test did the controller log a traceback."""
     assert "Traceback" not in controller.log
     assert [line for line in controller.log.splitlines() if '"exception"' in line] == []
 
@@ -63,7 +63,7 @@ async def test_no_traceback_was_logged(controller: ServedController) -> None:
 async def test_a_job_cannot_be_owned_without_the_finalizers_right(
     plane: ControlPlane, admin: KubeClient, stage: Stage
 ) -> None:
-    """Where OwnerReferencesPermissionEnforcement is on, a Job of ours needs update on jobsets/finalizers."""
+    """With OwnerReferencesPermissionEnforcement, creating a Job needs update on jobsets/finalizers."""
     (job,) = (await stage.start(jobset(strategy=None))).values()
     template = job["spec"]["template"]["spec"]
     for name, rights in (("with", ["jobsets/finalizers"]), ("without", [])):
@@ -89,7 +89,7 @@ async def test_a_job_cannot_be_owned_without_the_finalizers_right(
 
 
 async def test_what_it_may_not(plane: ControlPlane) -> None:
-    """Secrets, the JobSets' specs and their creation are none of the controller's business."""
+    """The controller may neither read Secrets nor create JobSets or change their specs."""
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
     async with AiohttpTransport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
         client = KubeClient(transport, user_agent="test", field_manager="test")

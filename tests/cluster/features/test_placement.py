@@ -39,7 +39,7 @@ def pod_spec(job: KubeObject) -> KubeObject:
 
 
 async def test_affinity_and_gate(stage: Stage) -> None:
-    """Pods are kept with their own Job and away from all others, in every namespace, and wait behind a gate."""
+    """Pods have affinity to their Job's Pods and anti-affinity to all others, in every namespace, and a gate."""
     job = (await stage.start(placed()))[JOB]
     spec = pod_spec(job)
     key = hashlib.sha1(f"{stage.namespace}/{JOB}".encode(), usedforsecurity=False).hexdigest()
@@ -58,7 +58,7 @@ async def test_affinity_and_gate(stage: Stage) -> None:
 
 
 async def test_users_affinity_stays(stage: Stage) -> None:
-    """What the template says about affinity and gates is added to, not replaced."""
+    """Our affinity and gates are added to the template's."""
     job = replicated_job()
     mine: dict[str, Any] = {
         "affinity": {
@@ -114,7 +114,7 @@ async def test_levels(stage: Stage, name: str) -> None:
 
 
 async def test_one_replicated_job_of_two(stage: Stage) -> None:
-    """Who has not asked is scheduled like any Pod."""
+    """A replicatedJob without the annotation is scheduled like other Pods."""
     jobs = await stage.start(
         jobset(strategy=None, jobs=[for_job(replicated_job("a"), {TOPOLOGY: RACK}), replicated_job("b")])
     )
@@ -168,7 +168,7 @@ async def test_a_foreign_gate_stays(stage: Stage) -> None:
 
 
 async def test_a_node_without_the_label(stage: Stage) -> None:
-    """The followers wait and the JobSet says for what; labelled, the node lets them in."""
+    """Followers wait for the node's label and the JobSet names it; with the label they are placed."""
     await stage.start(placed())
     await stage.make_pods()
     leader, follower = (stage.pods[JOB, index] for index in range(2))
@@ -183,7 +183,7 @@ async def test_a_node_without_the_label(stage: Stage) -> None:
 
 
 async def test_a_replaced_leader_leads(stage: Stage) -> None:
-    """Followers follow the leader that lives, not one that has failed."""
+    """Followers follow the living leader, not a failed one."""
     await stage.start(placed())
     await stage.make_pods()
     first = stage.pods[JOB, 0]

@@ -44,7 +44,7 @@ async def last(stage: Stage) -> dict[str, Any]:
 
 
 async def is_over(stage: Stage) -> bool:
-    """Say whether the last group restart has ended."""
+    """Return whether the last group restart has ended."""
     return "syncedAt" in ((await stage.status()).get(wire.LAST_GROUP_RESTART) or {})
 
 
@@ -76,11 +76,11 @@ async def test_what_failed_first(stage: Stage, controller: ServedController) -> 
     async def is_told() -> bool:
         return series in controller.metrics()
 
-    await eventually(is_told, True)  # an exposition is kept for a second
+    await eventually(is_told, True)  # the metrics text is cached for a second
 
 
 async def test_a_pod_that_is_lost(stage: Stage) -> None:
-    """A Pod that goes is the cause, also when its replacement is what makes the group restart."""
+    """A deleted Pod is the cause, also when its replacement's announcement makes the group restart."""
     lost, _ = await running(stage)
     await stage.remove(lost)
     await stage.make_pods()
@@ -91,7 +91,7 @@ async def test_a_pod_that_is_lost(stage: Stage) -> None:
 
 
 async def test_a_deadline(stage: Stage) -> None:
-    """After it a Warning names who is missing and why, and the Job of the missing Pod is made anew, uncounted."""
+    """After the deadline a Warning names the missing Pods and why, and their Jobs are recreated, uncounted."""
     deadline = {wire.BARRIER_DEADLINE: "2", wire.BARRIER_DEADLINE_ACTION: "RecreateJobs"}
     first, second = await running(stage, **deadline)
     uid = (await stage.jobs())[JOB]["metadata"]["uid"]
@@ -112,7 +112,7 @@ async def test_a_deadline(stage: Stage) -> None:
 
 
 async def test_a_barrier_that_waits(stage: Stage) -> None:
-    """The condition names whom it waits for; a deadline that does nothing else brings it at once."""
+    """The condition names the missing Pods; a deadline without other effects sets it at once."""
     first, second = await running(stage, **{wire.BARRIER_DEADLINE: "1"})
     await stage.announce(first, 2)
     message = f"1/2 at epoch 2; waiting for {JOB}-1 (Pending: announced epoch 1)"
@@ -129,7 +129,7 @@ async def test_a_barrier_that_waits(stage: Stage) -> None:
 
 
 async def test_a_restart_on_request(stage: Stage) -> None:
-    """Each id restarts the group once, in the write that remembers it, and costs none of maxRestarts."""
+    """Each id restarts the group once, in the same write that stores it, and does not count."""
     await running(stage)
     for epoch, request in ((2, "2026-11-22T02:39:09Z"), (3, "again")):
         await asked(stage, request)
@@ -147,7 +147,7 @@ async def test_a_restart_on_request(stage: Stage) -> None:
 
 
 async def test_requests_that_mean_nothing(stage: Stage) -> None:
-    """What cannot be read is a problem of the spec, in words, and restarts nothing."""
+    """An unreadable request is a SpecProblem with a message, and restarts nothing."""
     await running(stage)
     await asked(stage, "no spaces, please")
 

@@ -32,7 +32,7 @@ def after(name: str, *others: tuple[str, str], **spec: Any) -> KubeObject:
 
 
 async def test_in_order(stage: Stage) -> None:
-    """The next replicatedJob starts when each Job of the one before is ready; the two conditions say how far it is."""
+    """A replicatedJob starts when each Job of the one before is ready; two conditions show the progress."""
     await stage.submit(in_order(replicated_job("a", replicas=2), replicated_job("b"), replicated_job("c")))
     await stage.has_jobs("train-a-0", "train-a-1")
     await stage.becomes("StartupPolicyInProgress", *IN_PROGRESS)
@@ -55,7 +55,7 @@ ENOUGH: Final = {"ready": "be_ready", "succeeded": "succeed"}
 
 @pytest.mark.parametrize("how", ENOUGH)
 async def test_in_order_what_is_started(stage: Stage, how: str) -> None:
-    """A Job counts as started when it is ready, and also when it is already done."""
+    """A Job counts as started when it is ready or finished."""
     await stage.submit(in_order(replicated_job("a"), replicated_job("b")))
     await stage.has_jobs("train-a-0")
     await getattr(stage, ENOUGH[how])("train-a-0")
@@ -63,7 +63,7 @@ async def test_in_order_what_is_started(stage: Stage, how: str) -> None:
 
 
 async def test_in_order_zero_replicas_hold_nobody_up(stage: Stage) -> None:
-    """A replicatedJob without replicas has started."""
+    """A replicatedJob without replicas counts as started."""
     await stage.submit(in_order(replicated_job("a", replicas=0), replicated_job("b")))
     await stage.has_jobs("train-b-0")
 
@@ -83,7 +83,7 @@ async def test_in_order_starts_over_after_a_restart(stage: Stage) -> None:
 
 
 async def test_in_order_suspended(stage: Stage) -> None:
-    """Suspended, all Jobs exist and no order is begun; resumed, they are resumed one replicatedJob at a time."""
+    """While suspended all Jobs exist; after the resume they are resumed one replicatedJob at a time."""
     await stage.start(in_order(replicated_job("a"), replicated_job("b"), suspend=True))
     await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
     assert await stage.words("StartupPolicyInProgress") is None
@@ -103,7 +103,7 @@ async def test_in_order_suspended(stage: Stage) -> None:
 
 @pytest.mark.parametrize("status", ["Ready", "Complete"])
 async def test_depends_on(stage: Stage, status: str) -> None:
-    """The dependent starts when every Job of its dependency is that far, not before."""
+    """The dependent starts when every Job of its dependency has reached the state, not before."""
     await stage.submit(jobset(strategy=None, jobs=[replicated_job("a", replicas=2), after("b", ("a", status))]))
     await stage.has_jobs("train-a-0", "train-a-1")
     reach = stage.be_ready if status == "Ready" else stage.succeed
@@ -115,7 +115,7 @@ async def test_depends_on(stage: Stage, status: str) -> None:
 
 
 async def test_depends_on_names_whom_it_waits_for(stage: Stage) -> None:
-    """StartWaiting says who waits for whom; upstream says nothing where there is only dependsOn."""
+    """StartWaiting names the waiting replicatedJob and its dependency; upstream has no condition for dependsOn."""
     await stage.submit(jobset(strategy=None, jobs=[replicated_job("a"), after("b", ("a", "Ready"))]))
     message = "replicatedJob b waits for a to be Ready"
     await stage.becomes("StartWaiting", "True", "ReplicatedJobsNotDue", message)
@@ -125,7 +125,7 @@ async def test_depends_on_names_whom_it_waits_for(stage: Stage) -> None:
 
 
 async def test_depends_on_complete_is_not_met_by_ready(stage: Stage) -> None:
-    """Ready Pods are not enough where completion is asked for; a completed Job is enough where readiness is."""
+    """Ready Pods do not satisfy a dependency on Complete; a completed Job satisfies a dependency on Ready."""
     waits = [replicated_job("a"), after("c", ("a", "Complete")), after("r", ("a", "Ready"))]
     await stage.submit(jobset(strategy=None, jobs=waits))
     await stage.has_jobs("train-a-0")
@@ -148,7 +148,7 @@ async def test_depends_on_several(stage: Stage) -> None:
 
 
 async def test_depends_on_is_asked_again_after_a_restart(stage: Stage) -> None:
-    """Jobs of a new attempt count from zero."""
+    """After a restart dependsOn is evaluated anew for the new Jobs."""
     await stage.submit(jobset(strategy="Recreate", jobs=[replicated_job("a"), after("b", ("a", "Ready"))]))
     await stage.has_jobs("train-a-0")
     await stage.be_ready("train-a-0")
@@ -177,7 +177,7 @@ async def test_depends_on_while_suspended(stage: Stage) -> None:
 
 @pytest.mark.parametrize("kind", ["InOrder", "DependsOn"])
 async def test_in_place_with_an_order(stage: Stage, kind: str) -> None:
-    """The barrier of the first waits for nobody who is not due; who comes later joins by one restart that is free."""
+    """The first barrier waits only for due replicatedJobs; a later one joins by one uncounted restart."""
     second = replicated_job("b", pods=1) if kind == "InOrder" else after("b", ("a", "Ready"), pods=1)
     order: dict[str, Any] = {"startupPolicy": IN_ORDER} if kind == "InOrder" else {}
     await stage.submit(jobset(jobs=[replicated_job("a", pods=1), second], restarts_max=0, **order))

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @dataclass(frozen=True)
 class Standing:
-    """What the Job controller says of one of two Jobs, and how it is counted."""
+    """The Job controller's status of one of two Jobs, and its counters."""
 
     claim: str
     status: KubeObject
@@ -80,7 +80,7 @@ async def test_counters_of_ended_and_suspended_jobs(stage: Stage) -> None:
 
 
 async def test_failed_jobs_are_counted(stage: Stage) -> None:
-    """A failed Job is neither active nor ready, whatever it was before."""
+    """A failed Job counts as neither active nor ready."""
     await stage.start(jobset(strategy=None, jobs=[replicated_job("a", replicas=2)]))
     await stage.be_ready("train-a-0", "train-a-1")
     await stage.counts_are("a", ready=2, active=2)
@@ -96,7 +96,7 @@ async def test_restarts_is_there_from_the_start(stage: Stage) -> None:
 
 
 async def test_columns(stage: Stage) -> None:
-    """Kubectl prints upstream's columns at upstream's positions; ours comes after them."""
+    """`kubectl` prints upstream's columns at upstream's positions, and our column after them."""
     await stage.start(jobset(strategy=None, suspend=True))
     await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
     request = Request("GET", JOBSETS.path(stage.namespace), {"accept": TABLE})
@@ -108,7 +108,7 @@ async def test_columns(stage: Stage) -> None:
 
 
 async def test_a_condition_says_for_which_generation(stage: Stage) -> None:
-    """ObservedGeneration is that of the spec which it was decided on; upstream leaves it out."""
+    """A condition's observedGeneration is the generation of the spec that it was decided on; upstream omits it."""
     await stage.start(jobset(strategy=None))
     await stage.edit({"spec": {"suspend": True}})
     await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
@@ -118,7 +118,7 @@ async def test_a_condition_says_for_which_generation(stage: Stage) -> None:
 
 
 async def test_the_end_is_final(stage: Stage) -> None:
-    """A JobSet that failed stays so, whatever its Jobs do, and its condition keeps its transition time."""
+    """A failed JobSet stays failed and its condition keeps its transition time, whatever its Jobs do."""
     await stage.start(jobset(strategy=None, jobs=[replicated_job("a", replicas=2)]))
     await stage.fail("train-a-0")
     await stage.becomes_terminal("Failed")
@@ -153,7 +153,7 @@ ENDS_OF_A_RESTART: Final = {
 
 @pytest.mark.parametrize("end", ENDS_OF_A_RESTART)
 async def test_the_end_of_a_restart(stage: Stage, end: str) -> None:
-    """RestartingJobSet turns False with the word for what ended it, and an Event of that word."""
+    """RestartingJobSet turns False with the reason of its end, and an Event has the same reason."""
     await restart_once(stage)
     match end:
         case "ready":
@@ -190,7 +190,7 @@ async def test_an_event(stage: Stage) -> None:
 
 
 async def test_repeats_are_one_event_with_a_series(stage: Stage) -> None:
-    """A Job that cannot be created is said once, and its repeats raise the count of that one Event."""
+    """A Job that cannot be created gives one Event; repeats raise its count."""
     foreign = {
         "metadata": {"name": "train-workers-0"},
         "spec": {"template": replicated_job()["template"]["spec"]["template"]},
@@ -210,7 +210,7 @@ async def test_repeats_are_one_event_with_a_series(stage: Stage) -> None:
 
 
 async def test_metrics(stage: Stage, controller: ServedController) -> None:
-    """The two counters of upstream's are there by name and namespace, counted once, and go with the JobSet."""
+    """Upstream's two counters have name and namespace, count once, and are deleted with the JobSet."""
     await stage.start(jobset("counted", strategy=None))
     await stage.succeed("counted-workers-0")
     await stage.becomes_terminal("Completed")
@@ -225,7 +225,7 @@ async def test_metrics(stage: Stage, controller: ServedController) -> None:
 
 
 async def test_a_write_that_lost_a_race_is_decided_again(stage: Stage, audit_folder: Path) -> None:
-    """A user who edits faster than the controller writes makes it collide, read the JobSet again and end up right."""
+    """When a user's edits make a status write conflict, the controller reads the JobSet again and converges."""
 
     async def edit_and_look() -> bool:
         for suspend in (True, False) * 5:

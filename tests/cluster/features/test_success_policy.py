@@ -50,7 +50,7 @@ CASES: Final = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.claim)
 async def test_who_must_succeed(stage: Stage, case: Case) -> None:
-    """The JobSet completes when the policy is met, not before, and then what still runs is deleted."""
+    """The JobSet completes exactly when the policy is met; then the running Jobs are deleted."""
     jobs = [replicated_job("a", replicas=2), replicated_job("b"), replicated_job("none", replicas=0)]
     given: dict[str, Any] = {} if case.policy is None else {"successPolicy": case.policy}
     await stage.start(jobset(strategy=None, jobs=jobs, **given))
@@ -73,7 +73,7 @@ async def test_who_must_succeed(stage: Stage, case: Case) -> None:
 
 
 async def test_a_failure_comes_before_a_success(stage: Stage) -> None:
-    """Where one Job failed and another succeeded, the failure decides, although Any is met."""
+    """When one Job failed and another succeeded, the failure decides, although Any is met."""
     await stage.start(jobset(strategy=None, jobs=[replicated_job("a", replicas=2)], successPolicy=policy("Any")))
     await stage.fail("train-a-0")
     await stage.becomes_terminal("Failed")
@@ -83,7 +83,7 @@ async def test_a_failure_comes_before_a_success(stage: Stage) -> None:
 
 
 async def test_nothing_to_run_never_completes(stage: Stage) -> None:
-    """A JobSet whose replicatedJobs have no replicas waits; it has not succeeded in anything."""
+    """A JobSet without any replica never completes."""
     await stage.start(jobset(strategy=None, jobs=[replicated_job("a", replicas=0)]))
     await stage.shows(restarts=0)
     await stage.counts_are("a")

@@ -1,4 +1,4 @@
-"""Suspend and resume, as a queue such as Kueue does it: the changes in the Jobs."""
+"""Suspend and resume as a queue such as Kueue does: the changes in the Jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def template(stage: Stage) -> KubeObject:
 
 
 async def is_suspended(stage: Stage) -> bool:
-    """Say whether the Job is."""
+    """Return whether the Job is suspended."""
     return bool((await stage.jobs())[JOB]["spec"]["suspend"])
 
 
@@ -40,7 +40,7 @@ async def admit(stage: Stage, *, suspend: bool = False, **changes: Any) -> None:
 
 
 async def suspended(stage: Stage, **changes: Any) -> None:
-    """Create a suspended JobSet, with things in its pod template, whose Job is at rest."""
+    """Create a suspended JobSet with a filled pod template; wait until its Job is suspended."""
     manifest = jobset(strategy=None, suspend=True)
     for path, value in changes.items():
         manifest = changed(manifest, f"{POD}.{path.replace('__', '.')}", value)
@@ -50,7 +50,7 @@ async def suspended(stage: Stage, **changes: Any) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """One part of the pod template before and after; `seen` is what the Job has then, if not the same."""
+    """One part of the pod template before and after; `seen` is the Job's value afterwards, if it differs."""
 
     claim: str
     path: str
@@ -80,7 +80,7 @@ CHANGES: Final = (
 
 @pytest.mark.parametrize("case", CHANGES, ids=lambda case: case.claim)
 async def test_a_queue_changes_the_template(stage: Stage, case: Change) -> None:
-    """A resumed Job has what the JobSet's template says now, removals included, and our keys stay."""
+    """A resumed Job has the JobSet's current template, removals included, and keeps our keys."""
     await suspended(stage, **{case.path: case.before})
     keys = {key for key in (await template(stage))["metadata"]["labels"] if "jobset.sigs.k8s.io" in key}
     await admit(stage, **{case.path: case.after})
@@ -121,7 +121,7 @@ async def test_a_running_jobset_is_suspended(stage: Stage) -> None:
 
 
 async def test_never_suspended_has_no_condition(stage: Stage) -> None:
-    """Suspended is not written for a JobSet that never was."""
+    """A JobSet that was never suspended has no condition Suspended."""
     await stage.start(jobset(strategy=None))
     await stage.be_ready(JOB)
     await stage.counts_are("workers", ready=1, active=1)
@@ -137,7 +137,7 @@ async def test_created_suspended(stage: Stage) -> None:
 
 
 async def test_a_started_job_is_resumed_with_another_template(stage: Stage) -> None:
-    """The start time is cleared and the Job waits for the Job controller to have stopped it."""
+    """A started Job's start time is cleared, and it is resumed AFTER the Job controller has stopped it."""
     await stage.start(jobset(strategy=None))
     await stage.be_ready(JOB)
     await admit(stage, suspend=True, spec__nodeSelector={"zone": "b"})
@@ -150,7 +150,7 @@ async def test_a_started_job_is_resumed_with_another_template(stage: Stage) -> N
 
 
 async def test_a_running_job_is_not_touched(stage: Stage) -> None:
-    """A template that changes while suspended reaches no Job before the resume."""
+    """A template change while suspended reaches the Jobs only at the resume."""
     await suspended(stage)
     await admit(stage, suspend=True, spec__nodeSelector={"zone": "a"})
     await stage.edit({"spec": {"ttlSecondsAfterFinished": 9}})
@@ -159,12 +159,12 @@ async def test_a_running_job_is_not_touched(stage: Stage) -> None:
 
 
 async def synced(stage: Stage) -> int:
-    """Return S; whether D follows depends on how many announcements one pass sees."""
+    """Return S; D depends on how many announcements one pass sees."""
     return (await stage.epochs())[0]
 
 
 async def test_suspend_costs_no_restart_in_place(stage: Stage) -> None:
-    """Under InPlaceRestart with maxRestarts 0 a JobSet is suspended and resumed, twice, and lives."""
+    """With InPlaceRestart and maxRestarts 0 a JobSet can be suspended and resumed twice without failing."""
     await stage.start(jobset(restarts_max=0))
     for epoch in (1, 2, 3):
         await stage.make_pods()

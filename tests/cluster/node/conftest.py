@@ -1,7 +1,7 @@
-"""Give the tests one cluster with a real node; refuse, loudly, where none can run.
+"""Give the tests one cluster with a real node; skip or fail where none can run.
 
-`make test-node` is the way in: it puts the whole run into a capsule. Without one these tests skip, and under CI=true
-they fail, because a green run must mean that they ran; only who is not root is let off.
+Run them with `make test-node`, which puts the whole run into a capsule. Without a capsule these tests skip. Under
+CI=true they fail instead, because a green run must mean that they ran; a user who is not root skips in any case.
 """
 
 import os
@@ -21,7 +21,7 @@ from testbed.node.group import Group, running_group
 from testbed.node.runtime.build import RUNTIME
 
 MODES = ("sidecar", "supervisor")
-RESTARTS_MAX = 1000  # a module's tests together need some thirty
+RESTARTS_MAX = 1000  # the tests of one module need some thirty
 
 
 def _unavailable(reason: object) -> NoReturn:

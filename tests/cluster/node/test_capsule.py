@@ -35,7 +35,7 @@ def root() -> None:
 
 
 def test_processes_mounts_interfaces_and_cgroups_end_with_it() -> None:
-    """A command that makes a mess and ends leaves the machine as it was."""
+    """The processes, mounts, interfaces and cgroups of a command end with its capsule."""
     before = Traces.seen()
     done = subprocess.run((*CAPSULE, "sh", "-ec", MESS), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "messy\n", "")
@@ -43,7 +43,7 @@ def test_processes_mounts_interfaces_and_cgroups_end_with_it() -> None:
 
 
 def test_its_exit_code_is_the_commands() -> None:
-    """Failure is not lost on the way out."""
+    """A capsule's exit code is its command's."""
     assert subprocess.run((*CAPSULE, "sh", "-c", "exit 7"), check=False).returncode == 7
 
 
@@ -64,7 +64,7 @@ def test_one_that_is_killed_takes_everything_along(number: int) -> None:
 
 
 def test_what_is_left_behind_is_named() -> None:
-    """A cgroup outside of the capsule's own is the one thing that a command can leave, and it fails the run."""
+    """A command can leave only a cgroup outside the capsule's own; the run fails and names it."""
     left = f"inplace-{os.getpid()}-left"
     words = ("sh", "-c", f"mkdir /sys/fs/cgroup/pids/{left}")
     done = subprocess.run((*CAPSULE, *words), capture_output=True, text=True, check=False)
@@ -74,7 +74,7 @@ def test_what_is_left_behind_is_named() -> None:
 
 
 def test_a_machine_that_lacks_something_is_told_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each missing program's package is in one message, ready to be pasted."""
+    """One message names the packages of all missing programs, as a command."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingComponent, match=r"apt-get install --no-install-recommends .*buildah.*debootstrap"):
         host.check()
@@ -83,7 +83,7 @@ def test_a_machine_that_lacks_something_is_told_everything(monkeypatch: pytest.M
 def test_a_machine_that_refuses_what_a_node_begins_with_is_told_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Root is not enough inside of a container: what it may not mount and make is named before anything is built."""
+    """Root in a container may lack rights to mount and make devices; each is named BEFORE the build."""
     for controller in host.CONTROLLERS:
         (tmp_path / controller).symlink_to("/proc/self")  # takes no folder
     monkeypatch.setattr(host, "CGROUPS", tmp_path)

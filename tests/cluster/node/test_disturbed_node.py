@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def until_announced(group: Group, epoch: int, *, by: int) -> None:
-    """Return when so many Pods announced an epoch: the group is in the middle of its restart."""
+    """Return when `count` Pods announced an epoch, in the middle of a restart."""
 
     def holds() -> bool:
         announced = [wire.epoch_of_pod(pod["metadata"].get("annotations") or {}) for pod in group.pods()]
@@ -32,14 +32,14 @@ async def let_hang(group: Group, slot: int) -> None:
 
 
 async def until_settled(group: Group, epoch: int, before: set[str]) -> None:
-    """Return when the group runs at an epoch: in the Pods of before, with no rule broken."""
+    """Return when the group runs at an epoch, in the same Pods, and check that no rule is broken."""
     await group.until_runs(epoch)
     assert group.uids() == before
     assert group.broken() == []
 
 
 async def test_kubelet_restarts_while_the_group_waits_at_the_barrier(group: Group) -> None:
-    """Kubelet ends when the first Pod has announced and comes back later: the restart waits for it, no more."""
+    """When kubelet ends after the first announcement, the restart waits until it is back, and continues."""
     epoch, before, node = group.epoch + 1, group.uids(), group.cluster.nodes[0]
     await group.kill(0, "worker")
     await until_announced(group, epoch, by=1)
@@ -49,7 +49,7 @@ async def test_kubelet_restarts_while_the_group_waits_at_the_barrier(group: Grou
 
 
 async def test_the_runtime_restarts_while_the_group_restarts(group: Group) -> None:
-    """Containerd is killed in the middle and started again: containers live on below their shims, the restart ends."""
+    """When containerd is killed during a restart and started again, containers live on and the restart ends."""
     epoch, before, node = group.epoch + 1, group.uids(), group.cluster.nodes[0]
     await group.kill(0, "worker")
     await node.stop_containerd(kill=True)
@@ -59,7 +59,7 @@ async def test_the_runtime_restarts_while_the_group_restarts(group: Group) -> No
 
 @pytest.mark.parametrize("announced", [0, 1])
 async def test_the_controller_is_killed_before_the_last_announcement(group: Group, announced: int) -> None:
-    """Before the failure is known, with one announcement: the next controller goes on from what is stored."""
+    """A controller killed after one announcement is followed by one that continues from the stored state."""
     epoch, before, controller = group.epoch + 1, group.uids(), group.cluster.controller
     if announced == 0:
         await controller.stop(kill=True)
@@ -71,9 +71,9 @@ async def test_the_controller_is_killed_before_the_last_announcement(group: Grou
 
 
 async def test_the_controller_is_killed_after_the_last_announcement(group: Group) -> None:
-    """It stands still while the last Pod announces, and dies before it has written S: the next one writes it."""
+    """When the controller dies after the last announcement, before it wrote S, the next controller writes it."""
     epoch, before, controller = group.epoch + 1, group.uids(), group.cluster.controller
-    await let_hang(group, 1)  # its announcement comes a grace period after the others'
+    await let_hang(group, 1)  # its Pod announces a grace period later than the others
     await group.kill(0, "worker")
     await until(lambda: group.epochs()[1] == epoch - 1, "D", timeout_s=SETTLED_S_MAX, also=group.state)
     controller.pause()
@@ -85,7 +85,7 @@ async def test_the_controller_is_killed_after_the_last_announcement(group: Group
 
 
 async def test_the_api_server_restarts_during_a_group_restart(group: Group) -> None:
-    """The API server is killed as the first Pod announces: everybody waits for it and nobody restarts twice."""
+    """When the API server is killed at the first announcement, all Pods wait for it and none restarts twice."""
     epoch, before = group.epoch + 1, group.uids()
     await group.kill(0, "worker")
     await until_announced(group, epoch, by=1)
@@ -94,7 +94,7 @@ async def test_the_api_server_restarts_during_a_group_restart(group: Group) -> N
 
 
 async def test_a_worker_that_ignores_sigterm_is_ended_all_the_same(group: Group) -> None:
-    """A hanging worker holds the group up for its grace period, and never runs beside the next epoch."""
+    """A hanging worker delays the group by its grace period, and never runs beside the next epoch."""
     epoch, before = group.epoch + 1, group.uids()
     await let_hang(group, 1)
     await group.kill(0, "worker")
@@ -102,9 +102,9 @@ async def test_a_worker_that_ignores_sigterm_is_ended_all_the_same(group: Group)
 
 
 async def test_failures_of_all_workers_at_once_cost_one_restart(group: Group) -> None:
-    """Everybody dies in the same moment: one epoch.
+    """When all workers die together, the group restarts once.
 
-    Supervisors may all have announced it before the controller looks: it is synced then, and D tells nobody anything.
+    All supervisors may announce the new epoch before the controller's pass; then it is synced at once, without D.
     """
     (synced, deprecated), before = group.epochs(), group.uids()
     await asyncio.gather(*(group.kill(slot, "worker") for slot in range(group.slots)))
@@ -113,7 +113,7 @@ async def test_failures_of_all_workers_at_once_cost_one_restart(group: Group) ->
 
 
 async def test_a_deleted_pod_is_replaced_and_the_group_restarts(group: Group) -> None:
-    """A user deletes a Pod: the Job makes another, and the others keep theirs and restart in place."""
+    """When a user deletes a Pod, its Job makes another one, and the other Pods restart in place."""
     epoch = group.epoch + 1
     victim, *others = group.pods()
     await group.delete(victim)

@@ -1,4 +1,4 @@
-"""The judge of the node tests can convict: each rule, broken by hand, is reported, and a clean record is not."""
+"""The judge of the node tests reports each broken rule, and reports nothing for a clean record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOTS = {1: 2}
 
 
 def record(folder: Path, *, slot: str, epoch: int, born_s: float, alive_s: float) -> None:
-    """Write what a worker would."""
+    """Write a worker's record."""
     life = {"pod": f"p{slot}", "uid": f"u{slot}", "slot": slot, "epoch": epoch, "ended": ""}
     life |= {"born_s": born_s, "alive_s": alive_s}
     (folder / f"p{slot}.{epoch}.{born_s}.life").write_text(json.dumps(life).ljust(512))
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def history() -> History:
-    """Give what a server shows of that restart."""
+    """Give the server's history of that restart."""
     versions = [pod(1, "0", 1), pod(2, "1", 1), jobset(3, 1, 0), jobset(4, 1, 1)]
     versions += [pod(5, "0", 2), pod(6, "1", 2), jobset(7, 2, 1)]
     return History(Path(), "test", versions)
@@ -59,53 +59,53 @@ def broken(folder: Path, history: History, restarts_max: int = 1) -> list[str]:
 
 
 def test_a_clean_restart_breaks_nothing(folder: Path, history: History) -> None:
-    """The judge acquits."""
+    """A clean restart breaks no rule."""
     assert broken(folder, history) == []
 
 
 def test_an_old_worker_beside_a_new_one_breaks_s1(folder: Path, history: History) -> None:
-    """One beat after the first birth of the next epoch is enough."""
+    """One heartbeat after the first start in the next epoch breaks S1."""
     record(folder, slot="2", epoch=1, born_s=1.0, alive_s=7.001)
     assert broken(folder, history) == ["S1"]
 
 
 def test_a_second_start_in_an_epoch_breaks_s2(folder: Path, history: History) -> None:
-    """Also when the first has ended long ago."""
+    """A second start in an epoch breaks S2, also when the first worker ended long ago."""
     record(folder, slot="0", epoch=1, born_s=2.0, alive_s=3.0)
     assert broken(folder, history) == ["S2"]
 
 
 def test_a_sync_before_the_last_announcement_breaks_s3(folder: Path, history: History) -> None:
-    """The server's own order of writes decides."""
+    """A sync before the last announcement, in the server's order of writes, breaks S3."""
     history.versions[5], history.versions[6] = jobset(6, 2, 1), pod(7, "1", 2)
     assert broken(folder, history) == ["S3"]
 
 
 def test_a_worker_of_an_epoch_that_was_never_synced_breaks_s3(folder: Path, history: History) -> None:
-    """Nobody gave it leave to start."""
+    """A worker in an epoch that was never synced breaks S3."""
     history.versions.pop()
     assert broken(folder, history) == ["S3"]
 
 
 def test_a_status_that_goes_back_breaks_s4(folder: Path, history: History) -> None:
-    """S or D, either of them."""
+    """A decrease of S or of D breaks S4."""
     history.versions.append(jobset(8, 2, 0))
     assert broken(folder, history) == ["S4"]
 
 
 def test_a_pod_that_goes_breaks_s5_unless_it_was_expected(folder: Path, history: History) -> None:
-    """A test that deletes a Pod says so."""
+    """A deleted Pod breaks S5, unless the test declares the deletion."""
     history.versions.append(pod(8, "1", 2, event="DELETED"))
     assert broken(folder, history) == ["S5"]
     assert violations(folder, history, slots=SLOTS, restarts_max=1, lost={"u1"}) == []
 
 
 def test_an_epoch_beyond_max_restarts_breaks_s6(folder: Path, history: History) -> None:
-    """Epoch 2 is the first restart."""
+    """An epoch beyond maxRestarts + 1 breaks S6: epoch 2 is the first restart."""
     assert broken(folder, history, restarts_max=0) == ["S6"]
 
 
 def test_a_group_that_grows_needs_the_new_slots_too(folder: Path, history: History) -> None:
-    """Two announcements are enough for epoch 1; from epoch 2 on three are expected."""
+    """After a resize from 2 to 3, epoch 1 needs two announcements and epoch 2 needs three."""
     found = violations(folder, history, slots={1: 2, 2: 3}, restarts_max=1)
     assert found == ["S3: epoch 2 was synced after 2 of 3 announcements"]

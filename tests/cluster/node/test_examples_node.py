@@ -19,7 +19,7 @@ SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "
 
 
 def adapt(jobset: KubeObject) -> None:
-    """Change what a test machine asks for: the size, the worker's image and where the example lies in it."""
+    """Adapt the manifest to the test machine: its size, the worker's image and the example's path in it."""
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = PODS
     (worker,) = job["template"]["spec"]["containers"]
@@ -31,7 +31,7 @@ def adapt(jobset: KubeObject) -> None:
 
 @pytest.fixture
 def made(mode: str) -> str:
-    """Give what inject makes of the plain manifest."""
+    """Give the plain manifest after inject."""
     return run("inject", "-f", "examples/plain.yaml", "--mode", mode, "--quiet").stdout
 
 

@@ -1,4 +1,4 @@
-"""The founding document's failure policy on a real node: what each exit code X, Y, Z and 0 does."""
+"""The founding document's failure policy on a real node: the effect of each exit code X, Y, Z and 0."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from testbed.node.group import running_group
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 Y = 10
-"""Nothing can cure it: the JobSet fails, however many restarts are left."""
+"""Y: a fatal error; the JobSet fails, also with restarts left."""
 
 Z = 11
-"""A new Pod can cure it: this Pod fails and its Job makes another."""
+"""Z: an error that a new Pod can cure; this Pod fails and its Job makes another."""
 
 
 def with_failure_policy(jobset: KubeObject) -> None:
-    """Let the worker's Y fail the JobSet and its Z the Pod; every other code but 0 restarts in place, with X = 88.
+    """Let the worker's Y fail the JobSet and its Z the Pod; other codes except 0 restart in place, with X = 88.
 
     The document's action Terminate does not exist (yet): codes that no rule names end the container for good, and with
     restartPolicy Never the Pod.

@@ -21,7 +21,7 @@ from testbed.node.history import History
 from testbed.node.patience import until
 
 AGENT_BYTES_MAX = 3_000_000
-"""Of the agent's own layers, compressed: 1.6 MB when this was written, and every node pulls them."""
+"""The bound of the agent's own layers, compressed, which every node pulls; 1.6 MB when this was written."""
 
 SHELLS = ("bin/sh", "bin/bash", "bin/dash", "usr/bin/apt", "usr/bin/dpkg", "usr/bin/pip3")
 
@@ -75,7 +75,7 @@ def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
 
 
 def test_it_runs_as_nobody_and_says_what_it_is(image: tuple[str, Image]) -> None:
-    """A number for a user, which runAsNonRoot needs; a title, a licence; the program as the entry point."""
+    """The image has a numeric user, which runAsNonRoot needs, a title, a licence, and the program as entry point."""
     name, read = image
     assert read.config["User"] == "65532:65532"
     assert read.config["Entrypoint"] == [f"inplace-{name}"]
@@ -83,7 +83,7 @@ def test_it_runs_as_nobody_and_says_what_it_is(image: tuple[str, Image]) -> None
 
 
 def test_every_module_of_ours_is_byte_compiled(image: tuple[str, Image]) -> None:
-    """The root is read-only: what is not compiled here would be compiled at each of 5,000 starts."""
+    """Every module has byte code: on the read-only root each of 5,000 starts would compile it again."""
     _, read = image
     sources = {name for name in read.files if name.startswith("opt/inplace/") and name.endswith(".py")}
     compiled = {name for name in read.files if name.endswith(".cpython-311.pyc")}
@@ -95,13 +95,13 @@ def test_every_module_of_ours_is_byte_compiled(image: tuple[str, Image]) -> None
 
 
 def test_there_is_no_shell_and_no_package_manager(image: tuple[str, Image]) -> None:
-    """On the base that we make ourselves, nothing but Python can be executed."""
+    """On our own base Python is the only program."""
     _, read = image
     assert not read.files & set(SHELLS)
 
 
 def test_neither_holds_the_others_program_or_a_tool(image: tuple[str, Image]) -> None:
-    """The agent's image has nothing of the controller's, and no image has pytest."""
+    """The agent's image has no part of the controller, and no image has pytest."""
     name, read = image
     other = "controller" if name == "agent" else "agent"
     assert [file for file in read.files if file.startswith(f"opt/inplace/{other}/")] == []

@@ -1,4 +1,4 @@
-"""The shipped install on a real node: deploy/ as it is, our images, and nothing of the test's own in between."""
+"""The shipped install on a real node: deploy/ and our images, unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "inplace-controller"
 
 
 async def test_what_is_shipped_restarts_a_group_and_survives_its_leader(cluster: Cluster) -> None:
-    """One kubectl apply, two controllers in Pods; a group restarts, and again after the leader's Pod is gone."""
+    """After one kubectl apply two controllers run; a group restarts, and again after the leader's Pod is deleted."""
     client, kubeconfig = cluster.client, cluster.plane.kubeconfig
     await cluster.controller.stop()
     try:

@@ -16,7 +16,7 @@ CAUSES = ("exit 1", "exit 3", "exit 88", "exit 127", "exit 255", "oom")
 
 
 async def test_a_killed_worker_restarts_the_group_in_place(group: Group) -> None:
-    """SIGKILL to one worker: everybody runs again at the next epoch, in the Pods that were there."""
+    """After SIGKILL to one worker all workers run at the next epoch, in the same Pods."""
     epoch, before = group.epoch + 1, group.uids()
     await group.kill(0, "worker")
     await group.until_runs(epoch)
@@ -28,7 +28,7 @@ async def test_a_killed_worker_restarts_the_group_in_place(group: Group) -> None
 
 @pytest.mark.long
 async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> None:
-    """Each costs one epoch and no Pod; none is slower for those before it: CrashLoopBackOff never applies."""
+    """Each of twenty restarts costs one epoch and no Pod, and CrashLoopBackOff never delays one."""
     first, before = group.epoch + 1, group.uids()
     for epoch in range(first, first + IN_A_ROW):
         group.order(group.pods()[epoch % 3], CAUSES[epoch % len(CAUSES)])
@@ -39,7 +39,7 @@ async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> No
 
 
 async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster) -> None:
-    """SIGKILL to a sidecar agent is any other failure: the Pod's containers, and then the group's, start again."""
+    """After SIGKILL to a sidecar agent the Pod's containers restart, and then the group's."""
     async with running_group(cluster, "sidecar") as group:
         await group.until_runs(1)
         before = group.uids()
@@ -51,7 +51,7 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
 
 
 async def test_a_supervisor_killed_outright_costs_its_own_pod(cluster: Cluster) -> None:
-    """It is the container's first process: the worker ends with it, the Pod fails, and its Job makes another."""
+    """After SIGKILL to a supervisor its worker ends too, the Pod fails, and its Job makes another."""
     async with running_group(cluster, "supervisor") as group:
         await group.until_runs(1)
         before, victim = group.uids(), group.pods()[1]
@@ -76,7 +76,7 @@ async def test_one_restart_too_many_fails_the_jobset(cluster: Cluster) -> None:
 
 
 async def test_a_group_grows_and_shrinks_in_place(cluster: Cluster, mode: str) -> None:
-    """Each new size is one restart of those who stay, in their Pods, and does not count towards maxRestarts."""
+    """Each resize restarts the remaining Pods once in place, uncounted."""
     async with running_group(cluster, mode, pods=2, restarts_max=0) as group:
         await group.until_runs(1)
         before = group.uids()

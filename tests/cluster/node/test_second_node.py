@@ -21,7 +21,7 @@ SLOTS = 4
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def second(cluster: Cluster) -> AsyncIterator[Node]:
-    """Give a node beside the first; the last test takes it, or it is off and forgotten afterwards."""
+    """Give a second node; the last test loses it, otherwise it is stopped and deleted at the end."""
     node = await cluster.add_node()
     yield node
     await node.power_off()
@@ -30,12 +30,12 @@ async def second(cluster: Cluster) -> AsyncIterator[Node]:
 
 
 async def cordon(node: Node, cluster: Cluster, *, on: bool) -> None:
-    """Let no new Pod come to a node, or let them come again."""
+    """Mark a node as unschedulable, or as schedulable again."""
     await cluster.client.patch(NODES, None, node.name, {"spec": {"unschedulable": on}})
 
 
 async def running_on(node: Node, group: Group) -> list[KubeObject]:
-    """Return the group's Pods on a node after everybody runs."""
+    """Return the group's Pods on a node, once all workers run."""
     await group.until_runs(1)
     there = [pod for pod in group.pods() if pod["spec"].get("nodeName") == node.name]
     assert 0 < len(there) < SLOTS, "the scheduler spreads the Pods of a JobSet over nodes that are alike"
@@ -64,7 +64,7 @@ async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cl
 
 @pytest.mark.long
 async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster, second: Node) -> None:
-    """The power goes, and somebody deletes the Node: its Pods are replaced, and the groups go on without it.
+    """When a node loses power and its Node object is deleted, its Pods are replaced and the groups go on.
 
     The Pods themselves cannot be deleted, not even by force: under podReplacementPolicy Failed their Job keeps its
     finalizer on them until they have failed, and with kubelet gone only the garbage collector says so, some 40 s after
