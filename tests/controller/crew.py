@@ -160,7 +160,7 @@ class Crew:
 
 
 async def exists(client: KubeClient, resource: Any, namespace: str, name: str) -> bool:
-    """Say whether an object exists."""
+    """Return whether an object exists."""
     try:
         await client.get(resource, namespace, name)
     except ApiError:

@@ -1,4 +1,4 @@
-"""Play everybody else in a JobSet: the Job controller, kubelets and agents, each on its own, until a group runs."""
+"""Play the Job controller, kubelets and agents of a JobSet, each on its own, until the group runs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
 
-TURNS_MAX = 12  # a disturbance costs two group restarts at most, of two turns each; the rest is waiting for deletions
-TURN_S = 2.0  # more than any hold of the controller but that of counters
+TURNS_MAX = 12  # a disturbance costs at most two group restarts of two turns each; the other turns wait for deletions
+TURN_S = 2.0  # longer than all delays of the controller except that of counters
 
 PHASES = ("forming", "running", "deprecated", "gathering", "lifting")
-"""How far a group restart is: before epoch 1; at it; one of four announced 2; all but one did; S is 2, nobody runs."""
+"""The phases of a group: before epoch 1; at epoch 1; one of four announced 2; three did; S is 2, no worker runs."""
 
 FOUR = jobset(jobs=[replicated_job(replicas=2, pods=2)], restarts_max=5)
 
@@ -47,12 +47,12 @@ class Player:
             await self.rig.settle(0.1)
 
     async def pods(self) -> dict[str, str]:
-        """Return every Pod there is, name by UID."""
+        """Return every Pod: name by UID."""
         found = await self.rig.admin.list(PODS, self.crew.namespace)
         return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in found["items"]}
 
     async def turn(self) -> bool:
-        """Let everybody do what is due; say whether the whole group runs."""
+        """Let each player do one turn; return whether the whole group runs."""
         jobs = await self._jobs()
         synced, deprecated = await self.crew.epochs()
         await self._match_pods(jobs)
@@ -70,7 +70,7 @@ class Player:
         raise AssertionError(f"not running after {TURNS_MAX} turns: {await self.crew.status()}")
 
     async def _jobs(self) -> dict[str, KubeObject]:
-        """Return the JobSet's Jobs by owner, whatever their labels say."""
+        """Return the JobSet's Jobs by owner, not by label."""
         uid = (await self.crew.jobset())["metadata"]["uid"]
         found = await self.rig.admin.list(JOBS, self.crew.namespace)
         return {
@@ -100,7 +100,7 @@ class Player:
             await self._report(reported)
 
     async def _report(self, job: KubeObject) -> None:
-        """Write a Job's status as the Job controller does: what is active, or that it is stopped."""
+        """Write a Job's status as the Job controller does: its active Pods, or that it is suspended."""
         old, stopped = job.get("status", {}), bool(job["spec"].get("suspend"))
         kinds = [entry["type"] for entry in old.get("conditions", ()) if entry["status"] == "True"]
         if "Failed" in kinds or (("Suspended" in kinds) == stopped and (stopped or "startTime" in old)):
@@ -115,7 +115,7 @@ class Player:
             await self.rig.admin.patch(JOBS, self.crew.namespace, name, {"status": status}, subresource="status")
 
     async def _answer(self, name: str, synced: int, deprecated: int) -> bool:
-        """Do what the agent of a Pod does; say whether it had to announce."""
+        """Act as a Pod's agent; return whether it announced."""
         pod = await self._pod(name)
         epoch = int((pod or {"metadata": {}})["metadata"].get("annotations", {}).get(wire.EPOCH, 0))
         if pod is None or (epoch > deprecated and epoch >= synced):

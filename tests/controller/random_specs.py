@@ -1,4 +1,4 @@
-"""Random JobSets: every feature of the spec, alone and together, as admission lets it pass."""
+"""Random JobSets that admission accepts, with every feature of the spec, alone and combined."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def with_defaults(manifest: KubeObject) -> KubeObject:
 
 
 def without_defaults(manifest: KubeObject) -> KubeObject:
-    """Return a copy without any field whose value is its default: how an object older than the defaults is stored."""
+    """Return a copy without fields of default value, as an object older than the defaults is stored."""
     bare = deepcopy(manifest)
     spec = bare["spec"]
     if "failurePolicy" in spec:

@@ -21,7 +21,7 @@ USER = "controller"
 
 
 class LateTransport(InMemoryTransport):
-    """The server does at once what is asked, and its answer takes a while: a watch may be faster."""
+    """A transport whose answers take a while after the server acted: a watch may be faster."""
 
     def __init__(self, rig: Rig) -> None:
         super().__init__(rig.server, user=USER)
@@ -39,7 +39,7 @@ class Rig:
     """An API server, an administrator, and controllers.
 
     Args:
-        definition: of JobSets; ours, unless objects are to be stored that are older than its rules.
+        definition: the CRD; ours, unless a test stores objects that are older than its rules.
         options: of the API server.
     """
 
@@ -47,8 +47,8 @@ class Rig:
         self.clock = LoopClock(1_700_000_000.0)
         self.requests: list[Request] = []  # of the controllers
         self.fault: Callable[[Request], Response | None] = lambda _: None
-        self.latency_s: Callable[[Request], float] = lambda _: 0.0  # of the controllers' requests, BEFORE they are done
-        self.answer_latency_s: Callable[[Request], float] = lambda _: 0.0  # AFTER they are done
+        self.latency_s: Callable[[Request], float] = lambda _: 0.0  # of a request, BEFORE it is carried out
+        self.answer_latency_s: Callable[[Request], float] = lambda _: 0.0  # AFTER it is carried out
         self.server = ApiServer(
             clock=self.clock,
             rng=Random(1),
@@ -87,7 +87,7 @@ class Rig:
         await self.clock.sleep(seconds)
 
     async def submit(self, manifest: KubeObject) -> Crew:
-        """Create a JobSet, let its Jobs appear, and return who plays its Pods."""
+        """Create a JobSet, wait for its Jobs, and return the crew that plays its Pods."""
         namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         await self.admin.create(JOBSETS, namespace, manifest)
         await self.settle()

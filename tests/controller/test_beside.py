@@ -25,7 +25,7 @@ pytestmark = pytest.mark.virtual_time
     ],
 )
 async def test_whose_a_jobset_is(managed_by: str | None, is_beside: bool, is_taken: bool) -> None:
-    """A JobSet of ours gets its Jobs; of another's not even the status is written."""
+    """Our JobSet gets its Jobs; another controller's JobSet gets no write, not even to its status."""
     rig = Rig()
     async with rig.running(rig.controller(is_beside=is_beside)):
         manifest = jobset() if managed_by is None else changed(jobset(), "spec.managedBy", managed_by)
@@ -36,7 +36,7 @@ async def test_whose_a_jobset_is(managed_by: str | None, is_beside: bool, is_tak
 
 
 async def test_what_happens_to_anothers_jobs_is_not_our_business() -> None:
-    """Beside, Jobs and Pods of a JobSet that is not ours come and go, and nothing is written or logged as wrong."""
+    """With --beside, changes of another JobSet's Jobs and Pods cause no write and no error in the log."""
     rig = Rig()
     upstream = rig.controller(lease_name="another")  # plays the other controller
     async with rig.running(upstream):

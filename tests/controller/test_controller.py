@@ -1,4 +1,4 @@
-"""Group restarts, limits and lives of JobSets: the controller on the embedded API server, under virtual time."""
+"""Whole lives of JobSets, with group restarts and limits, on the embedded API server under virtual time."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ async def test_a_group_starts_restarts_in_place_and_completes() -> None:
 
 
 async def test_a_restart_is_told_also_when_the_watch_beats_the_answer() -> None:
-    """The watch shows a status write before its answer comes: the Events and metrics of the restart are there."""
+    """Events and metrics of a restart are complete when the watch shows a status write before its answer."""
     rig = Rig()
     rig.answer_latency_s = lambda request: 0.05 if request.path.split("?")[0].endswith("/status") else 0.0
     controller = rig.controller(leader_elect=False)
@@ -111,7 +111,7 @@ async def test_a_dead_worker_is_noticed_before_its_agent_is_back() -> None:
 
 
 async def test_max_restarts() -> None:
-    """One restart too many fails the JobSet: upstream's message, active Jobs deleted, S and D kept."""
+    """One restart too many fails the JobSet with upstream's message, deletes active Jobs and keeps S and D."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(restarts_max=2))
@@ -149,7 +149,7 @@ async def test_counters_wait_for_the_end_of_a_restart_but_not_for_ever() -> None
 
 
 async def test_a_leaving_pod_holds_the_barrier_up() -> None:
-    """While the old Pod of a slot may still run, its replacement does not complete the group."""
+    """A slot's replacement Pod does not complete the group while the old Pod may still run."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -168,7 +168,7 @@ async def test_a_leaving_pod_holds_the_barrier_up() -> None:
 
 
 async def test_a_completed_pod_is_recreated_when_the_group_restarts() -> None:
-    """Its Job is deleted and created anew, under the same restart-attempt; the others keep their Jobs."""
+    """A completed Pod's Job is recreated with the same restart-attempt at a group restart; other Jobs stay."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(TWO_BY_TWO)
@@ -210,7 +210,7 @@ async def test_recreate_runs_through_its_restarts_in_the_cluster() -> None:
 
 
 async def test_suspended_groups_do_not_sync() -> None:
-    """While suspended no epoch is written; after the resume the group starts."""
+    """No epoch is written for a suspended group; after the resume the group starts."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset(suspend=True))
@@ -237,7 +237,7 @@ async def test_a_namespaced_controller_sees_no_other_namespace() -> None:
 
 
 async def test_upstreams_agent_works_under_this_controller() -> None:
-    """Attempts alone, counted from 0, start and restart a group; the answer is in both encodings."""
+    """A group of upstream's agents starts and restarts by attempts alone; the status has both encodings."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset())

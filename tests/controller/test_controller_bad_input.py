@@ -18,7 +18,7 @@ TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 
 @pytest.mark.parametrize("text", ["2147483648", "-1", "abc", "", "1e3", "0"])
 async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(text: str) -> None:
-    """A Pod with an unreadable epoch counts as one that announced nothing; a good one cures it; others go on."""
+    """A Pod with an unreadable epoch counts as not announced, with a Warning, until it is valid; other groups go on."""
     rig = Rig()
     async with rig.running():
         other = await rig.started(jobset("other"))
@@ -41,7 +41,7 @@ async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(text: st
 
 
 async def test_garbage_in_labels_stops_nobody() -> None:
-    """Labels of Jobs and Pods are not what membership follows from: owner, name and index are."""
+    """Garbage in labels changes nothing: membership follows from owner, name and index."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset())
@@ -57,7 +57,7 @@ async def test_garbage_in_labels_stops_nobody() -> None:
 
 
 async def test_foreign_pods_do_not_count() -> None:
-    """A Pod with our labels that another JobSet's Job controls, or nobody does, changes nothing."""
+    """A Pod with our labels and another JobSet's owner, or none, changes nothing."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -73,7 +73,7 @@ async def test_foreign_pods_do_not_count() -> None:
 
 
 async def test_a_foreign_job_with_our_name_is_reported_and_waited_for() -> None:
-    """The other places are filled; a Warning names the Job; retries back off; freeing the name cures it."""
+    """Beside a foreign Job of our name all other Jobs are created; a Warning names it, and its deletion cures it."""
     rig = Rig()
     foreign: KubeObject = {
         "apiVersion": "batch/v1",
@@ -98,7 +98,7 @@ async def test_a_foreign_job_with_our_name_is_reported_and_waited_for() -> None:
 
 
 async def test_a_jobset_that_vanishes_in_the_middle_leaves_nothing_behind() -> None:
-    """Deleted while its Jobs are being created and its Pods announce: no error survives it, no series, no Job."""
+    """A JobSet deleted while its Jobs are created and its Pods announce leaves no error, no series and no Job."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(jobs=[replicated_job(replicas=20, pods=1)]))
@@ -115,7 +115,7 @@ async def test_a_jobset_that_vanishes_in_the_middle_leaves_nothing_behind() -> N
 
 
 async def test_one_bad_jobset_does_not_stop_the_others() -> None:
-    """One that no CRD validated, in its spec or deep in a template, is reported and left alone; others are served."""
+    """An invalid JobSet that no CRD checked is reported and left alone; other JobSets are served."""
     rig = Rig()
     definition = crd_without_validation()
     rig.server.load([])
@@ -139,7 +139,7 @@ async def test_one_bad_jobset_does_not_stop_the_others() -> None:
 
 
 def crd_without_validation() -> KubeObject:
-    """Return the CRD with an opaque schema, as somebody else's could be."""
+    """Return the CRD with an opaque schema."""
     definition = crd()
     opaque = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": opaque}
@@ -147,7 +147,7 @@ def crd_without_validation() -> KubeObject:
 
 
 async def test_a_manifest_that_cannot_work_is_refused_at_the_door() -> None:
-    """The API server refuses it with the path and the value; the controller never sees it."""
+    """The API server refuses an impossible manifest with path and value; the controller never sees it."""
     rig = Rig()
     manifest = changed(jobset(), "spec.replicatedJobs.0.template.spec.backoffLimit", 6)
     with pytest.raises(Invalid, match="backoffLimit: found 6; must be set to 2147483647"):
@@ -155,7 +155,7 @@ async def test_a_manifest_that_cannot_work_is_refused_at_the_door() -> None:
 
 
 async def test_another_managers_jobset_is_never_touched() -> None:
-    """managedBy: no Jobs, no status, no Event, not even for Pods that look like ours."""
+    """A JobSet of another manager gets no Jobs, status or Event, even for Pods that look like ours."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset(managedBy="example.com/other"))

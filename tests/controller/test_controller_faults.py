@@ -1,4 +1,4 @@
-"""Faults of servers and networks: nothing is lost, nothing is done twice."""
+"""Under faults of servers and networks no change is lost or made twice."""
 
 import asyncio
 from random import Random
@@ -22,7 +22,7 @@ TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 
 
 async def test_a_controller_that_starts_anew_continues_in_every_state() -> None:
-    """Killed before the first sync, while running, while deprecated, when all announced: the next one goes on."""
+    """A new controller continues after one killed in each state: not synced, running, deprecated, all announced."""
     rig = Rig()
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.submit(jobset())
@@ -35,13 +35,13 @@ async def test_a_controller_that_starts_anew_continues_in_every_state() -> None:
         (one, 2, (2, 1)),
     )
     for pod, epoch, expected in steps:
-        await crew.announce(pod, epoch)  # while nobody watches
+        await crew.announce(pod, epoch)  # while no controller watches
         async with rig.running(rig.controller(leader_elect=False)):
             assert await crew.epochs() == expected
 
 
 async def test_an_own_job_that_exists_counts_as_created() -> None:
-    """A lost reply to a creation costs one look, not an error."""
+    """After a lost reply to a creation the controller finds its Job by one read, without an error."""
     rig = Rig()
     lost = [True]
 
@@ -65,7 +65,7 @@ async def test_an_own_job_that_exists_counts_as_created() -> None:
 
 
 async def test_a_conflict_is_decided_again_on_fresh_state() -> None:
-    """Somebody writes between our look and our write: the next try works on what they wrote, and nothing is lost."""
+    """After a conflict the controller decides again on the new state, and neither write is lost."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset())
@@ -88,7 +88,7 @@ async def test_a_conflict_is_decided_again_on_fresh_state() -> None:
 
 
 async def test_a_status_write_that_fails_is_tried_again() -> None:
-    """A server error or a throttled write delays the epoch, and does not lose it."""
+    """A failed or throttled status write delays the epoch and is repeated."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset())
@@ -105,7 +105,7 @@ async def test_a_status_write_that_fails_is_tried_again() -> None:
 
 
 async def test_a_deleted_service_comes_back() -> None:
-    """The headless Service is restored when somebody deletes it."""
+    """A deleted headless Service is created again."""
     rig = Rig()
     async with rig.running():
         await rig.submit(jobset())
@@ -115,7 +115,7 @@ async def test_a_deleted_service_comes_back() -> None:
 
 
 async def test_a_job_deleted_by_hand_comes_back() -> None:
-    """A place whose Job vanished is filled again; the group waits for the new Pods."""
+    """A Job deleted by hand is created again; the group waits for its new Pods."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(TWO_BY_TWO)
@@ -133,7 +133,7 @@ async def test_a_job_deleted_by_hand_comes_back() -> None:
 
 
 async def test_an_unreachable_server_is_waited_for() -> None:
-    """At start the server refuses everything: clear lines in the log, and work begins when it is back."""
+    """While the server refuses everything at the start, the log says so; work begins when it is back."""
     rig = Rig()
     rig.fault = lambda _: refusal(503, "ServiceUnavailable")
     with capture_logs() as logs:
@@ -149,7 +149,7 @@ async def test_an_unreachable_server_is_waited_for() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
-    """With each kind's watch trailing by its own lag and callbacks in any order: no Job twice, no epoch lost."""
+    """With lagging watches and callbacks in any order no Job is created twice and no epoch is lost."""
     rng = Random(seed)
     lags = {plural: rng.choice([0.0, 0.05, 0.5]) for plural in ("jobsets", "jobs", "pods", "services")}
 
@@ -176,7 +176,7 @@ def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
 
 
 async def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_event() -> None:
-    """What is left of a namesake holds the Service's name while the watch is late: no flood, and ours in the end."""
+    """While an old JobSet's Service holds the name and the watch is late, retries stay few, and ours is made."""
     rig = Rig(watch_cache_lag_s=lambda plural: 3.0 if plural == "services" else 0.0)
     async with rig.running():
         old = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "train"}, "spec": {"clusterIP": "None"}}
@@ -193,9 +193,9 @@ async def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_e
 
 
 async def test_a_late_jobset_does_not_make_the_garbage_collector_work() -> None:
-    """The JobSet is gone and we do not know: what we create for it is removed at once, and each removal is an event."""
+    """When the JobSet's deletion reaches us late, we create few objects that the garbage collector removes."""
     rig = Rig(watch_cache_lag_s=lambda plural: 10.0 if plural == "jobsets" else 0.0)
-    rig.latency_s = lambda _: 0.01  # so that time passes in the loop that this is about
+    rig.latency_s = lambda _: 0.01  # time must pass inside the tested loop
     async with rig.running():
         await rig.submit(TWO_BY_TWO)
         await rig.settle(20.0)
@@ -210,7 +210,7 @@ async def test_a_late_jobset_does_not_make_the_garbage_collector_work() -> None:
 
 
 async def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
-    """History is compacted and all watches end while Pods announce: the caches are made right from lists."""
+    """When history is compacted and all watches end while Pods announce, new lists correct the caches."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(TWO_BY_TWO)
@@ -226,7 +226,7 @@ async def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing()
 
 
 async def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
-    """The JobSet is read again after a conflict: a watch that trails by half a minute costs no epoch that long."""
+    """After a conflict the JobSet is read again, so a watch that lags 30 s does not delay the epoch."""
     rig = Rig(watch_cache_lag_s=lambda plural: 30.0 if plural == "jobsets" else 0.0)
     async with rig.running():
         crew = await rig.submit(jobset())
@@ -239,7 +239,7 @@ async def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
 
 
 async def test_pods_are_listed_after_jobs_and_jobs_after_jobsets() -> None:
-    """A status is never newer than the Pods it is judged by: each list waits for the one before it."""
+    """Pods are listed AFTER Jobs and Jobs AFTER JobSets, so a status is never newer than the Pods."""
     rig = Rig()
     refused = {"jobsets"}
 

@@ -30,13 +30,13 @@ async def ran_to_epoch_3(rig: Rig, restarts_max: int) -> Crew:
 
 
 async def lose_status(rig: Rig) -> None:
-    """Take the status away, as a restore from a backup without it does."""
+    """Remove the status, as a restore from a backup without it does."""
     await rig.admin.patch(JOBSETS, "default", "train", {"status": None}, subresource="status")
 
 
 @pytest.mark.parametrize("restarts_max", [5, 2])
 async def test_what_every_pod_announced_is_the_groups_epoch(restarts_max: int) -> None:
-    """S is written again as it was, nobody has to restart, an Event tells, and no restart is made up."""
+    """The epoch that every Pod announced becomes S again, with an Event, without a restart or a counted one."""
     rig = Rig()
     crew = await ran_to_epoch_3(rig, restarts_max)
     await lose_status(rig)
@@ -53,7 +53,7 @@ async def test_what_every_pod_announced_is_the_groups_epoch(restarts_max: int) -
 
 
 async def test_a_controller_that_remembers_writes_the_status_again() -> None:
-    """A status that is lost beside a running controller is back at once, as it was."""
+    """A running controller writes a lost status again at once, as it was."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(group())
@@ -69,7 +69,7 @@ async def test_a_controller_that_remembers_writes_the_status_again() -> None:
 
 
 async def test_one_tampered_pod_alone_decides_nothing() -> None:
-    """An epoch that one Pod alone announces moves nobody, with a lost status or without."""
+    """An epoch that only one Pod announces restarts no other Pod, with or without a lost status."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(group())
@@ -87,7 +87,7 @@ async def test_one_tampered_pod_alone_decides_nothing() -> None:
 
 
 async def test_pods_of_two_generations_meet_in_the_epoch_after() -> None:
-    """A Pod that is new since the loss and those that ran on restart together; no epoch is theirs in common before."""
+    """A Pod that is new since the loss and the older ones restart together and meet in the next epoch."""
     rig = Rig()
     crew = await ran_to_epoch_3(rig, 5)
     await lose_status(rig)
@@ -104,7 +104,7 @@ async def test_pods_of_two_generations_meet_in_the_epoch_after() -> None:
 
 
 async def test_a_budget_that_was_lost_too_fails_nobody_before_the_next_restart() -> None:
-    """Epochs that were never counted may be beyond maxRestarts once the status that says so is gone."""
+    """After the exempt epochs are lost too, the JobSet does not fail before the next restart."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(group(restarts_max=1))

@@ -16,7 +16,7 @@ from inplace.controller.tracking.counts import GroupCount
 
 
 def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing starts; the flag is named."""
+    """An unknown flag is named, and the controller does not start."""
     with pytest.raises(SystemExit) as exit_:
         main(["--leader"])
     assert exit_.value.code == ExitCode.USAGE
@@ -27,7 +27,7 @@ def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"), [(["--workers", "0"], "at least 1"), (["--log-level", "loud"], "loud")]
 )
 def test_a_bad_value_is_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was expected and what was seen are both said."""
+    """A bad value is refused with the expected and the seen value."""
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == ExitCode.USAGE
@@ -36,7 +36,7 @@ def test_a_bad_value_is_refused(arguments: list[str], words: str, capsys: pytest
 
 @pytest.mark.asyncio
 async def test_without_a_cluster_it_ends_with_a_clear_line(tmp_path: Path) -> None:
-    """No kubeconfig: one JSON line that says what to do, and an exit code of its own."""
+    """Without a kubeconfig the program logs one JSON line with the cure and exits with its own code."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -55,7 +55,7 @@ async def test_without_a_cluster_it_ends_with_a_clear_line(tmp_path: Path) -> No
 
 @pytest.mark.asyncio
 async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) -> None:
-    """The log says that the server cannot be reached, again and again; SIGTERM ends it with 143."""
+    """While the server is unreachable the log repeats it; SIGTERM ends the program with 143."""
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c"}}],
@@ -84,7 +84,7 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
 
 @pytest.mark.parametrize("address", ["8080", "host:", "host:65536", "host:x", "[::1]"])
 def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """HOST:PORT was expected; what was seen is said."""
+    """An address without a port is refused with the expected form and the seen text."""
     with pytest.raises(SystemExit) as exit_:
         main(["--metrics-bind-address", address])
     assert exit_.value.code == ExitCode.USAGE
@@ -92,7 +92,7 @@ def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.Captu
 
 
 def test_metrics_of_a_group_count_its_pods() -> None:
-    """Running, waiting, restarting and missing add up to the expected ones; restarts in progress are seen."""
+    """Running, waiting, restarting and missing Pods add up to the expected ones; a restart in progress is shown."""
     metrics = Metrics()
     count = GroupCount("ns", "js", "", expected=10, standing=Standing(0, 6, 1, 3), synced=2, deprecated=2)
     metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
@@ -104,7 +104,7 @@ def test_metrics_of_a_group_count_its_pods() -> None:
 
 
 def test_a_forgotten_jobset_leaves_no_series() -> None:
-    """Every series that carries its name goes, whether it was ever set or not."""
+    """Every series with a forgotten JobSet's name is deleted, whether it was set or not."""
     metrics = Metrics()
     metrics.restarts.labels("ns", "js", "finished", "manual").inc()
     metrics.failed.labels("js", "ns").inc()

@@ -16,7 +16,7 @@ from inplace.simulator.cluster.model_runtime import QuietLog
 
 
 class _LateClock(LoopClock):
-    """Wakes each sleeper late by the next of some durations, then never again."""
+    """A clock that wakes each sleeper late by the next of its durations, and then never again."""
 
     def __init__(self, late_s: list[float]) -> None:
         super().__init__(0.0)
@@ -27,7 +27,7 @@ class _LateClock(LoopClock):
 
 
 def test_a_late_wake_up_is_a_pause() -> None:
-    """Each wake-up is one observation: by how much it came late, and the longest is remembered."""
+    """Each wake-up is one observation of its delay, and the longest is kept."""
     seen: list[float] = []
 
     async def measure() -> float:
@@ -44,7 +44,7 @@ def test_a_late_wake_up_is_a_pause() -> None:
 
 @pytest.mark.asyncio
 async def test_a_loop_that_is_held_up_is_seen() -> None:
-    """On a real loop a call that computes for a third of a second is a pause of that, less one interval at most."""
+    """On a real loop a call that computes for 0.33 s is measured as a pause, at most one interval shorter."""
     seen: list[float] = []
     async with asyncio.TaskGroup() as group:
         task = group.create_task(PauseMeter(LoopClock(), seen.append).run())
@@ -58,7 +58,7 @@ async def test_a_loop_that_is_held_up_is_seen() -> None:
 
 
 def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
-    """The simulator's controllers set no timer for it: a timer each 20 ms would keep virtual time busy."""
+    """Pauses are measured only with the option: a timer each 20 ms would slow virtual time down."""
 
     async def observations(config: ControllerConfig) -> float:
         clock = LoopClock(0.0)

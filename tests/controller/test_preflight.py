@@ -35,7 +35,7 @@ def preflight(rig: Rig, **settings: Any) -> Preflight:
 
 
 async def install_guards(rig: Rig) -> None:
-    """Store the policies that are looked for."""
+    """Store the policies that the preflight needs."""
     for document in GUARDS:
         plural = f"{document['kind'].lower()}s".replace("policys", "policies")
         resource = Resource("admissionregistration.k8s.io", "v1", plural, document["kind"], namespaced=False)
@@ -43,7 +43,7 @@ async def install_guards(rig: Rig) -> None:
 
 
 def denying(*denied: tuple[str, str]) -> Any:
-    """Return a fault: access reviews of these (verb, resource) are answered with no."""
+    """Return a fault: access reviews of these (verb, resource) are denied."""
 
     def answer(request: Request) -> Response | None:
         if not request.path.split("?")[0].endswith("selfsubjectaccessreviews"):
@@ -58,7 +58,7 @@ def denying(*denied: tuple[str, str]) -> Any:
 
 
 async def test_a_whole_installation_is_called_whole() -> None:
-    """It ends at once, has nothing to complain about and stops nobody from being ready."""
+    """With a whole installation the preflight ends at once, reports nothing, and the controller is ready."""
     rig = Rig()
     async with rig.running():
         await install_guards(rig)
@@ -69,7 +69,7 @@ async def test_a_whole_installation_is_called_whole() -> None:
 
 
 async def test_a_missing_crd_is_named_until_it_is_installed() -> None:
-    """Not ready, with the command; said once; ready a minute after it was installed at the latest."""
+    """A missing CRD is reported once with a command; the controller is ready within a minute of its installation."""
     rig = Rig()
     async with rig.running():
         await install_guards(rig)
@@ -91,7 +91,7 @@ async def test_a_missing_crd_is_named_until_it_is_installed() -> None:
 
 
 async def test_another_projects_crd_is_a_warning() -> None:
-    """Upstream's has no epochs: the controller works, and says which fields are missing and what that costs."""
+    """With upstream's CRD the controller works and warns about the missing fields and the consequence."""
     rig = Rig()
     async with rig.running():
         await install_guards(rig)
@@ -106,7 +106,7 @@ async def test_another_projects_crd_is_a_warning() -> None:
 
 
 async def test_missing_rights_are_listed_with_who_lacks_them() -> None:
-    """One line for all of them: who asked, what is refused, where; it is not ready."""
+    """One line names the account, all missing rights and their namespaces; the controller is not ready."""
     rig = Rig()
     async with rig.running():
         await install_guards(rig)
@@ -121,7 +121,7 @@ async def test_missing_rights_are_listed_with_who_lacks_them() -> None:
 
 
 async def test_one_namespace_needs_no_right_to_read_nodes() -> None:
-    """What a Role cannot grant is asked for only where all namespaces are worked in."""
+    """With --namespace the preflight does not check rights that only a ClusterRole can grant."""
     rig = Rig()
     async with rig.running():
         await install_guards(rig)
@@ -131,7 +131,7 @@ async def test_one_namespace_needs_no_right_to_read_nodes() -> None:
 
 
 async def test_missing_policies_are_warnings() -> None:
-    """What is the case without them is said for each, and nothing waits for them."""
+    """Each missing policy is a warning with its consequence, and the controller is ready without them."""
     rig = Rig()
     async with rig.running():
         lines, ready = await look_once(rig)
@@ -143,7 +143,7 @@ async def test_missing_policies_are_warnings() -> None:
 
 
 async def test_what_may_not_be_asked_counts_as_there() -> None:
-    """An older role has no right to read the CRD or the policies: no false alarm."""
+    """Without the right to read the CRD or the policies they count as present, so an older role gives no alarm."""
     rig = Rig()
     async with rig.running():
         rig.fault = lambda request: refusal(403, "Forbidden") if request.method == "GET" else None
@@ -151,7 +151,7 @@ async def test_what_may_not_be_asked_counts_as_there() -> None:
 
 
 async def test_a_server_that_is_away_is_asked_again() -> None:
-    """An error is no verdict: nothing is missing until the server says so."""
+    """When the server does not answer, the preflight asks again and reports nothing as missing."""
     rig = Rig()
     async with rig.running():
         rig.fault = lambda _: refusal(503, "ServiceUnavailable")
@@ -167,7 +167,7 @@ async def test_a_server_that_is_away_is_asked_again() -> None:
 
 
 async def look_once(rig: Rig, **settings: Any) -> tuple[list[Any], str | None]:
-    """Return the log of one look, and why the controller would not be ready."""
+    """Return the log of one preflight, and the reason why the controller is not ready."""
     looking = preflight(rig, **settings)
     with capture_logs() as logs:
         task = asyncio.create_task(looking.run())

@@ -1,4 +1,4 @@
-"""Many JobSets, large JobSets, a server that is slow or overloaded: bounded work, nothing starved, nothing lost."""
+"""Many or large JobSets on a slow or overloaded server: bounded work, no starved JobSet, no lost write."""
 
 import asyncio
 import gc
@@ -47,7 +47,7 @@ async def create_many(rig: Rig, jobsets: int) -> None:
 
 @pytest.mark.slow
 async def test_a_burst_of_jobsets_starves_no_restart() -> None:
-    """While 100 JobSets are set up by a slow server, the two writes of another group's restart take their time only."""
+    """While a slow server creates 100 JobSets, another group's restart takes only the time of its two writes."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -71,7 +71,7 @@ async def test_a_burst_of_jobsets_starves_no_restart() -> None:
 
 @pytest.mark.slow
 async def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> None:
-    """For 20 s each write is refused with Retry-After: few are sent, no pass gives up, no Job is missing or double."""
+    """While each write gets Retry-After for 20 s, few are sent; then every Job is made exactly once."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -100,7 +100,7 @@ async def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> No
 
 
 async def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound() -> None:
-    """480 Jobs on a server that takes 50 ms for each: ten windowfuls, one after the other."""
+    """480 Jobs on a server that takes 50 ms for each are created in ten windowfuls, one after the other."""
     rig = Rig()
     rig.latency_s = write_latency_s
     async with rig.running():
@@ -115,7 +115,7 @@ async def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound(
 
 @pytest.mark.parametrize("pods", [2, 40])
 async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_are(pods: int) -> None:
-    """Two writes for the epochs; what Jobs count meanwhile is written a bounded number of times beside them."""
+    """A restart writes the epochs twice, and Jobs' counters a bounded number of times, for any number of Pods."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=pods // 2)]))
@@ -139,7 +139,7 @@ async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_a
 
 
 class Listed:
-    """An API server that lists the same Pods for ever and whose watches say nothing."""
+    """An API server that always lists the same Pods and whose watches stay silent."""
 
     def __init__(self, pods: list[KubeObject]) -> None:
         self._pods = pods
@@ -182,7 +182,7 @@ def pod(index: int) -> KubeObject:
 
 
 async def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
-    """Of a Pod of 8 kB the cache, the indexes and the ledger keep what is read, and no raw bytes."""
+    """Cache, indexes and ledger keep a bounded part of a Pod of 8 kB, and no raw bytes."""
     woken: list[Key] = []
     log = structlog.get_logger()
     membership = Membership(

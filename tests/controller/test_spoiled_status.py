@@ -1,4 +1,4 @@
-"""A spoiled status, or one that contradicts itself, is mended by the next write, or the JobSet says why not."""
+"""A spoiled or contradictory status is mended by the next write, or the JobSet fails with a reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOTS = tuple(Slot("workers", 0, index) for index in range(PODS))
 
 
 def spoiled(status: dict[str, Any], *epochs: int | None) -> PlannerWorld:
-    """Return a JobSet with this status, and what its ledger decides of Pods at these epochs."""
+    """Return a JobSet with this status, and its ledger's decision for Pods at these epochs."""
     world = PlannerWorld(jobset(jobs=[replicated_job(pods=PODS)]))
     world.settle()
     world.status.update(status)
@@ -48,7 +48,7 @@ def decide(world: PlannerWorld, *epochs: int | None) -> None:
 def test_a_deprecated_epoch_beyond_the_synced_one_says_that_the_group_had_got_there(
     synced: int, deprecated: int
 ) -> None:
-    """S reads as D, in the status as it is written next, and the group comes together in the epoch after."""
+    """With D beyond S, S is read and written as D, and the group meets in the epoch after it."""
     world = spoiled({wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated}, synced or None, synced or None)
     assert wire.epochs_of_status(world.status) == (deprecated, deprecated)
 
@@ -61,7 +61,7 @@ def test_a_deprecated_epoch_beyond_the_synced_one_says_that_the_group_had_got_th
 
 
 def test_what_contradicts_itself_is_mended_while_nobody_wants_another_epoch() -> None:
-    """A suspended JobSet's status is mended too: its CRD refuses every other write until it is."""
+    """A suspended JobSet's contradictory status is mended too: the CRD refuses every other write before that."""
     world = spoiled({wire.SYNCED_EPOCH: 1, wire.DEPRECATED_EPOCH: 2}, None, None)
     world.manifest["spec"]["suspend"] = True
 
@@ -72,7 +72,7 @@ def test_what_contradicts_itself_is_mended_while_nobody_wants_another_epoch() ->
 
 @pytest.mark.parametrize("synced", [0, 7, INT32_MAX])
 def test_without_an_epoch_left_the_jobset_fails_and_says_so(synced: int) -> None:
-    """A status in which the last int32 is over leaves no epoch to restart in: Failed, with the numbers and the cure."""
+    """When the last int32 epoch is deprecated, the JobSet fails with the numbers and the cure."""
     world = spoiled({wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: INT32_MAX}, None, None)
 
     world.carry_out(world.plan())
@@ -84,7 +84,7 @@ def test_without_an_epoch_left_the_jobset_fails_and_says_so(synced: int) -> None
 
 
 async def test_a_running_group_without_an_epoch_left_fails() -> None:
-    """Written under a group that runs: the CRD takes the status that says so, and the JobSet is Failed."""
+    """A running group whose status is set to the last epoch fails."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -98,7 +98,7 @@ async def test_a_running_group_without_an_epoch_left_fails() -> None:
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50))
 def test_agents_and_controller_read_the_same_of_any_status(synced: int, deprecated: int, epoch: int) -> None:
-    """An agent that chose from a status is never told by the same status that its choice is over."""
+    """An epoch that an agent chose from a status is never deprecated by the same status."""
     view = View(*wire.epochs_of_status(wire.status_of_epochs(synced, deprecated)), consistent=True)
     _, actions = step(AgentState(), view)
 

@@ -38,7 +38,7 @@ async def test_stopping_finishes_and_releases_the_lease() -> None:
 
 
 async def test_two_controllers_take_turns() -> None:
-    """Of two, one leads; when it is gone without a word the other continues the very restart that was under way."""
+    """When the leader of two is killed, the other continues the restart that was under way."""
 
     async def _vanish(rig: Rig, task: asyncio.Task[None]) -> None:
         rig.fault = lambda _: refusal(503, "ServiceUnavailable")
@@ -66,7 +66,7 @@ async def test_two_controllers_take_turns() -> None:
 
 
 async def test_a_controller_that_loses_the_lease_as_it_is_cancelled_ends() -> None:
-    """A TaskGroup that fails drops the cancellation that comes with the failure; the controller went on for ever."""
+    """A controller that is cancelled as it loses the Lease ends, although a failing TaskGroup drops cancellations."""
     rig = Rig()
     controller = rig.controller(leader_elect=True)
     running: asyncio.Task[None]

@@ -17,7 +17,7 @@ from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 PODS_COUNT: Final = 4
-TIMEOUT_S: Final = 900.0  # of virtual time; a node that is lost is given up after 340 s
+TIMEOUT_S: Final = 900.0  # virtual seconds; a lost node is given up after 340 s
 
 
 def status(cluster: Cluster) -> dict[str, Any]:
@@ -27,14 +27,14 @@ def status(cluster: Cluster) -> dict[str, Any]:
 
 
 def synced(cluster: Cluster, epoch: int) -> Callable[[], bool]:
-    """Return a question: is the group at this epoch."""
+    """Return a condition: the group is at this epoch."""
     return lambda: status(cluster).get(wire.SYNCED_EPOCH) == epoch
 
 
 def restarted(
     disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]], *, example: str = "train.yaml", nodes: int = 5
 ) -> tuple[str, dict[str, Any]]:
-    """Disturb the first Pod of a group at work; return its name and what is told of the restart once it is over."""
+    """Disturb the first Pod of a running group; return its name and the status' report of the finished restart."""
 
     async def main() -> tuple[str, dict[str, Any]]:
         clock = LoopClock(VIRTUAL_EPOCH_S)
@@ -75,7 +75,7 @@ async def request(cluster: Cluster, pod: str) -> None:
 
 
 def test_a_worker_that_dies_beside_its_agent() -> None:
-    """The container's exit code is seen before kubelet removes it."""
+    """A worker's exit code is reported: the controller sees it BEFORE kubelet removes the container."""
     victim, told = restarted(kill)
     assert (told["trigger"], told["epoch"]) == ("worker_exit", 2)
     failure = told["firstFailure"]
@@ -85,7 +85,7 @@ def test_a_worker_that_dies_beside_its_agent() -> None:
 
 
 def test_an_agent_that_dies_with_its_worker() -> None:
-    """Its Pod has failed by itself, which is an exit and no loss."""
+    """An agent that dies with its worker fails its Pod: the cause is an exit, not a lost Pod."""
     victim, told = restarted(kill, example="train-supervisor.yaml")
     assert (told["trigger"], told["firstFailure"]["pod"]) == ("worker_exit", victim)
     assert told["firstFailure"]["exitCode"] == 137
@@ -93,20 +93,20 @@ def test_an_agent_that_dies_with_its_worker() -> None:
 
 @pytest.mark.parametrize("disturb", [delete, lose], ids=["deleted", "node_lost"])
 def test_a_pod_that_is_lost(disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]]) -> None:
-    """It is the cause, not its replacement."""
+    """The cause is the lost Pod, not its replacement."""
     victim, told = restarted(disturb)
     assert (told["trigger"], told["firstFailure"]["pod"]) == ("pod_lost", victim)
 
 
 def test_a_request() -> None:
-    """All restart, nobody failed."""
+    """A request restarts all Pods, and no failure is reported."""
     _, told = restarted(request)
     assert (told["trigger"], told["request"], "firstFailure" in told) == ("manual", "please", False)
 
 
 @pytest.mark.virtual_time
 async def test_a_node_too_few() -> None:
-    """The condition says who waits for a node, in the scheduler's words."""
+    """With a node too few the condition names the waiting Pod, with the scheduler's message."""
     async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=3, pods_per_node=1) as cluster:
         await cluster.apply(with_pods(read_manifests(EXAMPLES / "train.yaml"), PODS_COUNT))
 

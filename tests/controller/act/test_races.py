@@ -30,7 +30,7 @@ FOREIGN: KubeObject = {
 
 @asynccontextmanager
 async def playing(rig: Rig, manifest: KubeObject = FOUR) -> AsyncIterator[Player]:
-    """Run one controller with one JobSet; in the end, see that nothing surprised it."""
+    """Run one controller with one JobSet; check at the end that it logged no unexpected error."""
     with capture_logs() as logs:
         async with rig.running(rig.controller(leader_elect=False)):
             yield Player(rig, await rig.submit(deepcopy(manifest)))
@@ -75,7 +75,7 @@ async def edit_jobset(rig: Rig, player: Player, how: str) -> None:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("how", ["suspend", "grow", "shrink", "ttl", "coordinator", "metadata"])
 async def test_a_jobset_may_be_edited_in_every_phase(how: str, phase: str) -> None:
-    """The group runs in the end, at its new size; not even the last allowed restart is used up by an edit."""
+    """After an edit in any phase the group runs at its new size, and the edit uses up no restart."""
     rig = Rig()
     restarts_max = 0 if phase in ("forming", "running") else 1
     async with playing(rig, changed(FOUR, "spec.failurePolicy.maxRestarts", restarts_max)) as player:
@@ -91,7 +91,7 @@ async def test_a_jobset_may_be_edited_in_every_phase(how: str, phase: str) -> No
 
 
 async def disturb_job(rig: Rig, how: str) -> None:
-    """Do to a Job of ours what an administrator's slip could."""
+    """Change a Job of ours as an administrator could by mistake."""
     garbage = {wire.RESTART_ATTEMPT: "x", wire.JOB_INDEX: "y", wire.JOBSET_NAME: "z", wire.JOBSET_UID: None}
     patches: dict[str, KubeObject] = {
         "relabelled": {"metadata": {"labels": garbage}},
@@ -112,7 +112,7 @@ async def disturb_job(rig: Rig, how: str) -> None:
     "how", ["relabelled", "garbled", "resized", "suspended", "orphaned", "Foreground", "Background", "Orphan"]
 )
 async def test_a_job_of_ours_may_be_changed_by_hand_in_every_phase(how: str, phase: str) -> None:
-    """It is changed back, created anew, or, where the name is taken now, waited for with a Warning that says so."""
+    """The Job is changed back or created anew; when its name is taken, a Warning says so and the controller waits."""
     rig = Rig()
     async with playing(rig) as player:
         await player.bring(phase)
@@ -138,7 +138,7 @@ async def test_a_job_of_ours_may_be_changed_by_hand_in_every_phase(how: str, pha
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", "Orphan"])
 async def test_a_jobset_may_be_deleted_in_every_phase(propagation: str, phase: str) -> None:
-    """Nothing is written for it any more; what it owned goes with it or is left; its name serves a new one at once."""
+    """A deleted JobSet gets no write, its objects go or stay by policy, and a new JobSet can have its name at once."""
     rig = Rig()
     async with playing(rig) as player:
         await player.bring(phase)
@@ -158,7 +158,7 @@ async def test_a_jobset_may_be_deleted_in_every_phase(propagation: str, phase: s
         asked = len(rig.requests)
         again = Player(rig, await rig.submit(deepcopy(FOUR)))
         if propagation == "Orphan":
-            assert not [r for r in rig.requests[asked:] if r.method == "POST" and "/jobs" in r.path]  # it is seen
+            assert not [r for r in rig.requests[asked:] if r.method == "POST" and "/jobs" in r.path]  # it sees the Jobs
             (event,) = await rig.events("JobCreationFailed")
             assert "exists and is not of this jobset" in event["note"]
             for job in (JOB, "train-workers-1"):
@@ -173,7 +173,7 @@ async def test_a_jobset_may_be_deleted_in_every_phase(propagation: str, phase: s
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])
 async def test_a_namesake_that_follows_at_once_counts_no_pod_of_the_old_one(propagation: str, phase: str) -> None:
-    """It begins at epoch 1 with its own Pods, although the old ones may still be there and announce what they like."""
+    """A new JobSet of the same name begins at epoch 1 with its own Pods, while old Pods still announce."""
     rig = Rig()
     async with playing(rig) as player:
         await player.bring(phase)
@@ -194,7 +194,7 @@ async def test_a_namesake_that_follows_at_once_counts_no_pod_of_the_old_one(prop
 
 @pytest.mark.parametrize("phase", PHASES)
 async def test_a_foreign_job_may_take_the_place_of_ours_and_leave_it(phase: str) -> None:
-    """It is never touched; a Warning names it; when it goes, the place is filled and the group runs."""
+    """A foreign Job is never changed and a Warning names it; when it goes, ours is created and the group runs."""
     rig = Rig()
     async with playing(rig) as player:
         await player.bring(phase)
@@ -215,7 +215,7 @@ async def test_a_foreign_job_may_take_the_place_of_ours_and_leave_it(phase: str)
 
 @pytest.mark.parametrize("subdomain", [None, "net"])
 async def test_a_foreign_service_serves_while_it_is_there(subdomain: str | None) -> None:
-    """It is left as it is; when it goes, ours is made within a second, whatever the subdomain is called."""
+    """A foreign Service stays as it is; when it goes, ours is made within a second, with any subdomain."""
     rig = Rig()
     name = subdomain or "train"
     service: KubeObject = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {}}
@@ -237,7 +237,7 @@ async def test_a_foreign_service_serves_while_it_is_there(subdomain: str | None)
 
 
 async def test_a_foreign_claim_serves_and_is_compared() -> None:
-    """A claim of our name is used as it is and said to differ; when it goes, ours is made and the condition turns."""
+    """A foreign claim is used and reported as different; when it goes, ours is made and the condition changes."""
     rig = Rig()
     claims = PERSISTENT_VOLUME_CLAIMS
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -262,7 +262,7 @@ async def test_a_foreign_claim_serves_and_is_compared() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 async def test_garbage_in_every_label_and_annotation_of_the_pods(phase: str) -> None:
-    """Nothing that a Pod carries breaks a pass; agents that announce again bring the group up."""
+    """Garbage in a Pod's metadata breaks no pass; agents that announce again bring the group up."""
     rig = Rig()
     garbage: dict[str, Any] = dict.fromkeys(
         (
@@ -287,7 +287,7 @@ async def test_garbage_in_every_label_and_annotation_of_the_pods(phase: str) -> 
 
 
 async def test_an_in_order_start_does_not_deadlock_and_joins_uncounted() -> None:
-    """InOrder with barriers: each replicatedJob is ready only after it ran, and all run at one epoch in the end."""
+    """With InOrder and barriers each replicatedJob runs before the next starts, and all run at one epoch at the end."""
     rig = Rig()
     order = {"startupPolicyOrder": "InOrder"}
     manifest = jobset(jobs=[replicated_job(name) for name in "abc"], restarts_max=0, startupPolicy=order)
@@ -306,7 +306,7 @@ async def test_an_in_order_start_does_not_deadlock_and_joins_uncounted() -> None
 
 
 async def test_a_restart_of_another_container_alone_is_nobodys_business() -> None:
-    """A log sidecar that kubelet restarts again and again: no epoch, no count, no failure, with no restart left."""
+    """A log sidecar's own restarts change no epoch and no count and fail nothing, even with no restart left."""
     rig = Rig()
     async with playing(rig, changed(FOUR, "spec.failurePolicy.maxRestarts", 0)) as player:
         await player.bring("running")
@@ -329,7 +329,7 @@ async def test_a_restart_of_another_container_alone_is_nobodys_business() -> Non
 
 @pytest.mark.parametrize("phase", PHASES)
 async def test_a_failed_job_goes_through_the_failure_policy_in_every_phase(phase: str) -> None:
-    """Its rule decides, its Jobs are made anew, and the group runs again, at one count of maxRestarts for it."""
+    """A failed Job's rule decides in every phase: the Jobs are recreated, it counts once, and the group runs again."""
     rig = Rig()
     rule = {"name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts"}
     restarts_max = 0 if phase in ("forming", "running") else 1

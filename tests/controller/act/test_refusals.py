@@ -1,4 +1,4 @@
-"""Requests that are refused until a person acts: sent once a pass, and again after a second, not after 5 ms."""
+"""Requests that are refused until a person acts are sent once a pass, and again after a second, not after 5 ms."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FORBIDDEN, INVALID = refusal(403, "Forbidden"), refusal(422, "Invalid")
 
 
 class Refusing:
-    """Refuses creations of Jobs and remembers when each was asked for.
+    """Refuses creations of Jobs and records the time of each.
 
     Args:
-        refuses: says whether the creation of this Job (its JSON) is refused, as the n-th that was asked for.
+        refuses: returns whether to refuse the creation of this Job (its JSON), the n-th request.
     """
 
     def __init__(self, rig: Rig, refuses: Callable[[bytes, int], Response | None]) -> None:
@@ -39,7 +39,7 @@ class Refusing:
         rig.latency_s = lambda _: 0.005
 
     def asked(self, until_s: float) -> int:
-        """Return how many creations were asked for until then, counted from the start."""
+        """Return how many creations were requested up to this time."""
         return sum(at_s - self._began_s <= until_s for at_s in self.asked_s)
 
     def _answer(self, request: Request) -> Response | None:
@@ -50,12 +50,12 @@ class Refusing:
 
 
 def errors() -> list[object]:
-    """Return all errors that are alive; other tests have some in constants."""
+    """Return all living exception objects; other tests keep some in constants."""
     return [thing for thing in gc.get_objects() if isinstance(thing, ApiError | ActionsFailedError)]
 
 
 def many(replicas: int = MANY) -> Any:
-    """Return a JobSet of more Jobs than are asked for at once."""
+    """Return a JobSet of more Jobs than the controller creates at once."""
     return jobset(jobs=[replicated_job(replicas=replicas, pods=1)], strategy=None)
 
 
@@ -63,7 +63,7 @@ def many(replicas: int = MANY) -> Any:
     ("answer", "replicas"), [(FORBIDDEN, MANY), (INVALID, MANY), pytest.param(FORBIDDEN, 1000, marks=pytest.mark.slow)]
 )
 async def test_jobs_that_are_refused_cost_one_request_a_pass(answer: Response, replicas: int) -> None:
-    """One refusal ends the kind's creations for the pass; the next one comes after 1, 2, 4, ... 60 s."""
+    """One refusal ends the creations of Jobs in the pass; the next request comes after 1, 2, 4, ... 60 s."""
     rig = Rig()
     async with rig.running():
         refusing = Refusing(rig, lambda *_: answer)
@@ -76,7 +76,7 @@ async def test_jobs_that_are_refused_cost_one_request_a_pass(answer: Response, r
 
 
 async def test_a_refused_job_is_freed_at_once() -> None:
-    """The error must not hold the Job until a garbage collection: 20 of 1 MB, asked for again, took 0.5 GB."""
+    """An error does not hold its Job in memory until a garbage collection: 20 Jobs of 1 MB once took 0.5 GB."""
     rig = Rig()
     async with rig.running():
         refusing = Refusing(rig, lambda *_: INVALID)
@@ -95,7 +95,7 @@ async def test_a_refused_job_is_freed_at_once() -> None:
 
 
 async def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
-    """Each pass, and the first come 5, 10, 20 ms apart, asks for one Job, not for all that are missing."""
+    """While the server is unreachable each pass requests one Job, not all missing ones."""
 
     def refuse(_: bytes, asked: int) -> Response | None:
         if asked <= FIT:
@@ -112,7 +112,7 @@ async def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
 
 
 async def test_events_in_between_ask_for_nothing() -> None:
-    """Whatever wakes the JobSet while it waits: what was refused is not asked for sooner."""
+    """Events that wake a waiting JobSet do not repeat a refused request sooner."""
     rig = Rig()
     async with rig.running():
         refusing = Refusing(rig, lambda *_: FORBIDDEN)
@@ -124,7 +124,7 @@ async def test_events_in_between_ask_for_nothing() -> None:
 
 
 async def test_a_quota_that_fills_half_way_refuses_no_more_than_what_is_under_way() -> None:
-    """Some fit: the rest costs the writes that are in flight at the first refusal, then one a pass."""
+    """When a quota fills, only the writes in flight at the first refusal are refused, then one a pass."""
     rig = Rig()
     async with rig.running():
         refusing = Refusing(rig, lambda _, asked: FORBIDDEN if asked > FIT else None)
@@ -136,7 +136,7 @@ async def test_a_quota_that_fills_half_way_refuses_no_more_than_what_is_under_wa
 
 
 async def test_a_right_that_is_granted_is_used_at_the_next_try() -> None:
-    """Once a person has mended it, everything is created, with no request wasted."""
+    """At the first try after the right is granted everything is created, without an extra request."""
     rig = Rig()
     async with rig.running():
         refusing = Refusing(rig, lambda *_: FORBIDDEN)
@@ -149,7 +149,7 @@ async def test_a_right_that_is_granted_is_used_at_the_next_try() -> None:
 
 
 async def test_an_edited_spec_is_tried_at_once() -> None:
-    """Who mends the JobSet does not wait for the pause that its last version earned."""
+    """An edited spec is tried at once, without the pause of its last version."""
     rig = Rig()
     async with rig.running():
         refusing = Refusing(rig, lambda *_: INVALID)
@@ -162,7 +162,7 @@ async def test_an_edited_spec_is_tried_at_once() -> None:
 
 
 async def test_an_invalid_job_holds_back_its_own_replicated_job_alone() -> None:
-    """A template that the server refuses says nothing of another replicatedJob's."""
+    """A refused template stops only its own replicatedJob's Jobs."""
     rig = Rig()
     jobs = [replicated_job("bad", replicas=5, pods=1), replicated_job("good", replicas=5, pods=1)]
     async with rig.running():
@@ -173,7 +173,7 @@ async def test_an_invalid_job_holds_back_its_own_replicated_job_alone() -> None:
 
 
 async def test_a_status_that_may_not_be_written_is_tried_again_after_a_second() -> None:
-    """The right to write status is missing: a request a second, not eight."""
+    """Without the right to write the status the controller sends one request a second, not eight."""
     rig = Rig()
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A status is patched so that nothing of an earlier restart stays in it."""
+"""A status patch removes the fields of an earlier restart."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.virtual_time
     ],
 )
 def test_a_field_is_replaced_whole(stored: dict[str, Any], wanted: dict[str, Any], patch: dict[str, Any]) -> None:
-    """What is left out of an object goes; fields that are not wanted stay."""
+    """A patch removes an object's fields that the new value lacks; fields outside the patch stay."""
     assert status_patch(stored, wanted) == patch
 
 
 async def test_a_restart_does_not_inherit_the_end_of_the_one_before() -> None:
-    """While the second restart is under way its entry has no syncedAt, on a server that merges."""
+    """During the second restart the status has no syncedAt of the first one, although the server merges."""
     async with training() as cluster:
         for epoch in (2, 3):
             cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""Events: one object for a repeated Event, never in the way of the work."""
+"""Events: a repeated Event is one object, and Events never delay the controller's work."""
 
 import asyncio
 from random import Random
@@ -44,7 +44,7 @@ class Rig:
         )
 
     async def events(self) -> list[KubeObject]:
-        """Return what is stored."""
+        """Return the stored Events."""
         items: list[KubeObject] = (await self.client.list(EVENTS, "default"))["items"]
         return items
 
@@ -67,7 +67,7 @@ def scenario(play: "object") -> None:
 
 
 def test_an_event_has_upstreams_form() -> None:
-    """Reason, note, type, action and what it is about."""
+    """An Event has upstream's reason, note, type, action and regarding object."""
 
     async def play(rig: Rig) -> None:
         rig.recorder.emit(JOBSET, Note("ReachedMaxRestarts", "100 % over", warning=True))
@@ -100,7 +100,7 @@ def test_repeats_are_one_event_with_a_count() -> None:
 
 
 def test_a_repeat_after_a_while_is_news() -> None:
-    """After six minutes of silence the same words are another Event."""
+    """After six minutes without repeats the same note makes a new Event."""
 
     async def play(rig: Rig) -> None:
         for _ in range(2):
@@ -126,7 +126,7 @@ def test_one_that_waits_does_not_hold_up_another() -> None:
 
 
 def test_a_server_that_refuses_events_stops_nothing() -> None:
-    """They are logged and dropped; later ones are written when the server is back."""
+    """Refused Events are logged and dropped; later ones are written when the server is back."""
 
     async def play(rig: Rig) -> None:
         rig.broken = True
@@ -143,7 +143,7 @@ def test_a_server_that_refuses_events_stops_nothing() -> None:
 
 
 def test_what_finds_no_place_is_counted_in_one_line() -> None:
-    """A thousand JobSets of one user may say more than can be written: one line says how much, not one for each."""
+    """When a thousand JobSets make more Events than can be written, one log line counts the dropped ones."""
 
     async def play(rig: Rig) -> None:
         with capture_logs() as logs:
@@ -156,7 +156,7 @@ def test_what_finds_no_place_is_counted_in_one_line() -> None:
 
 
 def test_a_namespace_that_says_too_much_keeps_no_other_out() -> None:
-    """A thousand JobSets of one user say one thing each, and then a JobSet of another namespace says one."""
+    """A thousand Events of one namespace do not delay an Event of another namespace."""
 
     async def play(rig: Rig) -> None:
         other: KubeObject = {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": "kube-public", "uid": "other"}}
@@ -170,7 +170,7 @@ def test_a_namespace_that_says_too_much_keeps_no_other_out() -> None:
 
 
 def test_a_series_that_is_forgotten_while_it_waits_harms_nobody() -> None:
-    """A repeat waits until it may be written; meanwhile so much else is said that its series is dropped."""
+    """A repeat whose series is dropped while it waits causes no error."""
 
     async def play(rig: Rig) -> None:
         for _ in range(2):

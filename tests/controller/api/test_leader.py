@@ -1,4 +1,4 @@
-"""Two candidates, one Lease: a gap between leaders, never an overlap, whatever happens to requests and clocks."""
+"""Two candidates and one Lease: leaders never overlap, whatever happens to requests and clocks."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class FaultyTransport:
         self.timeouts: list[float] = []
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
-        """Send a request, or not."""
+        """Send a request, lose it, lose its reply, or hang."""
         self.timeouts.append(timeout_s)
         match self.mode:
             case "refuse":
@@ -101,7 +101,7 @@ def make_server() -> ApiServer:
 
 
 async def watch_for_overlap(candidates: list[Candidate], seconds: float) -> float:
-    """Let time pass; return for how many seconds nobody led.
+    """Let time pass; return the seconds without a leader.
 
     Raises:
         AssertionError: two led at once.
@@ -135,7 +135,7 @@ def scenario(steps: Callable[[Candidate, Candidate], "asyncio.Future[None] | obj
 
 
 def test_a_leader_that_renews_leads_for_ever() -> None:
-    """Nobody takes over from a healthy leader."""
+    """A leader that renews keeps the Lease."""
 
     async def steps(a: Candidate, b: Candidate) -> None:
         assert await watch_for_overlap([a, b], 300.0) == 0.0
@@ -159,7 +159,7 @@ def test_a_leader_that_cannot_renew_stops_before_anybody_takes_over(mode: str) -
 
 
 def test_every_request_is_bounded_below_the_renew_deadline() -> None:
-    """A request that hangs for ever cannot keep a leader leading."""
+    """A leader with a request that hangs for ever stops leading in time."""
 
     async def steps(a: Candidate, b: Candidate) -> None:
         a.transport.mode = "hang"
@@ -185,7 +185,7 @@ def test_a_lost_reply_is_made_good_by_looking() -> None:
 
 
 def test_a_released_lease_is_taken_at_the_next_look() -> None:
-    """Release saves the successor the 15 seconds."""
+    """A released Lease is taken at the next look, without the wait of 15 seconds."""
 
     async def play() -> None:
         server = make_server()
@@ -201,7 +201,7 @@ def test_a_released_lease_is_taken_at_the_next_look() -> None:
 
 
 def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
-    """A shutdown cuts a renewal off in the middle; the successor must not wait for the 15 seconds all the same."""
+    """When a shutdown interrupts a renewal, the Lease is still released and the successor need not wait 15 seconds."""
 
     async def play() -> None:
         server = make_server()
@@ -218,7 +218,7 @@ def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
 
 
 def test_a_lease_that_somebody_else_took_is_not_released() -> None:
-    """Only what is ours is given up."""
+    """A Lease that another candidate took is not released."""
 
     async def play() -> None:
         server = make_server()
@@ -254,7 +254,7 @@ def test_wall_clocks_do_not_matter() -> None:
 
 
 def test_a_process_that_slept_does_not_write_before_it_knows() -> None:
-    """When time has jumped past the deadline, the next write is refused here, without asking anybody."""
+    """When time has jumped past the deadline, the process refuses its own next write."""
 
     async def play() -> None:
         clock = JumpingClock()
@@ -273,7 +273,7 @@ def test_a_process_that_slept_does_not_write_before_it_knows() -> None:
 
 
 def test_a_write_may_not_outlive_the_leadership() -> None:
-    """The bound of a write is what is left of the leadership."""
+    """A write's timeout is the remaining time of the leadership."""
 
     async def play() -> None:
         a = Candidate(make_server(), "a")
@@ -287,7 +287,7 @@ def test_a_write_may_not_outlive_the_leadership() -> None:
 
 
 def test_a_lease_deleted_by_hand_is_made_again() -> None:
-    """The leader notices at its next renewal, and one of the two leads after."""
+    """After the Lease is deleted by hand the leader notices at its next renewal, and one candidate leads again."""
 
     async def steps(a: Candidate, b: Candidate) -> None:
         await a.client.delete(LEASES, "default", "inplace-controller")
@@ -298,7 +298,7 @@ def test_a_lease_deleted_by_hand_is_made_again() -> None:
 
 
 def test_two_that_start_together_agree() -> None:
-    """Both find no Lease: the creation decides."""
+    """Of two candidates that find no Lease, the one whose creation succeeds leads."""
 
     async def play() -> None:
         server = make_server()
@@ -314,6 +314,6 @@ def test_two_that_start_together_agree() -> None:
 
 
 def test_times_that_cannot_be_safe_are_refused() -> None:
-    """A renew deadline that is not shorter than the Lease would let two lead."""
+    """A renew deadline that is not shorter than the Lease is refused: two could lead."""
     with pytest.raises(ValueError, match="retry < renew deadline < lease duration"):
         LeaseOptions("a", "default", renew_deadline_s=15.0)

@@ -1,4 +1,4 @@
-"""Writes go as fast as the server takes them, slower when it has too much, and none is dropped."""
+"""Writes adapt to the server's speed, slow down when it is overloaded, and are never dropped."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ OK = Response(201, {}, b"{}")
 
 
 class Server:
-    """Answers after ANSWER_S; notes when each request came and how many were there at once."""
+    """Answers after ANSWER_S; records each request's time and how many were open at once."""
 
     def __init__(self, answer: Callable[[Request], Response] = lambda _: OK) -> None:
         self.answer = answer
@@ -44,7 +44,7 @@ class Server:
             self._now -= 1
 
     def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
-        """Refuse: nobody streams here."""
+        """Refuse: no test streams."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ async def test_a_throttling_server_is_left_alone_for_as_long_as_it_says() -> Non
 
 
 async def test_the_window_halves_once_for_what_was_refused_together_and_grows_again() -> None:
-    """48 refusals of one moment halve it once; each windowful of successes gives one place back."""
+    """48 refusals at one moment halve the window once; each windowful of successes gives one place back."""
     server = Server(lambda _: refusal(503, "ServiceUnavailable"))
     transport = paced(server)
     await send(transport, CREATE, WRITES_MAX)
@@ -129,7 +129,7 @@ async def test_the_window_halves_once_for_what_was_refused_together_and_grows_ag
 
 
 async def test_pauses_grow_while_the_server_is_overloaded_and_the_window_never_closes() -> None:
-    """A server that answers 503 for long is asked ever more rarely, by one write at a time, and found again."""
+    """To a server that answers 503 for long, single writes go ever more rarely, until it is back."""
     server = Server(lambda _: refusal(503, "ServiceUnavailable"))
     transport = paced(server)
 
@@ -141,13 +141,13 @@ async def test_pauses_grow_while_the_server_is_overloaded_and_the_window_never_c
     await asyncio.sleep(120.0)
     assert transport.window == 1
     tries = sum(at_s > 60.0 for _, at_s in server.came)
-    assert 10 <= tries <= 60  # of 100 writers that try again at once, in 60 s
+    assert 10 <= tries <= 60  # the requests in 60 s of 100 writers that retry at once
     server.answer = lambda _: OK
     await asyncio.gather(*tasks)
 
 
 async def test_an_error_about_one_object_slows_down_and_does_not_stop() -> None:
-    """A 500 (a webhook that fails) halves the window, and nothing waits longer than for a place."""
+    """A 500 (a webhook that fails) halves the window and makes no pause."""
     answers = [refusal(500, "InternalError")]
     server = Server(lambda _: answers.pop() if answers else OK)
     transport = paced(server)
@@ -158,7 +158,7 @@ async def test_an_error_about_one_object_slows_down_and_does_not_stop() -> None:
 
 
 async def test_a_cancelled_write_gives_its_place_back() -> None:
-    """Whether it waited for its turn, got it just now, or was under way."""
+    """A cancelled write gives its place back: while it waited, just after it got it, and while it was sent."""
     server = Server()
     transport = paced(server)
     tasks = [asyncio.create_task(transport.request(CREATE, timeout_s=1.0)) for _ in range(WRITES_MAX * 2 + 10)]
@@ -175,7 +175,7 @@ async def test_a_cancelled_write_gives_its_place_back() -> None:
 
 
 async def test_a_lost_answer_slows_down() -> None:
-    """A write that was not answered in time is a sign of overload; one that was never sent is none."""
+    """A write without an answer in time slows down; a write that was never sent does not."""
     errors = [TransportError("unsent", sent=False), TransportError("lost")]
 
     def answer(_: Request) -> Response:
@@ -198,5 +198,5 @@ async def test_a_lost_answer_slows_down() -> None:
     ],
 )
 def test_status_writes_of_jobsets_are_told_apart(request_: Request, expected: bool) -> None:
-    """By kind and subresource; a JobSet may be called "status"."""
+    """Status writes are recognised by kind and subresource, also for a JobSet named "status"."""
     assert is_status_write(request_) is expected

@@ -1,4 +1,4 @@
-"""Streams with a connection of their own, and the way round them through a proxy."""
+"""Streams with a connection of their own, also through a proxy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Somebody:
         return None
 
     async def refresh(self, *, rejected: bool = False) -> None:
-        """Stay as we are."""
+        """Do nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def serving(seen: list[web.BaseRequest]) -> AsyncIterator[int]:
-    """Serve two lines to whoever asks."""
+    """Serve two lines to every client."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         seen.append(request)
@@ -69,7 +69,7 @@ async def serving(seen: list[web.BaseRequest]) -> AsyncIterator[int]:
 
 
 async def read(identity: Somebody, path: str) -> bytes:
-    """Return what a stream brings."""
+    """Return the bytes of a stream."""
     async with (
         asyncio.timeout(5),
         AiohttpTransport(identity) as transport,
@@ -81,7 +81,7 @@ async def read(identity: Somebody, path: str) -> bytes:
 
 @pytest.mark.asyncio
 async def test_a_path_before_the_api_and_our_token_go_along() -> None:
-    """An API server may stand below a path, as behind a multi-cluster front."""
+    """The server URL's path, as of a multi-cluster front, and our token are sent with the request."""
     seen: list[web.BaseRequest] = []
     async with serving(seen) as port:
         assert await read(Somebody(f"http://127.0.0.1:{port}/k8s/c-1"), "/api?x=1%202") == b"one\ntwo\n"
@@ -93,7 +93,7 @@ async def test_a_path_before_the_api_and_our_token_go_along() -> None:
 
 @pytest.mark.asyncio
 async def test_a_stream_goes_through_the_proxy_of_the_kubeconfig() -> None:
-    """What stands between us and the server is not gone round."""
+    """A stream uses the kubeconfig's proxy."""
     seen: list[web.BaseRequest] = []
     async with serving(seen) as port:
         there = Somebody("http://kubernetes.invalid", proxy=f"http://127.0.0.1:{port}")
@@ -103,7 +103,7 @@ async def test_a_stream_goes_through_the_proxy_of_the_kubeconfig() -> None:
 
 @pytest.mark.asyncio
 async def test_a_stream_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As client-go's do."""
+    """A stream uses the environment's proxy, as client-go does."""
     seen: list[web.BaseRequest] = []
     async with serving(seen) as port:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")

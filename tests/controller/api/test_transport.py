@@ -137,13 +137,13 @@ def plugin(tmp_path: Path, first: str = "good") -> dict[str, Any]:
 
 @asynccontextmanager
 async def connected(path: str, clock: LoopClock | None = None) -> AsyncIterator[AiohttpTransport]:
-    """Open a transport as a kubeconfig says."""
+    """Open a transport with a kubeconfig's settings."""
     async with AiohttpTransport(await load_credentials(path, clock=clock or LoopClock())) as transport:
         yield transport
 
 
 async def test_a_request_arrives_as_it_is(tmp_path: Path) -> None:
-    """Path, query, body and headers are not touched; the answer comes back with lower-case headers."""
+    """Path, query, body and headers arrive unchanged; the answer comes back with lower-case headers."""
     server = Server()
     async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
         request = Request("POST", "/a%2Fb?x=1%202", {"content-type": "application/json"}, b"{}")
@@ -167,7 +167,7 @@ async def test_a_stream_arrives_as_it_comes(tmp_path: Path) -> None:
 
 
 async def test_what_follows_closely_is_taken_in_together(tmp_path: Path) -> None:
-    """After a chunk nothing is read for GATHER_S; then everything is there, in order, and the end is seen."""
+    """After a chunk the stream waits GATHER_S and then yields all gathered data, in order, up to the end."""
     server = Server()
     loop = asyncio.get_running_loop()
     async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
@@ -177,13 +177,13 @@ async def test_what_follows_closely_is_taken_in_together(tmp_path: Path) -> None
             server.go_on.set()
             began_s = loop.time()
             rest = [await anext(chunks)]
-            assert loop.time() - began_s >= GATHER_S / 2  # it began a moment before we looked
+            assert loop.time() - began_s >= GATHER_S / 2  # the pause began a moment before our measurement
             rest += [chunk async for chunk in chunks]
         assert b"".join(rest) == b"".join(b"%d\n" % number for number in range(20))
 
 
 async def test_a_server_that_does_not_answer_is_left_after_the_bound(tmp_path: Path) -> None:
-    """Requests and the opening of streams have bounds, and say which passed."""
+    """Requests and stream openings have timeouts; the error names the exceeded one."""
     server = Server()
     async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
         with pytest.raises(TransportTimeoutError, match=r"no answer to GET /hang from 127.0.0.1:\d+ within 0.2 s"):
@@ -194,7 +194,7 @@ async def test_a_server_that_does_not_answer_is_left_after_the_bound(tmp_path: P
 
 
 async def test_an_answer_that_is_too_large_is_left_at_the_bound(tmp_path: Path) -> None:
-    """A list of megabytes of somebody's annotations must not fill our memory."""
+    """An answer above the bound is not read further, so that large annotations cannot fill our memory."""
     server = Server()
     async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
         with pytest.raises(TooLargeError, match="expected an answer of at most 33554432 bytes"):
@@ -202,7 +202,7 @@ async def test_an_answer_that_is_too_large_is_left_at_the_bound(tmp_path: Path) 
 
 
 async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
-    """Nobody listens: the request was not sent, and the address is in the message."""
+    """When nothing listens, the error says that the request was not sent, and names the address."""
     server = Server()
     async with server.running(tmp_path):
         path = kubeconfig(tmp_path, server.port, {"token": "good"})
@@ -213,7 +213,7 @@ async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_certificate_is_not_an_unreachable_server(tmp_path: Path) -> None:
-    """A server that another authority signed is refused, in words that say so."""
+    """A certificate of another authority is refused with its own message."""
     server = Server()
     async with server.running(tmp_path):
         trustme.CA().cert_pem.write_to_path(tmp_path / "other.crt")
@@ -235,7 +235,7 @@ async def test_a_rejected_token_is_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
 async def test_a_rotated_ca_is_read_again(tmp_path: Path, user: Any) -> None:
-    """The server has a certificate of a new CA, which is in the file now: requests and streams go on."""
+    """When server and CA file change to a new CA, requests and streams go on."""
     server = Server()
     if user == "exec plugin":
         user = {"exec": plugin(tmp_path)}
@@ -252,7 +252,7 @@ async def test_a_rotated_ca_is_read_again(tmp_path: Path, user: Any) -> None:
 
 @pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
 async def test_a_token_does_not_leave_without_tls(tmp_path: Path, user: Any) -> None:
-    """By http:// neither a request nor a stream carries it, as with kubectl."""
+    """Over http:// neither requests nor streams carry the token, as with kubectl."""
     server = Server()
     if user == "exec plugin":
         user = {"exec": plugin(tmp_path)}
@@ -268,7 +268,7 @@ async def test_a_token_does_not_leave_without_tls(tmp_path: Path, user: Any) -> 
 
 @pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
 async def test_an_insecure_server_with_a_ca_is_refused(tmp_path: Path, user: Any) -> None:
-    """Insecure-skip-tls-verify would switch the authority off without a word; kubectl refuses the two together."""
+    """`insecure-skip-tls-verify` beside a CA is refused, as by kubectl: it would silently disable the CA."""
     trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
     if user == "exec plugin":
         user = {"exec": plugin(tmp_path)}
@@ -307,7 +307,7 @@ def chain_without_key_identifiers(folder: Path) -> ssl.SSLContext:
 
 @pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
 async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any) -> None:
-    """Python 3.13's default refuses a CA without key identifiers, which kubectl takes; no path here has it."""
+    """Every code path accepts a CA without key identifiers, as kubectl does; Python 3.13's default refuses it."""
     server = Server()
     if user == "exec plugin":
         user = {"exec": plugin(tmp_path)}
@@ -322,7 +322,7 @@ async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any) -> No
 
 
 async def test_a_token_file_is_read_again_for_each_request(tmp_path: Path) -> None:
-    """Kubelet renews it without a word."""
+    """The token file is read for each request, because kubelet renews it."""
     server = Server()
     server.tokens = {"good", "better"}
     token = tmp_path / "token"
@@ -342,7 +342,7 @@ async def test_a_token_file_is_read_again_for_each_request(tmp_path: Path) -> No
 
 
 async def test_a_kubeconfig_is_read_again_each_minute(tmp_path: Path) -> None:
-    """A token that stands in it is renewed before the old one is rejected."""
+    """A kubeconfig is read again each minute, so that its renewed token is used before the old one is rejected."""
 
     class Later(LoopClock):
         offset_s = 0.0
@@ -365,7 +365,7 @@ async def test_a_kubeconfig_is_read_again_each_minute(tmp_path: Path) -> None:
 
 
 async def test_what_says_directly_who_we_are_needs_no_models(tmp_path: Path) -> None:
-    """A token in a kubeconfig is read without kubernetes_asyncio, whose import alone costs 38 MB."""
+    """A kubeconfig with a token is read without kubernetes_asyncio, whose import costs 38 MB."""
     path = kubeconfig(tmp_path, 1, {"token": "good"})
     (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
     code = (
@@ -394,14 +394,14 @@ async def test_an_exec_plugin_supplies_the_token_and_is_asked_again_after_a_401(
 
 
 async def test_without_any_configuration_the_message_says_what_to_do(tmp_path: Path) -> None:
-    """No kubeconfig and no cluster around us: both ways out are named."""
+    """Without a kubeconfig and outside a cluster the message names both ways to configure one."""
     with pytest.raises(CredentialsError, match="--kubeconfig, or run in a cluster"):
         await load_credentials(None, clock=LoopClock(), environment={"KUBECONFIG": str(tmp_path / "none")})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "current-context: c"])
 async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
-    """Whatever is wrong with the file, the message names it or what it lacks."""
+    """For each broken kubeconfig the message names the file or the missing part."""
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(CredentialsError):
@@ -409,13 +409,13 @@ async def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
 
 
 async def test_a_missing_authority_is_named(tmp_path: Path) -> None:
-    """A certificate-authority that is not there is an error of configuration."""
+    """A missing certificate-authority file is a configuration error that names it."""
     with pytest.raises(CredentialsError, match=r"missing\.crt"):
         await load_credentials(kubeconfig(tmp_path, 1, {"token": "t"}, ca="missing.crt"), clock=LoopClock())
 
 
 async def test_in_a_cluster_the_service_account_is_used(tmp_path: Path) -> None:
-    """Host, token and authority come from where kubelet puts them; the token is read again."""
+    """In a cluster host, token and CA come from kubelet's places, and the token is read again."""
     server = Server()
     token = tmp_path / "token"
     token.write_text("expired")
@@ -443,7 +443,7 @@ async def test_in_a_cluster_the_service_account_is_used(tmp_path: Path) -> None:
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path: Path, text: str, seen: str) -> None:
-    """Whatever the file holds, the message says what was expected and what was seen."""
+    """For each file that is no kubeconfig the message has the expected and the seen content."""
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(CredentialsError, match=re.escape(seen)) as caught:

@@ -1,4 +1,4 @@
-"""A tiny cluster as plain objects: carries plans out the way the API server and the Job controller would."""
+"""A tiny cluster of plain objects that carries out plans as the API server and the Job controller would."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PlannerWorld:
     _uid: int = 0
 
     def __post_init__(self) -> None:
-        """Give the JobSet what a server gives it."""
+        """Set the server's fields of the JobSet."""
         self.manifest["metadata"] |= {"uid": "js-uid", "resourceVersion": "1"}
 
     @property
@@ -70,7 +70,7 @@ class PlannerWorld:
         return status
 
     def observed(self) -> Observed:
-        """Return what the planner sees."""
+        """Return the planner's input."""
         jobs = {name: msgspec.convert(job, Job) for name, job in self.jobs.items()}
         claims = {name: msgspec.convert(claim, PersistentVolumeClaim) for name, claim in self.claims.items()}
         pods = {name: [msgspec.convert(pod, Pod) for pod in some] for name, some in self.pods.items()}
@@ -89,7 +89,7 @@ class PlannerWorld:
         )
 
     def _decisions(self) -> dict[str, Decision]:
-        """Return what each ledger says: of a JobSet that is one scope, `decision`."""
+        """Return each ledger's decision; for a JobSet of one scope, `decision`."""
         return self.decisions or ({WHOLE: self.decision} if self.decision is not None else {})
 
     def plan(self) -> Plan:
@@ -97,7 +97,7 @@ class PlannerWorld:
         return plan(self.observed())
 
     def carry_out(self, planned: Plan, *, instant_deletes: bool = True) -> None:
-        """Do what the plan says."""
+        """Carry out a plan."""
         self.status.update(planned.status)
         for action in planned.actions:
             match action:
@@ -137,7 +137,7 @@ class PlannerWorld:
                     self.manifest["metadata"]["deletionTimestamp"] = NOW
 
     def settle(self, *, passes_max: int = 10) -> int:
-        """Plan and carry out until nothing is left to do; return how many passes did something."""
+        """Plan and carry out until a plan is empty; return the number of passes before it."""
         for number in range(passes_max):
             planned = self.plan()
             if not planned.status and not planned.actions:

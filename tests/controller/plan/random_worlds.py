@@ -23,7 +23,7 @@ COUNTS = st.integers(0, 3)
 
 @st.composite
 def worlds(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIES) -> PlannerWorld:
-    """Draw a JobSet and what is there of it."""
+    """Draw a JobSet and its existing objects."""
     world = PlannerWorld(draw(manifests(strategies=strategies)))
     world.manifest["status"] = draw(_statuses(world))
     jobset = world.jobset
@@ -46,7 +46,7 @@ def worlds(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIES) 
 
 
 def advance(world: PlannerWorld) -> Plan:
-    """Carry one plan out, and let the ledger see it."""
+    """Carry out one plan, and show the result to the ledger."""
     planned = world.plan()
     deleted = len(world.deleted)
     world.carry_out(planned)
@@ -64,12 +64,12 @@ def advance(world: PlannerWorld) -> Plan:
 
 
 def is_idle(planned: Plan) -> bool:
-    """Say whether a plan asks for nothing."""
+    """Return whether a plan is empty."""
     return not planned.status and not planned.actions and not planned.notes
 
 
 def draw_job(draw: st.DrawFn, world: PlannerWorld, name: str, job: KubeObject) -> None:
-    """Bring a Job into some state; most often one that the Job controller brings it into."""
+    """Bring a Job into some state, mostly one that the Job controller can cause."""
     uid = f"drawn-{name}"
     job["metadata"] |= {"uid": uid, "resourceVersion": "1"}
     job["spec"]["suspend"] = draw(st.sampled_from([world.jobset.suspended, True, False]))
@@ -115,7 +115,7 @@ def _job_conditions(kind: str) -> st.SearchStrategy[KubeObject]:
 
 @st.composite
 def _statuses(draw: st.DrawFn, world: PlannerWorld) -> dict[str, Any]:
-    """Draw a status: none yet, ours, another controller's, or one that somebody edited."""
+    """Draw a status: none yet, ours, another controller's, or an edited one."""
     if draw(st.integers(0, 3)) == 0:
         return {}
     restarts = draw(st.integers(0, 2))
@@ -145,7 +145,7 @@ def _statuses(draw: st.DrawFn, world: PlannerWorld) -> dict[str, Any]:
         status |= wire.status_of_epochs(synced, draw(st.integers(max(0, synced - 1), synced + 1)))  # S may be lost
         exempt = draw(st.integers(0, max(0, synced - 1)))
         status |= draw(st.sampled_from([{}, {wire.EXEMPT_EPOCHS: exempt, wire.LAST_EXEMPT_EPOCH: exempt and synced}]))
-    kept = draw(st.sets(st.sampled_from(sorted(status)), max_size=2))  # what a half-written status does not say
+    kept = draw(st.sets(st.sampled_from(sorted(status)), max_size=2))  # fields that a half-written status lacks
     return {name: value for name, value in status.items() if name not in kept - {"terminalState", "conditions"}}
 
 
@@ -194,7 +194,7 @@ def _gates() -> st.SearchStrategy[list[str]]:
 
 @st.composite
 def _decisions(draw: st.DrawFn, world: PlannerWorld) -> Decision:
-    """Draw what a ledger could say beside this status."""
+    """Draw decisions that a ledger could make with this status."""
     synced, deprecated = world.jobset.epochs
     places = sorted(world.jobset.places.values())
     recreate = draw(st.frozensets(st.sampled_from(places), max_size=2)) if places else frozenset()

@@ -32,7 +32,7 @@ def world_of(pods: int, *, strategy: str = "Recreate", **spec: Any) -> PlannerWo
 
 @given(st.integers(1, 5), st.integers(1, 5))
 def test_active_jobs_get_the_size_of_their_template(before: int, after: int) -> None:
-    """Up and down, in one pass; finished Jobs keep theirs; carried out, nothing is left to do."""
+    """Active Jobs get the new size in one pass, finished Jobs keep theirs, and the next plan is empty."""
     world = world_of(before)
     world.set_job("train-workers-1", "Complete")
     world.settle()
@@ -54,7 +54,7 @@ def test_what_is_not_elastic_keeps_its_size(spec: KubeObject) -> None:
 
 @pytest.mark.parametrize(("pods", "deprecated"), [(3, None), (1, 2)])
 def test_a_group_is_restarted_by_its_newcomers_or_by_us(pods: int, deprecated: int | None) -> None:
-    """Growing, those who run go on until a new Pod announces; shrinking, their epoch is deprecated; neither counts."""
+    """Growing restarts the group when a new Pod announces; shrinking deprecates the epoch; neither counts."""
     world = world_of(2, strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(2, 1))
     world.decision = Decision(2, 1)
@@ -70,7 +70,7 @@ def test_a_group_is_restarted_by_its_newcomers_or_by_us(pods: int, deprecated: i
 
 
 def test_a_job_that_is_recreated_is_not_resized_as_well() -> None:
-    """It comes back at the new size; two writes at once on one Job would race."""
+    """A Job that is recreated gets no resize patch too: it is created at the new size."""
     world = world_of(2, strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(2, 2))
     world.decision = Decision(2, 2, recreate=frozenset({("workers", 0)}))
@@ -80,7 +80,7 @@ def test_a_job_that_is_recreated_is_not_resized_as_well() -> None:
 
 
 def test_suspended_groups_are_resized_in_their_sleep() -> None:
-    """Nobody runs, so nothing is deprecated or exempt."""
+    """A suspended group is resized without a deprecation and without an exempt epoch."""
     world = PlannerWorld(jobset(suspend=True, jobs=[replicated_job(replicas=2, pods=3)]))
     world.settle()
     world.status.update(wire.status_of_epochs(2, 1))
@@ -125,7 +125,7 @@ async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
 
 
 async def test_a_finished_jobset_is_not_resized() -> None:
-    """The API server refuses it and says why."""
+    """The API server refuses to resize a finished JobSet, with upstream's message."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset(jobs=[replicated_job(replicas=2, pods=2)]))

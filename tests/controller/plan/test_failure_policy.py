@@ -19,7 +19,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 def uncounted_epochs(world: PlannerWorld) -> int:
-    """Return what a ledger takes off its epochs: the exempt ones, less the recreations that are counted."""
+    """Return how many epochs a ledger does not count: the exempt ones, less the counted recreations."""
     return world.jobset.scopes[WHOLE].exempt - world.jobset.recreations_counted
 
 
@@ -75,7 +75,7 @@ def test_there_is_one_budget_for_jobs_and_jobsets() -> None:
 
 
 def test_several_failed_jobs_are_restarted_one_by_one() -> None:
-    """A pass restarts one Job; the passes that follow find the others, the earliest first."""
+    """A pass restarts one failed Job, the earliest first; later passes restart the others."""
     world = started({"action": RESTART_JOB_UNCOUNTED})
     world.set_job("train-a-0", "Failed", at="2026-01-01T00:00:02Z")
     world.set_job("train-a-1", "Failed", at="2026-01-01T00:00:01Z")
@@ -86,7 +86,7 @@ def test_several_failed_jobs_are_restarted_one_by_one() -> None:
 
 
 def test_a_job_without_the_label_is_of_attempt_0() -> None:
-    """Jobs of a controller that does not write job-restart-attempt stay until they are restarted alone, once."""
+    """A Job without the label job-restart-attempt is of attempt 0: it stays until it is restarted alone, once."""
     world = started({"action": RESTART_JOB_UNCOUNTED})
     for part in ("labels", "annotations"):
         del world.jobs["train-a-0"]["metadata"][part][wire.JOB_RESTART_ATTEMPT]
@@ -98,7 +98,7 @@ def test_a_job_without_the_label_is_of_attempt_0() -> None:
 
 
 def test_a_job_beyond_the_counters_restarts_the_jobset() -> None:
-    """The API holds 1024 counters; what does not fit restarts as a whole, and the Event says so."""
+    """The status has 1024 counters; a Job beyond them restarts the whole JobSet, and the Event says so."""
     world = started({"action": RESTART_JOB}, jobs=[replicated_job("a", replicas=JOB_COUNTERS_MAX + 1)])
     world.set_job(f"train-a-{JOB_COUNTERS_MAX}", "Failed")
     planned = world.plan()
@@ -122,7 +122,7 @@ def test_a_job_beyond_the_counters_restarts_the_jobset() -> None:
     ],
 )
 def test_every_part_of_a_rule_must_match(rule: KubeObject, matches: bool) -> None:
-    """Reasons, patterns (RE2, searched, any of them) and targets: each that is given must match."""
+    """A rule matches when each given part matches: reasons, any of the RE2 patterns (searched) and targets."""
     world = started({"action": "FailJobSet"} | rule)
     message = "Pod failed: container worker, exit code 42 matching FailJob rule at index 0"
     world.set_job("train-a-0", "Failed", reason="PodFailurePolicy", message=message)
@@ -151,7 +151,7 @@ def test_the_first_rule_that_matches_decides() -> None:
     st.lists(st.sampled_from(["in place", "uncounted", "counted", "job", "uncounted job"]), max_size=8), st.booleans()
 )
 def test_restarts_in_place_and_recreations_share_one_exact_budget(events: list[str], before_first: bool) -> None:
-    """After any history each counted restart counts once, recreations and restarts in place alike."""
+    """In any history each counted restart counts once, whether a recreation or in place."""
     actions = {
         "uncounted": RESTART_UNCOUNTED,
         "counted": "RestartJobSet",
@@ -177,7 +177,7 @@ def test_restarts_in_place_and_recreations_share_one_exact_budget(events: list[s
 
 
 def test_an_exemption_that_is_asked_for_twice_is_one() -> None:
-    """Two recreations before the group is back are one group restart, so one epoch is exempt."""
+    """Two recreations before the group is back make one group restart, so one epoch is exempt."""
     rule = {"action": RESTART_UNCOUNTED}
     world = started(rule, strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(1, 0))
@@ -188,7 +188,7 @@ def test_an_exemption_that_is_asked_for_twice_is_one() -> None:
 
 
 def test_a_status_of_another_controller_keeps_its_meaning() -> None:
-    """Without exemptEpochs every recreation made an epoch: upstream's count, restarts less those that count."""
+    """In a status without exemptEpochs every uncounted recreation of upstream's counters is an exempt epoch."""
     world = started(strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(4, 3))
     world.status.update(restarts=2, restartsCountTowardsMax=1)
@@ -197,7 +197,7 @@ def test_a_status_of_another_controller_keeps_its_meaning() -> None:
 
 
 async def test_uncounted_recreations_under_in_place_restart_survive_the_controller() -> None:
-    """Job failures that a rule does not count never use up maxRestarts, not even for a controller that is new."""
+    """Uncounted Job failures never use up maxRestarts, also for a new controller."""
     rig = Rig()
     rule = {"action": RESTART_JOB_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
     manifest = with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=1)
@@ -225,7 +225,7 @@ async def test_uncounted_recreations_under_in_place_restart_survive_the_controll
 
 @pytest.mark.parametrize("peers_first", [False, True])
 async def test_a_dead_pods_job_decides_before_max_restarts(peers_first: bool) -> None:
-    """With no restart left a worker's exit does not fail the JobSet: its Job's failure goes through the rules."""
+    """With no restart left a worker's exit does not fail the JobSet; its Job's failure goes through the rules."""
     rig = Rig()
     rule = {"action": RESTART_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
     async with rig.running(rig.controller(leader_elect=False)):

@@ -23,7 +23,7 @@ def job(manifest: KubeObject, position: int = 0, index: int = 0) -> KubeObject:
 
 
 def test_labels_and_annotations_are_upstreams() -> None:
-    """Every key of the wire map is there, as label and annotation, on the Job and on its Pods."""
+    """Every key of the wire map is a label and an annotation on the Job and on its Pods."""
     manifest = jobset(
         jobs=[
             replicated_job("a", replicas=2) | {"groupName": "g1"},
@@ -69,7 +69,7 @@ def test_each_pod_learns_its_place_in_the_herd() -> None:
 
 
 def test_our_keys_win_and_the_users_stay() -> None:
-    """The user's labels go where they were put; on a clash ours win; a template's name means nothing."""
+    """The user's labels stay at their place; ours win a clash; a template's name is ignored."""
     manifest = changed(
         jobset(),
         "spec.replicatedJobs.0.template.metadata",
@@ -85,7 +85,7 @@ def test_our_keys_win_and_the_users_stay() -> None:
 
 
 def test_unknown_fields_survive_and_the_jobset_is_not_changed() -> None:
-    """A template goes through untouched but for the fields that are ours."""
+    """A template is passed on unchanged, apart from our fields."""
     extra: dict[str, Any] = {"schedulingGroup": {"podGroupName": "g"}, "futureField": [1, {"a": None}]}
     manifest = changed(jobset(), "spec.replicatedJobs.0.template.spec.template.spec.future", extra)
     before = str(manifest)
@@ -140,7 +140,7 @@ def test_the_coordinator_is_named() -> None:
 
 
 def test_the_service_is_headless() -> None:
-    """The Service selects the JobSet's Pods, ready or not, under the subdomain's name."""
+    """The Service has the subdomain's name and selects the JobSet's Pods, ready or not."""
     service = build_service(parsed(jobset(network={"subdomain": "net", "publishNotReadyAddresses": False})))
     assert service["metadata"]["name"] == "net"
     assert service["spec"] == {

@@ -17,7 +17,7 @@ LEAVE = {"action": LEAVE_FAILED, "onJobFailureReasons": ["PodFailurePolicy"]}
 
 
 def recreated(world: PlannerWorld, before: dict[str, str]) -> set[str]:
-    """Return the names of the Jobs that are other objects now."""
+    """Return the names of the recreated Jobs."""
     return {name for name, uid in uids(world).items() if before[name] != uid}
 
 
@@ -25,7 +25,7 @@ def recreated(world: PlannerWorld, before: dict[str, str]) -> set[str]:
     ("action", "counted"), [(RESTART_REPLICATED_JOB, [0, 1]), (RESTART_REPLICATED_JOB_UNCOUNTED, None)]
 )
 def test_restart_replicated_job_recreates_its_jobs_and_no_other(action: str, counted: list[int] | None) -> None:
-    """All Jobs of the replicatedJob are new, a completed one too; it counts once; the other replicatedJob stays."""
+    """All Jobs of the replicatedJob are recreated, completed ones too; it counts once; other replicatedJobs stay."""
     world = started({"action": action})
     before = uids(world)
     world.set_job("train-b-0", "Complete")
@@ -40,7 +40,7 @@ def test_restart_replicated_job_recreates_its_jobs_and_no_other(action: str, cou
 
 
 def test_restart_replicated_job_uses_up_max_restarts_once_each() -> None:
-    """Two of them are two restarts, whatever the number of Jobs; the third is one too many."""
+    """Each RestartReplicatedJob counts once, whatever the number of Jobs: the third exceeds maxRestarts 2."""
     world = started({"action": RESTART_REPLICATED_JOB}, restarts_max=2)
     for _ in range(2):
         world.set_job("train-a-1", "Failed")
@@ -54,7 +54,7 @@ def test_restart_replicated_job_uses_up_max_restarts_once_each() -> None:
 
 
 def test_a_replicated_job_beyond_the_counters_restarts_the_jobset() -> None:
-    """What the counters cannot hold restarts as a whole, whichever of its Jobs failed, and the Event says so."""
+    """A replicatedJob larger than the counters restarts the whole JobSet, and the Event says so."""
     jobs = [replicated_job("a", replicas=JOB_COUNTERS_MAX + 1)]
     world = started({"action": RESTART_REPLICATED_JOB}, jobs=jobs)
     world.set_job("train-a-0", "Failed")
@@ -64,7 +64,7 @@ def test_a_replicated_job_beyond_the_counters_restarts_the_jobset() -> None:
 
 
 def test_fail_job_leaves_the_job_as_it_is() -> None:
-    """Nothing is deleted, created or counted; a condition names the Job once; another failure is judged as ever."""
+    """FailJob deletes, creates and counts nothing; a condition names the Job once; other failures count as usual."""
     world = started(LEAVE)
     world.set_job("train-a-0", "Failed", reason="PodFailurePolicy")
     planned = world.plan()
@@ -103,7 +103,7 @@ def test_fail_job_leaves_the_job_as_it_is() -> None:
     ],
 )
 def test_success_does_not_wait_for_a_job_that_was_left(operator: str, ends: KubeObject, outcome: str | None) -> None:
-    """All means all others, and at least one; when none is left that could succeed, the JobSet has failed."""
+    """With All, all other Jobs, at least one, must succeed; when no Job can succeed any more, the JobSet fails."""
     world = started(LEAVE, successPolicy={"operator": operator})
     for name, end in ends.items():
         world.set_job(name, end, reason="PodFailurePolicy")
@@ -112,7 +112,7 @@ def test_success_does_not_wait_for_a_job_that_was_left(operator: str, ends: Kube
 
 
 def test_success_counts_only_targets_among_those_that_were_left() -> None:
-    """A Job that success does not depend on neither completes nor fails the JobSet by being left."""
+    """Leaving a Job failed that is no target of the success policy does not end the JobSet."""
     world = started(LEAVE, successPolicy={"operator": "All", "targetReplicatedJobs": ["a"]})
     for name in ("train-b-0", "train-b-1"):
         world.set_job(name, "Failed", reason="PodFailurePolicy")
@@ -125,7 +125,7 @@ def test_success_counts_only_targets_among_those_that_were_left() -> None:
 
 
 def test_fail_job_fails_the_jobset_when_others_wait_for_that_job() -> None:
-    """Who depends on its completion could never start: the JobSet says so at once and does not hang."""
+    """When another replicatedJob depends on the left Job's completion, the JobSet fails at once."""
     jobs = [replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}]
     world = started(LEAVE, jobs=jobs)
     world.set_job("train-a-0", "Failed", reason="PodFailurePolicy")
@@ -157,7 +157,7 @@ def test_a_rule_sets_the_reason_of_its_condition(action: str, kind: str) -> None
 
 
 def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
-    """An object older than the rules does not make every status write fail: the action's own reason is used."""
+    """An invalid setConditionReason is reported and the action's own reason is used, so that status writes succeed."""
     world = started({"action": "FailJobSet", "setConditionReason": "out of memory"})
     problem = world.condition("SpecProblem")
     assert problem is not None
@@ -170,7 +170,7 @@ def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
 
 
 async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
-    """The barrier does not wait for them, now or after the controller changed; nothing is recreated."""
+    """The barrier does not wait for a left Job's Pods, also with a new controller; nothing is recreated."""
     rig = Rig()
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))

@@ -53,7 +53,7 @@ def with_claims(*, retain: bool = False, **spec: Any) -> KubeObject:
 
 @pytest.mark.parametrize("condition", ["Complete", "Failed"])
 def test_a_finished_jobset_is_deleted_when_its_time_has_come(condition: str) -> None:
-    """Not a second before; the pass asks to be called then; whether it completed or failed."""
+    """A completed or failed JobSet is deleted at its TTL, not a second before; the pass asks to run then."""
     world = finished(condition, ttlSecondsAfterFinished=60)
     planned = world.plan()
     assert (planned.actions, planned.requeue_after_s) == ((), 60.0)
@@ -67,7 +67,7 @@ def test_a_finished_jobset_is_deleted_when_its_time_has_come(condition: str) -> 
 
 
 def test_ttl_0_deletes_at_once_and_no_ttl_never() -> None:
-    """0 is a time, absent is none; a running JobSet has no clock."""
+    """TTL 0 deletes at the finish, no TTL never deletes, and a running JobSet is not deleted."""
     assert finished(ttlSecondsAfterFinished=0).plan().actions == (DeleteJobSet("js-uid"),)
     world = finished()
     world.now = "2099-01-01T00:00:00Z"
@@ -78,7 +78,7 @@ def test_ttl_0_deletes_at_once_and_no_ttl_never() -> None:
 
 
 def test_a_clock_that_was_ahead_delays_and_never_hastens() -> None:
-    """A JobSet that finished in the future waits its time from then; no wait is longer than an hour at once."""
+    """A finish time in the future delays the deletion; each single wait is at most an hour."""
     world = finished(ttlSecondsAfterFinished=60)
     world.now = "2025-12-31T23:59:00Z"
     assert world.plan().requeue_after_s == 120.0
@@ -97,7 +97,7 @@ def test_a_ttl_that_is_set_later_counts_from_the_end() -> None:
 
 
 def test_a_finish_without_a_time_deletes_nothing() -> None:
-    """What nobody can read is said, and the JobSet stays."""
+    """Without a readable finish time the problem is reported and the JobSet stays."""
     world = finished(ttlSecondsAfterFinished=0)
     world.status["conditions"][0]["lastTransitionTime"] = "soon"
     planned = world.plan()
@@ -126,7 +126,7 @@ def test_claims_come_before_jobs() -> None:
 
 
 def test_claims_are_made_while_suspended() -> None:
-    """Storage that takes long to provision need not wait for the quota."""
+    """Claims are made while suspended, so that storage is ready at the resume."""
     world = PlannerWorld(with_claims(suspend=True))
     world.settle()
     assert set(world.claims) == {"cache-train"}
@@ -134,7 +134,7 @@ def test_claims_are_made_while_suspended() -> None:
 
 
 def test_a_retained_claim_has_no_owner_and_is_used_again() -> None:
-    """Nothing deletes it with the JobSet; the next JobSet of that name finds it and leaves it as it is."""
+    """A retained claim has no owner and stays; the next JobSet of that name uses it unchanged."""
     world = PlannerWorld(with_claims(retain=True))
     world.settle()
     claim = world.claims["cache-train"]
@@ -146,7 +146,7 @@ def test_a_retained_claim_has_no_owner_and_is_used_again() -> None:
 
 @pytest.mark.parametrize("how", ["leaving", "foreign"])
 def test_a_claim_that_will_go_is_waited_for(how: str) -> None:
-    """No Job is created on a claim that is being deleted, or that another JobSet takes with it; it is said why."""
+    """No Job is created while its claim is being deleted or belongs to another JobSet; the reason is reported."""
     world = PlannerWorld(with_claims())
     world.settle()
     world.jobs.clear()
@@ -167,7 +167,7 @@ def test_a_claim_that_will_go_is_waited_for(how: str) -> None:
 
 
 def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
-    """Suspend, and whatever else there is to do, goes on while a claim is missing."""
+    """A missing claim stops only the creation of Jobs; suspend and other actions go on."""
     world = PlannerWorld(with_claims())
     world.settle()
     world.claims.clear()
@@ -177,7 +177,7 @@ def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
 
 
 async def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster() -> None:
-    """The controller comes back at the right time by itself and deletes it in the foreground."""
+    """The controller deletes the JobSet in the foreground at its TTL, without another event."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))

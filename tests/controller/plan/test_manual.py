@@ -1,4 +1,4 @@
-"""A restart that a person asks for: once for each id, uncounted, of everything that runs."""
+"""A restart on request: once for each id, uncounted, of all running scopes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
         await meet(rig, crew, 5)
         assert await crew.epochs() == (5, 4)
         await meet(rig, crew, 6)
-        assert (await crew.status())["terminalState"] == "Failed"  # one was allowed, and one more is too many
+        assert (await crew.status())["terminalState"] == "Failed"  # one restart is allowed, and this is the second
 
 
 async def test_a_group_that_has_not_started_is_not_restarted() -> None:
@@ -71,7 +71,7 @@ async def test_a_group_that_has_not_started_is_not_restarted() -> None:
 
 
 async def test_a_request_during_a_restart_joins_it() -> None:
-    """Everybody restarts already: no second restart follows, and the one under way counts as it did."""
+    """A request during a restart causes no second one, and the running restart counts as before."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(restarts_max=1))
@@ -87,7 +87,7 @@ async def test_a_request_during_a_restart_joins_it() -> None:
 
 
 async def test_suspended_and_resumed() -> None:
-    """What is suspended has nothing to restart, and does not after its resume."""
+    """A request to a suspended JobSet restarts nothing, also after the resume."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -99,7 +99,7 @@ async def test_suspended_and_resumed() -> None:
 
 
 def test_all_scopes_restart() -> None:
-    """Each scope that runs; one that has not started yet goes on starting."""
+    """Each running scope restarts; a scope that has not started yet goes on starting."""
     manifest = jobset(jobs=[replicated_job("a"), replicated_job("b"), replicated_job("c")])
     manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
     world = PlannerWorld(manifest)

@@ -1,4 +1,4 @@
-"""A replicatedJob that is not part of the group: no barrier waits for it, no restart reaches it, it costs nothing."""
+"""An opted-out replicatedJob: no barrier waits for it, and no group restart concerns it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 def monitor(**spec: Any) -> KubeObject:
-    """Return a replicatedJob that opted out, and whose Job needs nothing that in-place restart needs."""
+    """Return an opted-out replicatedJob without the settings that in-place restart needs."""
     settings: dict[str, Any] = {"backoffLimit": 0, "podReplacementPolicy": "TerminatingOrFailed"}
     job = replicated_job("monitor", pods=1, **settings, **spec)
     job["template"]["metadata"] = {"annotations": {wire.DISABLE: "true"}}
@@ -30,7 +30,7 @@ def with_monitor(*, rules: list[KubeObject] | None = None, **options: Any) -> Ku
 
 
 def test_it_is_no_part_of_the_group() -> None:
-    """It has Jobs but no slots."""
+    """An opted-out replicatedJob has Jobs but no slots."""
     world = PlannerWorld(with_monitor())
     world.settle()
     assert set(world.jobs) == {"train-workers-0", "train-monitor-0"}
@@ -39,7 +39,7 @@ def test_it_is_no_part_of_the_group() -> None:
 
 
 def test_its_completed_pods_are_not_run_again() -> None:
-    """A group restart recreates completed Jobs of the group, and leaves the monitor in peace."""
+    """A group restart recreates the group's completed Jobs, and not the monitor's."""
     world = PlannerWorld(with_monitor())
     world.settle()
     world.status.update(wire.status_of_epochs(1, 1))
@@ -49,7 +49,7 @@ def test_its_completed_pods_are_not_run_again() -> None:
 
 
 def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
-    """Recreated alone it counts as a rule says, once, and no epoch is exempt for it: the group does not restart."""
+    """Its Job is recreated alone, counts once by its rule, exempts no epoch, and the group does not restart."""
     world = PlannerWorld(with_monitor(rules=[{"action": "RestartJob", "targetReplicatedJobs": ["monitor"]}]))
     world.settle()
     world.status.update(wire.status_of_epochs(2, 1))
@@ -61,7 +61,7 @@ def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
 
 
 async def test_a_group_starts_and_restarts_without_it() -> None:
-    """It may die, be replaced, or linger: nothing of that holds the barrier up or restarts anybody."""
+    """When the monitor dies, is replaced or lingers, the barrier does not wait and no worker restarts."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(with_monitor())

@@ -1,4 +1,4 @@
-"""Exclusive placement: the fields of Pods, the order in which gates are lifted, and who waits."""
+"""Exclusive placement: the fields of Pods, the order in which gates are lifted, and the waiting Pods."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def built(manifest: KubeObject) -> KubeObject:
 
 
 def test_pods_carry_affinity_and_gate() -> None:
-    """Together with their own Job, apart from every other of any namespace; the annotation is no label."""
+    """Pods have affinity to their Job, anti-affinity to all others in any namespace, a gate, and no label for it."""
     job = built(exclusive())
     pod = job["spec"]["template"]
     assert pod["spec"]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
@@ -56,7 +56,7 @@ def test_pods_carry_affinity_and_gate() -> None:
 
 
 def test_the_users_affinity_and_gates_stay() -> None:
-    """Ours are appended."""
+    """Our affinity and gates are appended to the user's."""
     manifest = changed(exclusive(), f"{POD_SPEC}.affinity", {"podAffinity": {REQUIRED: ["theirs"]}, "nodeAffinity": {}})
     spec = built(changed(manifest, f"{POD_SPEC}.schedulingGates", [{"name": "theirs"}]))["spec"]["template"]["spec"]
     assert spec["affinity"]["podAffinity"][REQUIRED][0] == "theirs"
@@ -66,7 +66,7 @@ def test_the_users_affinity_and_gates_stay() -> None:
 
 
 def test_the_node_selector_strategy() -> None:
-    """Selector and toleration for nodes that the user prepared; no affinity, no gate."""
+    """The strategy adds a selector and a toleration for prepared nodes; no affinity, no gate."""
     manifest = changed(exclusive(), "metadata.annotations", EXCLUSIVE | {wire.NODE_SELECTOR_STRATEGY: "true"})
     spec = built(changed(manifest, f"{POD_SPEC}.nodeSelector", {"gpu": "yes"}))["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"gpu": "yes", wire.NAMESPACED_JOB: "default_train-workers-0"}
@@ -84,7 +84,7 @@ def test_the_strategy_counts_beside_the_topology_only(where: str, gated: bool) -
 
 
 def test_without_the_annotation_nothing_is_added() -> None:
-    """The strategy alone means nothing."""
+    """The strategy annotation without a topology changes nothing."""
     manifest = changed(jobset(strategy=None), "metadata.annotations", {wire.NODE_SELECTOR_STRATEGY: "true"})
     assert {"affinity", "schedulingGates", "nodeSelector"} & built(manifest)["spec"]["template"]["spec"].keys() == set()
 
@@ -127,7 +127,7 @@ def test_leaders_first_then_followers(pods: list[KubeObject], domains: Any, lift
 
 
 def test_a_node_without_the_label_is_said() -> None:
-    """Followers wait, the user learns which node lacks which label, and it is looked at again."""
+    """Followers wait, a message names the node and its missing label, and the planner looks again later."""
     world = PlannerWorld(exclusive())
     world.settle()
     world.pods["train-workers-0"] = [pod(0, node="n"), pod(1, gates=OURS)]
@@ -144,7 +144,7 @@ async def gates_of(rig: Rig, crew: Crew) -> dict[tuple[str, int], KubeObject]:
 
 
 async def test_gates_in_the_cluster() -> None:
-    """Leaders are let go; when one has a node its followers are, pinned to its rack, and nobody else's."""
+    """Leaders' gates are lifted; when a leader has a node, its followers' are, with a selector for its rack."""
     rig = Rig()
     async with rig.running():
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {RACK: "r1"}}}

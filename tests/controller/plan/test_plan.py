@@ -62,7 +62,7 @@ def test_the_reserved_managers_are_us(name: str) -> None:
 
 
 def test_a_jobset_without_replicated_jobs_is_fine() -> None:
-    """Nothing to create, nothing to complete."""
+    """A JobSet without replicatedJobs creates no Job and never completes."""
     world = PlannerWorld(jobset(jobs=[]))
     world.settle()
     assert world.jobs == {}
@@ -109,7 +109,7 @@ def test_all_jobs_completed() -> None:
 
 
 def test_any_of_the_targets() -> None:
-    """With operator Any one Job of a target is enough; what is active is deleted, what is done stays."""
+    """With operator Any one succeeded Job of a target is enough; active Jobs are deleted, finished ones stay."""
     policy = {"operator": "Any", "targetReplicatedJobs": ["driver"]}
     world = started(
         jobset(strategy=None, jobs=[replicated_job("driver"), replicated_job("workers")], successPolicy=policy)
@@ -125,7 +125,7 @@ def test_any_of_the_targets() -> None:
 
 
 def test_a_failed_job_without_a_policy_fails_the_jobset() -> None:
-    """The Job that failed first is named; what is active is deleted."""
+    """The JobSet fails and names the Job that failed first; active Jobs are deleted."""
     world = started(jobset(strategy=None, jobs=[replicated_job(replicas=3)]))
     world.set_job("train-workers-1", "Failed", at="2026-01-01T00:00:02Z")
     world.set_job("train-workers-2", "Failed", at="2026-01-01T00:00:01Z")
@@ -242,7 +242,7 @@ def test_the_barrier_is_skipped_while_suspended() -> None:
 
 
 def test_an_unreadable_attempt_is_cured_by_a_new_job() -> None:
-    """A Job of ours whose restart-attempt nobody can read is deleted and created anew, with a Warning."""
+    """A Job of ours with an unreadable restart-attempt is recreated, with a Warning."""
     world = started()
     metadata = world.jobs["train-workers-0"]["metadata"]
     metadata["labels"][wire.RESTART_ATTEMPT] = "garbage"
@@ -265,7 +265,7 @@ def test_a_stray_job_is_left_alone() -> None:
 
 
 def test_a_stray_job_that_nobody_can_read_is_left_alone() -> None:
-    """A Job that somebody made by hand, with our owner reference and no label of ours, is not deleted as broken."""
+    """A Job made by hand, with our owner reference and without our labels, is not deleted as broken."""
     world = started()
     stray = {"name": "stray", "uid": "stray", "resourceVersion": "1", "labels": {}, "annotations": {}}
     world.jobs["stray"] = world.jobs["train-workers-0"] | {"metadata": stray}
@@ -274,7 +274,7 @@ def test_a_stray_job_that_nobody_can_read_is_left_alone() -> None:
 
 
 def test_a_job_of_an_earlier_restart_does_not_outlive_its_jobset() -> None:
-    """The JobSet fails before the deletion of the old Jobs came through: they are deleted all the same."""
+    """Jobs of an earlier restart are deleted, also when the JobSet fails before their deletion."""
     world = started(restarts_max=1, jobs=[replicated_job(replicas=2)])
     world.set_job("train-workers-0", "Failed")
     world.carry_out(world.plan())
@@ -296,7 +296,7 @@ def test_epochs_are_written_in_both_encodings() -> None:
 
 
 def test_epochs_never_go_back() -> None:
-    """A decision below the status is our bug, and stops the process rather than the workers' safety."""
+    """A decision below the status is our bug and raises InvariantError."""
     world = started(jobset())
     world.status.update(wire.status_of_epochs(3, 2))
     world.decision = Decision(2, 2)
@@ -305,7 +305,7 @@ def test_epochs_never_go_back() -> None:
 
 
 def test_one_group_restart_too_many() -> None:
-    """The JobSet fails with upstream's words for it, which name no Job."""
+    """One group restart too many fails the JobSet with upstream's message, which names no Job."""
     world = started(jobset())
     world.decision = Decision(4, 3, restarts=4, exceeded=True)
     world.settle()
@@ -319,7 +319,7 @@ def test_one_group_restart_too_many() -> None:
 
 
 def test_a_job_with_completed_pods_is_recreated() -> None:
-    """A completed Pod cannot restart in place, also when only the Job's count still knows of it."""
+    """A Job with a completed Pod is recreated, also when only the Job's counter shows the Pod."""
     for decision, succeeded in ((Decision(1, 1, recreate=frozenset({("workers", 0)})), 0), (Decision(1, 1), 1)):
         world = started(jobset(jobs=[replicated_job(replicas=2)]))
         world.status.update(wire.status_of_epochs(1, 1))
@@ -330,7 +330,7 @@ def test_a_job_with_completed_pods_is_recreated() -> None:
 
 
 def test_completed_pods_alone_restart_nothing() -> None:
-    """Workers that complete while their epoch runs are left in peace."""
+    """Workers that complete while their epoch runs cause no restart."""
     world = started(jobset())
     world.status.update(wire.status_of_epochs(1, 0))
     world.set_job("train-workers-0", active=1, succeeded=1)
@@ -339,7 +339,7 @@ def test_completed_pods_alone_restart_nothing() -> None:
 
 
 def test_counters_wait_while_a_group_restarts() -> None:
-    """A change of counters alone is not urgent, and waits longest while every agent listens."""
+    """A change of counters alone waits, longest during a group restart, because each write reaches every agent."""
     world = started(jobset())
     world.status.update(wire.status_of_epochs(1, 1))
     world.set_job("train-workers-0", active=2)
@@ -354,7 +354,7 @@ def test_counters_wait_while_a_group_restarts() -> None:
 
 
 def test_restarts_in_place_count_towards_the_maximum_of_recreations() -> None:
-    """There is one budget: restarts in place have used it up when a Job fails."""
+    """Restarts in place and recreations share maxRestarts: used-up restarts make a Job's failure fatal."""
     world = started(jobset(restarts_max=2))
     world.status.update(wire.status_of_epochs(3, 2))
     world.set_job("train-workers-0", "Failed")

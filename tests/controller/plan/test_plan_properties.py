@@ -31,7 +31,7 @@ REASON = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")  # the CRD's pa
 
 
 def steps(world: PlannerWorld) -> Iterator[tuple[PlannerWorld, Plan]]:
-    """Carry plans out until one asks for nothing; yield each with the world that it was made for."""
+    """Carry out plans until one is empty; yield each with its world."""
     for _ in range(PASSES_MAX):
         before = deepcopy(world)
         planned = advance(world)
@@ -42,14 +42,14 @@ def steps(world: PlannerWorld) -> Iterator[tuple[PlannerWorld, Plan]]:
 
 
 def settle(world: PlannerWorld) -> None:
-    """Carry plans out until one asks for nothing."""
+    """Carry out plans until one is empty."""
     for _ in steps(world):
         pass
 
 
 @given(worlds())
 def test_plans_converge_and_then_ask_for_nothing(world: PlannerWorld) -> None:
-    """From any state, carrying plans out ends within PASSES_MAX; then planning again asks for nothing, ever."""
+    """From any state plans become empty within PASSES_MAX passes and stay empty."""
     settle(world)
     assert is_idle(advance(world))
     assert is_idle(world.plan())
@@ -57,7 +57,7 @@ def test_plans_converge_and_then_ask_for_nothing(world: PlannerWorld) -> None:
 
 @given(worlds())
 def test_planning_changes_nothing_and_is_repeatable(world: PlannerWorld) -> None:
-    """Planning twice from one state gives one plan, and leaves no trace in what it looked at."""
+    """Planning twice from one state gives equal plans and changes no input."""
     untouched = deepcopy(world)
     planned = world.plan()
     assert world == untouched
@@ -74,7 +74,7 @@ def test_a_plan_deletes_only_what_must_go(world: PlannerWorld) -> None:
 
 
 def must_go(world: PlannerWorld, job: KubeObject) -> bool:
-    """Say whether a Job may be deleted: the rules again, from the raw objects."""
+    """Return whether a Job may be deleted, by a second implementation on the raw objects."""
     metadata, status = job["metadata"], world.status
     if "deletionTimestamp" in metadata:
         return False
@@ -86,12 +86,12 @@ def must_go(world: PlannerWorld, job: KubeObject) -> bool:
     if attempt is not None and attempt < status.get("restarts", 0):
         return True  # of an earlier restart
     if not is_expected:
-        return False  # nobody knows what it is for
+        return False  # no replicatedJob wants it
     if attempt is None or job_attempt is None or job_attempt < job_restarts(status, replicated_job, int(index)):
         return True  # unreadable: a new one is made; or restarted alone
     ended = {c["type"] for c in status_of(job).get("conditions", ()) if c["status"] == "True"} & {"Complete", "Failed"}
     if ended_as(world):
-        return not ended  # what still runs when all is over
+        return not ended  # active after the JobSet's end
     synced, deprecated = world.jobset.epochs
     is_restarting = world.decision is not None and 0 < synced <= deprecated
     is_named = world.decision is not None and (replicated_job, int(index)) in world.decision.recreate
@@ -110,7 +110,7 @@ def number(metadata: KubeObject, key: str) -> int | None:
 
 
 def is_absent(metadata: KubeObject, key: str) -> bool:
-    """Say whether a key is nowhere."""
+    """Return whether a key is neither a label nor an annotation."""
     return all(key not in metadata.get(part, {}) for part in ("labels", "annotations"))
 
 
@@ -136,7 +136,7 @@ def ended_as(world: PlannerWorld) -> set[str]:
 
 @given(worlds(), st.sampled_from(["leaving", "managed by another"]))
 def test_what_is_not_ours_is_not_touched(world: PlannerWorld, how: str) -> None:
-    """A JobSet that leaves, or that another controller manages, gets no status, no action and no Event."""
+    """A JobSet that is being deleted, or that another controller manages, gets no status, action or Event."""
     if how == "leaving":
         world.manifest["metadata"]["deletionTimestamp"] = world.now
     else:
@@ -148,7 +148,7 @@ def test_what_is_not_ours_is_not_touched(world: PlannerWorld, how: str) -> None:
 
 @given(worlds())
 def test_actions_name_what_is_there_and_make_what_is_not(world: PlannerWorld) -> None:
-    """By name AND UID; nothing is made under a name that is taken, and at most one action concerns an object."""
+    """Actions name objects by name AND UID; no taken name is used again, and each object has at most one action."""
     for before, planned in steps(world):
         touched: list[tuple[type[Action], str]] = []
         for action in planned.actions:
@@ -181,7 +181,7 @@ def test_actions_name_what_is_there_and_make_what_is_not(world: PlannerWorld) ->
 
 @given(worlds())
 def test_nothing_runs_that_must_not(world: PlannerWorld) -> None:
-    """Suspended, no Job is created or set to run; finished, none is created at all, and in the end none runs."""
+    """A suspended JobSet starts no Job; a finished one creates none, and in the end none of its Jobs runs."""
     for before, planned in steps(world):
         created = [action.manifest["spec"] for action in planned.actions if isinstance(action, CreateJob)]
         resumed = [action for action in planned.actions if isinstance(action, ResumeJob)]
@@ -200,7 +200,7 @@ def test_nothing_runs_that_must_not(world: PlannerWorld) -> None:
 
 @given(worlds())
 def test_in_the_end_every_place_that_is_due_has_its_job(world: PlannerWorld) -> None:
-    """Without an order, a claim that is missing or a Job that blocks, all Jobs of an unfinished JobSet are there."""
+    """An unfinished JobSet has all its Jobs, unless an order, a missing claim or a blocking Job prevents it."""
     settle(world)
     jobset = world.jobset
     blocked = any("deletionTimestamp" in obj["metadata"] for obj in [*world.jobs.values(), *world.claims.values()])
@@ -217,7 +217,7 @@ def owners(obj: KubeObject) -> list[KubeObject]:
 
 @given(worlds())
 def test_restarts_are_counted_and_bounded(world: PlannerWorld) -> None:
-    """No counter goes down, and counted restarts pass maxRestarts only where they had before we looked."""
+    """No counter goes down, and counted restarts exceed maxRestarts only if they did before."""
     policy = world.manifest["spec"].get("failurePolicy") or {}
     most = max(world.jobset.recreations_counted, policy.get("maxRestarts", 0))
     for _ in range(3):
@@ -239,7 +239,7 @@ def counters_of(world: PlannerWorld) -> list[int]:
 
 @given(worlds(), st.data())
 def test_terminal_is_terminal(world: PlannerWorld, data: st.DataObject) -> None:
-    """A JobSet that finished stays what it is, whatever its Jobs do later; terminalState and condition agree."""
+    """A finished JobSet keeps its end, whatever its Jobs do; terminalState and condition agree."""
     settle(world)
     ended = ended_as(world)
     if not ended:
@@ -254,7 +254,7 @@ def test_terminal_is_terminal(world: PlannerWorld, data: st.DataObject) -> None:
 
 @given(worlds())
 def test_conditions_are_well_formed(world: PlannerWorld) -> None:
-    """One of each type; a new time exactly where the status is new; the generation wherever it was decided anew."""
+    """Conditions have unique types, a new time exactly when the status changed, and the deciding generation."""
     for before, planned in steps(world):
         old = {c["type"]: c for c in before.status.get("conditions", ())}
         conditions = planned.status.get("conditions", ())
@@ -277,7 +277,7 @@ def test_conditions_are_well_formed(world: PlannerWorld) -> None:
 
 @given(worlds())
 def test_the_counts_of_jobs_are_exact(world: PlannerWorld) -> None:
-    """The entries of replicatedJobsStatus are what counting by hand gives, one per replicatedJob, names descending."""
+    """`replicatedJobsStatus` equals a count by hand, one entry per replicatedJob, names descending."""
     for _before, planned in steps(world):
         if "replicatedJobsStatus" in planned.status:
             entries = planned.status["replicatedJobsStatus"]
@@ -314,7 +314,7 @@ def recount(world: PlannerWorld) -> list[KubeObject]:
 
 
 def is_of_the_past(world: PlannerWorld, job: KubeObject, replicated_job: str, index: int) -> bool:
-    """Say whether a Job is of an earlier restart, or unreadable."""
+    """Return whether a Job is of an earlier restart, or unreadable."""
     metadata = job["metadata"]
     attempt, job_attempt = number(metadata, wire.RESTART_ATTEMPT), number(metadata, wire.JOB_RESTART_ATTEMPT)
     if is_absent(metadata, wire.JOB_RESTART_ATTEMPT):
@@ -336,7 +336,7 @@ def test_absent_and_default_are_one(world: PlannerWorld) -> None:
 
 @given(worlds(), st.data())
 def test_fields_of_others_in_the_status_survive(world: PlannerWorld, data: st.DataObject) -> None:
-    """A condition or a field that somebody else writes is neither changed nor lost."""
+    """Conditions and fields of other writers stay as they are."""
     foreign: dict[str, Any] = {
         "type": "Admitted",
         "status": data.draw(st.sampled_from(["True", "False", "Unknown"])),

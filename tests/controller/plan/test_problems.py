@@ -177,7 +177,7 @@ def problem(world: PlannerWorld) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("path", "value", "words"), CASES, ids=lambda value: str(value)[:40])
 def test_every_problem_is_a_condition_until_it_is_cured(path: str, value: Any, words: tuple[str, ...]) -> None:
-    """It is named with its place, what is expected, what was seen and what happens; one Event, and the rest works."""
+    """Each problem is a condition with its place, the expected and seen value and the effect, and one Event."""
     world = PlannerWorld(changed(GOOD, path, value))
     notes = [note.reason for note in world.plan().notes]
     world.settle()
@@ -193,7 +193,7 @@ def test_every_problem_is_a_condition_until_it_is_cured(path: str, value: Any, w
 
 
 def test_a_good_spec_has_no_problem() -> None:
-    """The one that the cases start from; and a replicatedJob that opted out may be as it likes."""
+    """The spec that the cases start from has no problem, and neither has any opted-out replicatedJob."""
     world = PlannerWorld(changed(GOOD, "metadata.name", "train"))
     world.settle()
     assert world.condition("SpecProblem") is None
@@ -205,7 +205,7 @@ def test_a_good_spec_has_no_problem() -> None:
 
 
 def test_restart_job_of_too_many() -> None:
-    """Beyond the last index that the status can count, the whole JobSet restarts; this is said beforehand."""
+    """RestartJob with more Jobs than the status can count is reported in advance as a problem."""
     manifest = jobset(strategy="Recreate", jobs=[replicated_job("a", replicas=1025)])
     manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJob"}]
     world = PlannerWorld(manifest)
@@ -216,7 +216,7 @@ def test_restart_job_of_too_many() -> None:
 
 
 def test_an_address_that_is_too_long_for_a_label_stops_nothing() -> None:
-    """Pods go without the coordinator label; upstream's Jobs would be refused for ever."""
+    """With an address too long for a label the Pods have no coordinator label; upstream's Jobs would be refused."""
     manifest = jobset("j" * 30, jobs=[replicated_job("w" * 10)], coordinator={"replicatedJob": "w" * 10})
     world = PlannerWorld(manifest)
     world.settle()
@@ -227,7 +227,7 @@ def test_an_address_that_is_too_long_for_a_label_stops_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["1st rule", "trailing,", "n" * 2000])
 def test_a_rule_whose_name_no_reason_can_hold_is_applied_all_the_same(name: str) -> None:
-    """The API would refuse a status with such a reason, for ever; the rule goes by its index instead."""
+    """A rule whose name no reason can hold is applied under its index: the API would refuse the status."""
     rule = {"name": name, "action": "RestartJobSet", "setConditionReason": name}
     manifest = changed(jobset(strategy="Recreate"), "spec.failurePolicy.rules", [rule])
     world = PlannerWorld(manifest)
@@ -265,7 +265,7 @@ def stored(**changes: Any) -> KubeObject:
     ],
 )
 def test_a_claim_that_exists_is_compared_by_what_the_template_names(changes: KubeObject, words: str) -> None:
-    """What the server fills in is no difference; less storage or another access mode is; the claim is used anyhow."""
+    """Less storage or another access mode is reported, defaults of the server are not; the claim is used anyway."""
     world = PlannerWorld(changed(GOOD, "metadata.name", "train"), claims={"cache-train": stored(**changes)})
     world.settle()
     assert words in problem(world)[1]
@@ -275,7 +275,7 @@ def test_a_claim_that_exists_is_compared_by_what_the_template_names(changes: Kub
 
 
 def test_a_claim_of_somebody_else_that_the_policy_would_delete() -> None:
-    """With whenDeleted Delete beside a claim that the JobSet did not make: nobody deletes it, and this is said."""
+    """`whenDeleted` Delete with a foreign claim is reported, because nothing will delete the claim."""
     manifest = changed(GOOD, "spec.volumeClaimPolicies", templates("cache", retain=False))
     world = PlannerWorld(manifest, claims={"cache-train": stored()})
     world.settle()
@@ -299,7 +299,7 @@ def test_quantities(text: object, number: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "Gi", "1gi", "1 Gi", "one", None, "1e", "--1"])
 def test_what_is_no_quantity(text: object) -> None:
-    """It compares with nothing."""
+    """A text that is no quantity has no value."""
     assert parse_quantity(text) is None
 
 
@@ -328,7 +328,7 @@ def test_an_empty_restart_policy_is_none(restart_policy: str | None) -> None:
     ],
 )
 def test_what_has_not_the_form_of_a_jobset_is_refused_whole(path: str, value: Any, words: str) -> None:
-    """Parts that the CRD leaves opaque, or another CRD let in: found when it is read, not in the middle of a pass."""
+    """A JobSet with a wrong form is refused when it is read, also in parts that the CRD does not check."""
     manifest = changed(jobset(), path, value)
     manifest["metadata"] |= {"uid": "u", "resourceVersion": "1"}
     with pytest.raises(RemoteProtocolError) as refused:

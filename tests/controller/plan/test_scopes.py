@@ -56,7 +56,7 @@ def running(world: PlannerWorld, **synced: int) -> None:
 
 
 def test_the_division_is_in_the_status_before_any_job_exists() -> None:
-    """The first pass writes it and does nothing else; the Pods of the second pass are told their scope."""
+    """The first pass writes only the division; the Pods of the second pass have their scope's annotation."""
     jobs = [replicated_job(name) | {"groupName": group} for name, group in (("a", "x"), ("b", "y"), ("c", "x"))]
     world = PlannerWorld(divided("Group", *jobs))
     planned = world.plan()
@@ -76,7 +76,7 @@ def test_the_division_is_in_the_status_before_any_job_exists() -> None:
 
 @pytest.mark.parametrize("by", [None, "JobSet"])
 def test_a_jobset_that_is_not_divided_is_as_before(by: str | None) -> None:
-    """Jobs are created in the first pass; neither its status nor its Pods say anything of scopes."""
+    """An undivided JobSet creates Jobs in the first pass; its status and Pods name no scope."""
     world = PlannerWorld(divided(by))
     assert any(isinstance(action, CreateJob) for action in world.plan().actions)
     world.settle()
@@ -98,7 +98,7 @@ def test_a_jobset_that_is_not_divided_is_as_before(by: str | None) -> None:
     ],
 )
 def test_an_annotation_without_effect_is_a_spec_problem(by: str | None, later: str | None, words: str) -> None:
-    """An unknown word and a change are told; what the JobSet began with stays."""
+    """An unknown value or a change of the annotation is a SpecProblem; the division stays."""
     world = started(by)
     before = world.jobset.restart_scope
     world.manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: later} if later is not None else {}
@@ -110,7 +110,7 @@ def test_an_annotation_without_effect_is_a_spec_problem(by: str | None, later: s
 
 
 def test_each_decision_goes_into_its_own_entry() -> None:
-    """S and D are written for the scope that they are about; the fields of the whole JobSet stay away."""
+    """S and D are written into their scope's entry; the JobSet's own fields stay absent."""
     world = started()
     world.decisions = {"a": Decision(1, 0), "b": Decision(0, 0)}
     world.settle()
@@ -122,7 +122,7 @@ def test_each_decision_goes_into_its_own_entry() -> None:
 
 
 def test_only_the_completed_jobs_of_the_scope_that_restarts_are_recreated() -> None:
-    """A Pod that completed in another scope has nothing to do with it."""
+    """A scope's restart recreates its own completed Jobs, and no other scope's."""
     world = started()
     running(world, a=1, b=1)
     world.decisions = {"a": Decision(1, 1), "b": Decision(1, 0)}
@@ -137,7 +137,7 @@ def test_only_the_completed_jobs_of_the_scope_that_restarts_are_recreated() -> N
     ("action", "expected"), [(RESTART_UNCOUNTED, {"a": 1, "b": 1}), (RESTART_JOB_UNCOUNTED, {"a": 1, "b": 0})]
 )
 def test_a_recreation_exempts_an_epoch_of_each_scope_it_touches(action: str, expected: dict[str, int]) -> None:
-    """All Jobs are of all scopes, one Job is of one."""
+    """Recreating all Jobs exempts an epoch in every scope, recreating one Job only in its scope."""
     manifest = divided()
     manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": action}]
     world = PlannerWorld(manifest)
@@ -149,7 +149,7 @@ def test_a_recreation_exempts_an_epoch_of_each_scope_it_touches(action: str, exp
 
 
 def test_a_resume_exempts_an_epoch_of_each_scope() -> None:
-    """Every Pod is new after it."""
+    """A resume exempts an epoch in each scope, because every Pod is new."""
     world = started()
     running(world, a=1, b=4)
     world.manifest["spec"]["suspend"] = True
@@ -172,7 +172,7 @@ def test_a_smaller_scope_restarts_alone() -> None:
 
 
 def test_one_scope_that_exceeds_fails_the_jobset() -> None:
-    """There is one maxRestarts; nothing of the other scope is written any more."""
+    """When one scope exceeds maxRestarts, the JobSet fails and the other scope's epochs are not written any more."""
     world = started()
     running(world, a=1, b=1)
     world.decisions = {"a": Decision(1, 1), "b": Decision(1, 0, restarts=4, exceeded=True)}
@@ -232,7 +232,7 @@ moves = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.booleans
 
 @given(moves, st.integers(0, 3))
 def test_scopes_never_touch_each_other_and_share_one_budget(history: list[tuple[str, int, bool]], most: int) -> None:
-    """After every announcement only its own scope's decision differs, and never more than maxRestarts are synced."""
+    """An announcement changes only its own scope's decision, and all scopes together keep maxRestarts."""
 
     def play() -> None:
         world = Divided(most)
@@ -314,7 +314,7 @@ async def test_a_scope_that_starts_later_restarts_nobody() -> None:
 
 
 def test_a_pod_whose_job_is_gone_holds_up_its_own_scope() -> None:
-    """Its label says which; the other scope's barrier does not wait for it."""
+    """A Pod whose Job is gone delays only the scope that its label names."""
     world: dict[str, bool] = {}
 
     async def scenario() -> None:

@@ -137,7 +137,7 @@ def test_all_dependencies_must_hold() -> None:
 
 @pytest.mark.parametrize("name", ["b", "c", "nobody"])
 def test_a_dependency_that_does_not_stand_before_it(name: str) -> None:
-    """On itself, on a later one or on none: it never starts, and SpecProblem says why; the others run."""
+    """With an invalid dependency a replicatedJob never starts and SpecProblem says why; the others run."""
     jobs = [replicated_job("a"), depending("b", (name, "Ready")), replicated_job("c")]
     world = started(jobset(strategy=None, jobs=jobs))
     assert set(world.jobs) == {"train-a-0", "train-c-0"}
@@ -147,7 +147,7 @@ def test_a_dependency_that_does_not_stand_before_it(name: str) -> None:
 
 
 def test_a_group_restart_does_not_start_the_order_over() -> None:
-    """In place every Pod is not ready for a while; the order has passed, so no condition flips and no Job changes."""
+    """An in-place restart makes Pods unready, but changes no startup condition and no Job."""
     world = started(in_order(strategy=wire.IN_PLACE_RESTART))
     names = ("train-a-0", "train-a-1", "train-b-0", "train-c-0")
     for name in names:
@@ -162,7 +162,7 @@ def test_a_group_restart_does_not_start_the_order_over() -> None:
 
 
 def test_the_barrier_waits_only_for_what_is_due() -> None:
-    """A replicatedJob is expected from the moment its Jobs are created, also while what it waits for is not ready."""
+    """The barrier expects a replicatedJob from the creation of its Jobs, also when its dependency becomes unready."""
     jobs = [replicated_job("a"), depending("b", ("a", "Ready")), depending("c", ("b", "Ready"))]
     world = started(jobset(jobs=jobs))
     assert world.plan().expected == {"a"}
@@ -174,7 +174,7 @@ def test_the_barrier_waits_only_for_what_is_due() -> None:
 
 
 def test_an_initializer_leaves_the_group_when_it_is_done() -> None:
-    """What others wait for to complete is not expected after that, and is not run again by a restart in place."""
+    """After its completion a replicatedJob that others depend on is not expected, and no restart runs it again."""
     world = started(jobset(jobs=[replicated_job("init"), depending("train", ("init", "Complete"))]))
     world.status.update(wire.status_of_epochs(1, 0))
     world.set_job("train-init-0", "Complete", succeeded=2)
@@ -203,7 +203,7 @@ def graphs(draw: st.DrawFn) -> KubeObject:
 
 @given(graphs(), st.data())
 def test_every_order_reaches_its_end(manifest: KubeObject, data: st.DataObject) -> None:
-    """Whatever is expected can come: with Jobs that get ready or complete, everything is created in the end."""
+    """In every order all Jobs are created in the end, when Jobs become ready or complete."""
     world = started(manifest)
     world.manifest["spec"]["suspend"] = False
     everything = set(world.jobset.places)
@@ -235,7 +235,7 @@ async def set_ready(rig: Rig, crew: Crew, name: str, ready: int = 2) -> None:
 
 
 async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
-    """Ready comes after the barrier, so the first syncs alone; the second joins, and all run at the next epoch."""
+    """The first replicatedJob syncs alone; its dependent joins by one uncounted restart, and all run at one epoch."""
     rig = Rig()
     manifest = jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], restarts_max=0)
     async with rig.running(rig.controller(leader_elect=False)):
@@ -260,7 +260,7 @@ async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
 
 
 def test_who_is_not_due_waits_for_somebody_who_is_named() -> None:
-    """The condition follows the order, step by step, and is False when everybody's turn has come."""
+    """The condition names the waiting replicatedJobs at each step, and is False when all have started."""
     world = started(in_order())
     condition = world.condition("StartWaiting")
     assert condition is not None
@@ -291,7 +291,7 @@ def test_who_depends_on_another_says_on_whom() -> None:
 
 
 def test_who_fails_in_the_same_pass_never_waited() -> None:
-    """A condition that is brought up and contradicted in one pass is not told at all."""
+    """When the JobSet fails in the same pass, no waiting condition is written."""
     world = started(jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], strategy=wire.IN_PLACE_RESTART))
     world.status.pop("conditions")
     world.decision = Decision(1, 0, restarts=1, exceeded=True)

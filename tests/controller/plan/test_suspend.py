@@ -35,7 +35,7 @@ def resumes(world: PlannerWorld) -> list[str]:
 
 
 def test_a_running_job_is_resumed_only_once_it_is_at_rest() -> None:
-    """Until the Job controller has stopped it, its template cannot change; then one event later it is resumed."""
+    """A running Job is resumed AFTER the Job controller has stopped it: before, its template cannot change."""
     world = world_of()
     world.set_job(JOB, active=2, startTime=NOW)
     world.manifest["spec"]["suspend"] = True
@@ -52,7 +52,7 @@ def test_a_running_job_is_resumed_only_once_it_is_at_rest() -> None:
 
 
 def test_a_job_that_never_started_is_resumed_at_once() -> None:
-    """A queue's first admission need not wait for a condition."""
+    """A Job that never started is resumed at once, without waiting for a condition."""
     world = world_of(suspend=True)
     world.manifest["spec"]["suspend"] = False
     assert resumes(world) == [JOB]
@@ -66,7 +66,7 @@ def test_a_running_job_never_follows_the_template() -> None:
 
 
 def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
-    """What is done stays done."""
+    """Finished Jobs are neither suspended nor resumed."""
     world = world_of(jobs=[replicated_job("a"), replicated_job("b")])
     world.set_job("train-a-0", "Complete")
     for suspend in (True, False):
@@ -76,7 +76,7 @@ def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
 
 
 def test_a_jobset_that_is_resumed_before_its_jobs_were_suspended_costs_nothing() -> None:
-    """Nothing restarted, so no epoch is exempt."""
+    """A resume before the Jobs were suspended exempts no epoch, because nothing restarted."""
     world = world_of(strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(1, 0))
     world.manifest["spec"]["suspend"] = True
@@ -105,7 +105,7 @@ TEMPLATES = st.builds(
 
 @given(TEMPLATES, TEMPLATES)
 def test_the_patch_makes_one_template_the_other(stored: KubeObject, wanted: KubeObject) -> None:
-    """Whatever was added, changed or removed; what the server generated stays; twice is nothing."""
+    """The patch turns any template into any other, keeps generated fields, and is empty the second time."""
     generated = dict.fromkeys(GENERATED_LABELS, "uid")
     stored["metadata"]["labels"] |= generated
     stored["spec"]["hostNetwork"] = True
@@ -173,7 +173,7 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:
 
 
 async def test_resumes_do_not_use_up_max_restarts() -> None:
-    """Under in-place restart each resume is an epoch; none is counted, not even by a controller that is new."""
+    """With in-place restart each resume makes an uncounted epoch, also for a new controller."""
     rig = Rig()
 
     async def suspend_and_resume(crew: Any, epoch: int) -> None:

@@ -21,7 +21,7 @@ ODD = 'a "quoted" \\ word\nand a line, {x="y"} und \u00fc'
 
 
 def facts(text: bytes) -> list[object]:
-    """Return what a scraper reads: families and samples, whatever the order of labels."""
+    """Return a scraper's result: families and samples, independent of the order of labels."""
     return [
         (family.name, family.type, family.documentation, [(s.name, s.labels, s.value) for s in family.samples])
         for family in text_string_to_metric_families(text.decode())
@@ -44,10 +44,10 @@ def test_odd_values_are_written_as_the_library_writes_them() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_controllers_metrics_are_written_as_the_library_writes_them() -> None:
-    """All families, with JobSets that have restarted, and no series of when they were created."""
+    """All families, with JobSets that have restarted, equal the library's text, without the _created series."""
     metrics = filled(3, 2)
     metrics.reconcile_seconds.labels("jobset").observe(0.3)
-    metrics.registry.unregister(metrics.process)  # its numbers change
+    metrics.registry.unregister(metrics.process)  # the numbers of this process change
     text, expected = metrics.text(), generate_latest(metrics.registry)
     assert facts(text) == facts(expected)
     assert b"inplace_first_failure_info{" in text

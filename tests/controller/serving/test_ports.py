@@ -26,15 +26,15 @@ from inplace.controller.serving.scrapes import Scrapes
 
 CLIENTS = 300
 JOBSETS = 500
-DESCRIPTORS_MAX = SEATS + ACCEPT_MAX + 4  # of one port: who lost a seat is closed a turn later; the rest is the test's
-TURN_S_MAX = 0.1  # CPU: the slice, what else is due, and at times the collector of cycles
-ANSWER_S_MAX = 5.0  # kubelet's patience, see deploy/controller/deployment.yaml
+DESCRIPTORS_MAX = SEATS + ACCEPT_MAX + 4  # of one port: closing connections, and the test's own
+TURN_S_MAX = 0.1  # CPU seconds: the slice, other due work, and sometimes the garbage collector
+ANSWER_S_MAX = 5.0  # kubelet's probe timeout, see deploy/controller/deployment.yaml
 
 pytestmark = pytest.mark.asyncio
 
 
 class ImpatientClock(LoopClock):
-    """Its time-outs are a fiftieth of what is asked for."""
+    """A clock whose time-outs are a fiftieth of the requested ones."""
 
     def timeout(self, delay_s: float | None) -> asyncio.Timeout:
         """Return a short one."""
@@ -55,7 +55,7 @@ async def served(pages: Mapping[str, Page], clock: Clock | None = None) -> Async
 
 
 async def ask(port: int, request: bytes, source: str = "127.0.0.1") -> bytes:
-    """Send something and return all that comes back."""
+    """Send bytes and return the whole answer."""
     async with asyncio.timeout(ANSWER_S_MAX):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
         try:
@@ -78,7 +78,7 @@ def descriptors() -> int:
 
 
 async def test_probes() -> None:
-    """/healthz always, /readyz when ready, anything else 404, metrics too: they have a port of their own."""
+    """/healthz answers always, /readyz when ready; other paths, also /metrics, get 404 on the probes' port."""
     why_not: list[str | None] = ["not yet"]
     async with served(probes(lambda: why_not[0])) as port:
         assert await get(port, "/healthz") == (200, b"ok")
@@ -89,7 +89,7 @@ async def test_probes() -> None:
 
 
 async def test_metrics_are_rendered_once_a_second() -> None:
-    """Whoever asks within a second gets the same text, however many they are; the next second has a new one."""
+    """All requests within a second get the same text; the next second has a new one."""
     metrics, clock = Metrics(), LoopClock()
     scrapes = Scrapes(metrics.pieces, clock)
     async with asyncio.TaskGroup() as group, served(scrapes.pages()) as port:
@@ -108,17 +108,17 @@ async def test_metrics_are_rendered_once_a_second() -> None:
 
 
 async def test_a_request_that_is_too_long_or_never_ends_is_dropped() -> None:
-    """One byte more than a request may have: the connection is closed, and the next one is answered."""
+    """A request one byte above the bound closes its connection, and the next connection is answered."""
     async with served(probes(lambda: None)) as port:
         longest = b"GET /healthz HTTP/1.1\r\nx: ".ljust(REQUEST_BYTES_MAX - 4, b"a") + b"\r\n\r\n"
         assert b" 200 " in await ask(port, longest)
-        with contextlib.suppress(ConnectionResetError):  # what was not read yet makes the kernel say it so
+        with contextlib.suppress(ConnectionResetError):  # the kernel resets a connection with unread bytes
             assert await ask(port, b"a" * (REQUEST_BYTES_MAX + 1)) == b""
         assert (await get(port, "/healthz"))[0] == 200
 
 
 async def test_connections_that_only_stay_keep_nobody_out() -> None:
-    """300 of one source that say nothing: as many descriptors as it has seats, and a newcomer is answered."""
+    """300 silent connections of one source use only its seats' descriptors, and a newcomer is answered."""
     async with served(probes(lambda: None)) as port:
         before = descriptors()
         with contextlib.ExitStack() as stack:
@@ -131,7 +131,7 @@ async def test_connections_that_only_stay_keep_nobody_out() -> None:
 
 
 async def test_an_idle_connection_is_closed() -> None:
-    """Whoever sends half a request is left alone for some seconds, and then it is over."""
+    """A connection with half a request is closed after some seconds."""
     async with served(probes(lambda: None), ImpatientClock()) as port:
         assert await ask(port, b"GET /healthz HTT") == b""
 
@@ -159,7 +159,7 @@ FLOOD = textwrap.dedent("""
 
 @asynccontextmanager
 async def flooded(port: int) -> AsyncIterator[None]:
-    """Let another process ask on so many connections, without a pause."""
+    """Let another process send requests on CLIENTS connections without a pause."""
     flood = await asyncio.create_subprocess_exec(
         sys.executable, "-c", FLOOD, str(port), str(CLIENTS), stdout=asyncio.subprocess.PIPE
     )
@@ -174,7 +174,7 @@ async def flooded(port: int) -> AsyncIterator[None]:
 
 @pytest.mark.slow
 async def test_a_flood_of_the_probes_port_does_not_keep_kubelet_out() -> None:
-    """300 clients ask it without a pause: 20 of 20 probes from another address are answered, in time for kubelet."""
+    """While 300 clients flood the port, 20 of 20 probes from another address are answered in time for kubelet."""
     async with served(probes(lambda: None)) as port, flooded(port):
         for _ in range(20):
             assert (await get(port, "/healthz", source="127.0.0.2"))[0] == 200
@@ -182,7 +182,7 @@ async def test_a_flood_of_the_probes_port_does_not_keep_kubelet_out() -> None:
 
 @pytest.fixture
 def heap_of_its_own() -> Iterator[None]:
-    """Keep the collector away from what other tests of this process left: going through that takes it 0.3 s."""
+    """Hide other tests' objects from the garbage collector, which needs 0.3 s for them."""
     gc.collect()
     gc.freeze()
     yield
@@ -192,7 +192,7 @@ def heap_of_its_own() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("heap_of_its_own")
 async def test_a_flood_of_scrapes_does_not_stop_the_loop() -> None:
-    """300 clients at 500 JobSets: a rendering a second, the loop turns, probes are answered, descriptors stay."""
+    """Under 300 scrapers of 500 JobSets there is one rendering a second, and the loop and the probes go on."""
     clock = LoopClock()
     scrapes = Scrapes(filled(JOBSETS, 8).pieces, clock)
     turns_s: list[float] = []
@@ -216,7 +216,7 @@ async def test_a_flood_of_scrapes_does_not_stop_the_loop() -> None:
 
 @pytest.mark.usefixtures("heap_of_its_own")
 async def test_a_rendering_lets_the_loop_turn() -> None:
-    """Whatever the number of JobSets: between two turns of the loop stands a slice, not the rendering."""
+    """For any number of JobSets the loop turns after each slice of a rendering."""
     turns_s = list[float]()
     scrapes = Scrapes(filled(1000, 1).pieces, LoopClock())
     async with asyncio.TaskGroup() as group:
@@ -229,7 +229,7 @@ async def test_a_rendering_lets_the_loop_turn() -> None:
 
 
 async def _turns(turns_s: list[float]) -> None:
-    """Note how much CPU each turn of the loop takes; what the machine does meanwhile does not count."""
+    """Record the CPU time of each turn of the loop; other processes' time does not count."""
     while True:
         began_s = time.thread_time()
         await asyncio.sleep(0)
@@ -237,7 +237,7 @@ async def _turns(turns_s: list[float]) -> None:
 
 
 async def test_a_client_that_leaves_does_not_end_the_rendering() -> None:
-    """Its seat is lost while the text is being made: the next client gets that text, and it was made once."""
+    """When a client leaves during the rendering, the next client gets the text, which is made once."""
     begun = asyncio.Event()
 
     def pieces() -> list[str]:

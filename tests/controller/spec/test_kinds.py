@@ -1,4 +1,4 @@
-"""A Pod in the cache is small, whatever its creator put into it."""
+"""A Pod in the cache is small, whatever its creator wrote into it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def heavy_pod() -> dict[str, Any]:
 
 @pytest.mark.parametrize("way", ["list", "watch", "answer"])
 def test_a_heavy_pod_is_kept_small(way: str) -> None:
-    """A megabyte becomes some 2 kB: its one controller, the beginnings of the annotations, no gates."""
+    """A Pod of a megabyte is kept in some 2 kB: its controller, the beginnings of annotations, no gates."""
     pod = heavy_pod()
     data = msgspec.json.encode(pod)
     ways = {
@@ -56,7 +56,7 @@ def test_a_heavy_pod_is_kept_small(way: str) -> None:
 
 
 def test_what_our_own_pods_say_is_kept_whole() -> None:
-    """Values up to the bound stay as they are, and so do the gates of a Pod that waits behind ours."""
+    """Values up to the bound are kept whole, and so are the gates of a Pod that has our gate."""
     gates = [wire.PLACEMENT_GATE, *(f"example.com/{number}" for number in range(1, GATES_MAX))]
     phases = "v1," + "x" * (VALUE_CHARACTERS_MAX - 3)
     kept = POD_CODEC.convert(

@@ -30,7 +30,7 @@ def test_a_bad_pattern_is_a_condition() -> None:
 
 
 def test_hostile_patterns_are_cheap_or_refused() -> None:
-    """What would take exponential time elsewhere is linear; what would take memory does not compile."""
+    """Patterns of exponential time elsewhere are linear here; patterns that need much memory do not compile."""
     world = started({"action": "FailJobSet", "onJobFailureMessagePatterns": ["(a*)*(a*)*(a*)*b"]})
     world.set_job("train-a-0", "Failed", message="a" * 30_000)
     assert world.plan().status["restarts"] == 1
@@ -38,7 +38,7 @@ def test_hostile_patterns_are_cheap_or_refused() -> None:
 
 
 def test_patterns_have_a_bound_together() -> None:
-    """What is beyond it matches nothing, and is named; what stands before it matches as ever."""
+    """Patterns beyond the common bound match nothing and are named; earlier ones match as usual."""
     slow = [f"(?:[ -z]?){{{900 + number}}}!" for number in range(20)]  # some 1,800 instructions each
     world = started(
         {"action": "FailJobSet", "onJobFailureMessagePatterns": ["first", *slow]},
@@ -62,7 +62,7 @@ def test_patterns_have_a_bound_together() -> None:
 
 
 def test_patterns_that_do_not_compile_have_the_same_bound() -> None:
-    """To find out that a pattern is too large takes as long as to compile one: only so many are tried."""
+    """A bounded number of patterns that fail to compile is tried, because each try takes a compilation's time."""
     texts = [f"((\\w{{100}}){{10}}){{10}}{number}" for number in range(400)]
     (patterns,) = patterns_of([{"onJobFailureMessagePatterns": texts}])
     assert not any(pattern.compiled for pattern in patterns)
@@ -71,7 +71,7 @@ def test_patterns_that_do_not_compile_have_the_same_bound() -> None:
 
 
 def test_a_pass_looks_at_failed_jobs_for_a_bounded_time() -> None:
-    """Nothing is decided before all were looked at: the rule that comes first may match the last of them."""
+    """A pass looks at a bounded number of failed Jobs, and decides when all were looked at: any may match rule 1."""
     world = started(
         {"action": "FailJobSet", "onJobFailureMessagePatterns": ["xid 79"]},
         {"action": RESTART_UNCOUNTED},
@@ -91,7 +91,7 @@ def test_a_pass_looks_at_failed_jobs_for_a_bounded_time() -> None:
 
 
 def test_a_failed_job_is_looked_at_once() -> None:
-    """Every later pass knows it already, also of another version of the JobSet; what is gone is forgotten."""
+    """A failed Job is matched once, also over versions of the JobSet; a deleted Job is forgotten."""
     world = started({"action": RESTART_JOB, "onJobFailureMessagePatterns": ["a"]})
     world.set_job("train-a-0", "Failed", message="a")
     world.set_job("train-b-0", "Failed", message="b")

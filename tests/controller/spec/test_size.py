@@ -1,4 +1,4 @@
-"""A spec of 500 bytes that asks for more than any cluster holds gets a condition and affects no other JobSet."""
+"""A small spec of a huge group gets a condition and affects no other JobSet."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def many(count: int, **size: int) -> list[KubeObject]:
 def test_a_jobset_that_is_too_large_gets_a_sentence_and_nothing_else(
     jobs: list[KubeObject], strategy: str | None, words: str
 ) -> None:
-    """The condition says what was expected, what was seen and what to do; there is no action."""
+    """A JobSet that is too large gets a condition with the bound, the seen value and the cure, and no action."""
     world = PlannerWorld(jobset(jobs=jobs, strategy=strategy))
     planned = world.plan()
     (condition,) = planned.status["conditions"]
@@ -83,14 +83,14 @@ def test_a_jobset_that_is_too_large_gets_a_sentence_and_nothing_else(
     ],
 )
 def test_the_largest_jobset_is_no_problem(jobs: list[KubeObject]) -> None:
-    """At each bound the JobSet is taken like any other."""
+    """A JobSet exactly at each bound is accepted."""
     world = PlannerWorld(jobset(jobs=jobs))
     assert "conditions" not in world.plan().status
 
 
 @pytest.mark.parametrize("where", ["template.metadata", "template.spec.template.metadata"])
 def test_annotations_beside_which_ours_do_not_fit_are_a_problem(where: str) -> None:
-    """The API takes 256 KiB of annotations, and would refuse every Job for ever: said at once."""
+    """Annotations that leave no room for ours are a problem: the API would refuse every Job for ever."""
     for excess in (0, 1):
         value = "x" * (ANNOTATION_BYTES_MAX - len("key") + excess)
         job = changed(replicated_job(), where, {"annotations": {"key": value}})
@@ -108,7 +108,7 @@ def test_annotations_beside_which_ours_do_not_fit_are_a_problem(where: str) -> N
 
 
 def test_only_groups_that_restart_in_place_have_slots() -> None:
-    """Pods that no barrier counts cost nothing: a Job of others, and a replicatedJob that opted out, are any size."""
+    """Without in-place restart, or opted out, a replicatedJob may have any size: no slots are counted."""
     recreated = PlannerWorld(jobset(jobs=many(1, pods=INT32_MAX), strategy="Recreate"))
     manifest = jobset(jobs=many(1, pods=INT32_MAX))
     manifest["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
@@ -118,7 +118,7 @@ def test_only_groups_that_restart_in_place_have_slots() -> None:
 
 @pytest.mark.parametrize("size", [{"pods": INT32_MAX}, {"replicas": 1_000, "pods": 100_000}, {"replicas": 100_000}])
 async def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[str, Any]) -> None:
-    """With a deadline of a second nobody calls a roll of all that a spec asks for; the other restarts at once.
+    """Beside a JobSet that is too large, with a deadline of a second, another group restarts at once.
 
     The JobSet was stored before there were rules, or under upstream's.
     """
@@ -139,7 +139,7 @@ async def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[
 
 
 async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
-    """Its Pods stay where they are; when it is smaller again it is counted anew."""
+    """A group that grows too large keeps its Pods; when it is smaller again it is counted anew."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
@@ -151,7 +151,7 @@ async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> 
             await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
             await rig.settle()
 
-        await resize(SLOTS_MAX // 2 + 1)  # of each of two Jobs: the CRD's bound is of one
+        await resize(SLOTS_MAX // 2 + 1)  # parallelism of each of two Jobs: the CRD bounds only one Job
         condition = await crew.condition("SpecProblem")
         assert condition is not None
         assert "saw 100,002" in condition["message"]
@@ -166,7 +166,7 @@ async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> 
 
 
 async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
-    """Every slot is there and a Pod of no slot is in the way: the deadline says so, and nothing spins."""
+    """When only a ghost holds the barrier up, the deadline names it once, and no pass repeats without a pause."""
     rig = Rig()
     async with rig.running():
         manifest = jobset()
@@ -188,7 +188,7 @@ async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
 
 
 def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
-    """Jobs are built one by one when their turn comes: 1,000 of a 32 kB template are no 200 MB of manifests."""
+    """Jobs are built one by one at their creation, so a plan for 1,000 Jobs holds no 200 MB of manifests."""
     env = [{"name": f"E{number}", "value": "x" * 100} for number in range(250)]
     template = {"spec": {"containers": [{"name": "worker", "image": "worker:1", "env": env}]}}
     world = PlannerWorld(jobset(jobs=[replicated_job(replicas=1_000, pods=1, template=template)]))
@@ -202,7 +202,7 @@ def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
 
 
 async def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
-    """After 500 Jobs the JobSet is looked at again: whoever suspends it does not wait for the other thousands."""
+    """A pass creates at most 500 Jobs, so that a suspend does not wait for thousands of others."""
     rig = Rig()
     rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
     async with rig.running():
@@ -217,7 +217,7 @@ async def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
 
 
 async def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
-    """Jobs of 300 kB, of which fifty at once would be 150 MB in memory: no more are under way than two megabytes."""
+    """At most two megabytes of Jobs are being created at once."""
     rig = Rig()
     asked_s: list[float] = []
 
@@ -243,7 +243,7 @@ names = st.sampled_from(["a", "a-1", "1", "a-01", "b-2147483648"])
 
 @given(st.dictionaries(names, st.integers(-1, 12), max_size=4), st.text("a-01b23", max_size=12))
 def test_a_job_name_is_read_back_as_a_list_of_all_names_would(sizes: dict[str, int], rest: str) -> None:
-    """Names that hold hyphens and digits, indexes beyond the last, leading zeros: found when one of ours, else not."""
+    """A Job name is found exactly when a list of all names has it, also with hyphens, digits and leading zeros."""
     jobs = [ReplicatedJob(name, replicas, "default") for name, replicas in sizes.items()]
     dumb = {f"js-{job.name}-{index}": (job.name, index) for job in jobs for index in range(job.replicas)}
     places = Places("js", jobs)
@@ -255,14 +255,14 @@ def test_a_job_name_is_read_back_as_a_list_of_all_names_would(sizes: dict[str, i
 
 
 def test_the_first_that_are_missing_are_found_among_any_number() -> None:
-    """Jobs of which everybody is there are passed over whole, and nobody counts to 2^31."""
+    """The first missing slots are found in any group without counting its slots one by one."""
     ledger = Ledger(Shape({"a": (INT32_MAX, INT32_MAX)}))
     found = list(islice(ledger.absent(ledger.arrived_by_job()), NAMES_MAX))
     assert found == [(Slot("a", 0, index), ()) for index in range(NAMES_MAX)]
 
 
 def test_an_index_of_any_length_is_no_place() -> None:
-    """A Job that somebody else made may have 5,000 digits for a name."""
+    """A foreign Job's index of 5,000 digits belongs to no place and raises no error."""
     places = Places("js", [ReplicatedJob("a", 1, "default")])
     assert places.get("js-a-" + "1" * 5_000) is None
     assert places.get("js-a-0") == ("a", 0)

@@ -35,7 +35,7 @@ def heavy() -> bytes:
 
 @pytest.mark.parametrize("way", ["list", "watch", "answer"])
 def test_a_cached_jobset_costs_its_json(way: str) -> None:
-    """However it came, one of a megabyte takes little more than a megabyte, parsed and planned too."""
+    """A JobSet of a megabyte takes little more memory than that, also parsed and planned."""
     data = heavy()
     line = b'{"type":"ADDED","object":' + data + b"}"
     answer = msgspec.json.decode(data)
@@ -56,7 +56,7 @@ def test_a_cached_jobset_costs_its_json(way: str) -> None:
 
 
 def as_told(read: JobSet) -> list[object]:
-    """Return what is made of a JobSet."""
+    """Return the Jobs, claims and problems of a JobSet."""
     jobs = [build_job(read, job, 0) for job in read.replicated_jobs]
     return [jobs, [build_claim(read, claim) for claim in read.claims], list(problems_of(read)), read.status]
 
@@ -64,7 +64,7 @@ def as_told(read: JobSet) -> list[object]:
 @settings(max_examples=100)
 @given(manifests())
 def test_what_is_read_from_the_cache_is_what_the_object_says(manifest: KubeObject) -> None:
-    """Kept as bytes or as dictionaries, it becomes the same Jobs, claims and problems."""
+    """A JobSet kept as bytes gives the same Jobs, claims and problems as the whole object."""
     manifest = changed(manifest, "metadata", manifest["metadata"] | META)
     kept = JOBSET_CODEC.decode(msgspec.json.encode(manifest))
     assert as_told(parse_jobset(kept)) == as_told(parse_jobset(manifest))
@@ -87,7 +87,7 @@ def test_what_is_read_from_the_cache_is_what_the_object_says(manifest: KubeObjec
     ],
 )
 def test_what_has_not_the_form_is_refused_with_its_path(path: str, value: Any, words: str) -> None:
-    """It is kept all the same, so that the JobSet's owner can be told; the path is the whole object's."""
+    """A JobSet of a wrong form is kept, so that its owner gets a message with the path in the whole object."""
     manifest = changed(jobset(), path, value)
     manifest["metadata"] |= META
     kept = JOBSET_CODEC.decode(msgspec.json.encode(manifest))
@@ -97,7 +97,7 @@ def test_what_has_not_the_form_is_refused_with_its_path(path: str, value: Any, w
 
 
 def test_a_template_is_nobodys_to_change() -> None:
-    """Each Job is built from a copy of its own."""
+    """Each Job is built from its own copy of the template."""
     read = parse_jobset(JOBSET_CODEC.decode(heavy()))
     (job,) = read.replicated_jobs
     build_job(read, job, 0)["spec"]["template"]["spec"]["containers"].clear()

@@ -1,4 +1,4 @@
-"""A barrier that waits says for whom and why, rarely; its deadline tells, and recreates Jobs where that is wanted."""
+"""A waiting barrier reports the missing Pods and why, rarely; its deadline reports them, or recreates their Jobs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
 
 
 async def test_a_barrier_that_waits_says_for_whom_and_why() -> None:
-    """Not before a restart should be over; then with the scheduler's words, once; and no more when all are there."""
+    """When a restart takes too long, the condition names the missing Pod and why, once, until all are there."""
     rig = Rig()
     async with rig.running():
         crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)]))
@@ -79,7 +79,7 @@ async def test_a_barrier_that_waits_says_for_whom_and_why() -> None:
 
 
 async def test_other_words_are_written_at_most_every_half_minute() -> None:
-    """Each status write reaches every agent; with ten names at most, whoever else is missing is a number."""
+    """The condition changes at most every 30 s, because each write reaches every agent; it has at most ten names."""
     rig = Rig()
     async with rig.running():
         crew = await rig.submit(jobset(jobs=[replicated_job(pods=40)]))
@@ -99,7 +99,7 @@ async def test_other_words_are_written_at_most_every_half_minute() -> None:
 
 @pytest.mark.parametrize("action", [None, "Event", "RecreateJobs"])
 async def test_the_deadline_of_a_barrier(action: str | None) -> None:
-    """After it an Event and a metric; with RecreateJobs the Job of the missing Pod is made anew, uncounted."""
+    """The deadline makes an Event and a metric; with RecreateJobs it recreates the missing Pod's Job, uncounted."""
     rig = Rig()
     async with rig.running():
         manifest = jobset(jobs=[replicated_job(pods=3)])
@@ -145,7 +145,7 @@ async def test_the_deadline_of_a_barrier(action: str | None) -> None:
     ],
 )
 async def test_what_cannot_be_read_is_a_problem_of_the_spec(annotations: dict[str, str], words: str) -> None:
-    """The condition says what was expected, what was seen and what happens; the group lives on."""
+    """An unreadable deadline is a SpecProblem with the expected and seen value; the group runs on."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -202,12 +202,12 @@ JOB = msgspec.convert({"metadata": {"name": "j", "uid": "j", "resourceVersion": 
     ],
 )
 def test_why_a_slot_is_not_there(parts: dict[str, Any], words: str) -> None:
-    """What the Pod shows is said in a few words."""
+    """The reason for a missing slot is a short text from its Pod's status."""
     assert words in why_absent(JOB, [pod(**parts)])
 
 
 def test_why_a_slot_without_a_pod_is_not_there() -> None:
-    """Its Job tells, or that there is none."""
+    """The reason for a slot without a Pod comes from its Job, or is the missing Job."""
     leaving = msgspec.convert(
         {"metadata": {"name": "j", "uid": "j", "resourceVersion": "1", "deletionTimestamp": "now"}}, Job
     )
@@ -218,12 +218,12 @@ def test_why_a_slot_without_a_pod_is_not_there() -> None:
 
 
 def test_a_message_of_another_scheduler_is_kept() -> None:
-    """What is not kube-scheduler's form is shown up to its first sentence's end."""
+    """Another scheduler's message is shown up to the end of its first sentence."""
     assert shortened("no quota for you. Ask later.") == "no quota for you"
 
 
 def test_a_pod_that_runs_keeps_no_conditions() -> None:
-    """Of 5,000 Pods that run as they should, no condition costs memory."""
+    """The conditions of running Pods are not kept in memory."""
     fine = {"type": "PodScheduled", "status": "True"}
     ready = {"name": "agent", "state": {"running": {}}}
     status = pod(status={"conditions": [fine], "initContainerStatuses": [ready]}).status

@@ -51,7 +51,7 @@ async def finish(rig: Rig, crew: Crew, epoch: int) -> None:
 
 
 async def test_a_worker_that_exits_is_the_cause() -> None:
-    """Container, exit code, reason and message are in the status from its first write, in the Event and a metric."""
+    """An exited worker's container, exit code, reason and message are in the first status write, Event and metric."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -95,7 +95,7 @@ async def test_a_worker_that_exits_is_the_cause() -> None:
 
 
 async def test_the_first_of_several_is_the_cause() -> None:
-    """Who fails while the group restarts, or shows the end of the epoch before, is not."""
+    """The first failure is the cause; later failures and late reports of the old epoch are not."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -119,7 +119,7 @@ async def test_the_first_of_several_is_the_cause() -> None:
 
 
 async def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
-    """A sidecar takes its Pod along: what its status says since the last sync is why the Pod announces again."""
+    """An ended sidecar is named with its exit code: its container status since the last sync is the cause."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -131,7 +131,7 @@ async def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
         failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
         assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
         await finish(rig, crew, 2)
-        await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # told late
+        await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # reported late
         await crew.announce(second, 3)
         await rig.settle(0.1)
         entry = await last(crew)
@@ -148,7 +148,7 @@ async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
 
 
 async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
-    """It began when the Pod went, although nothing could be decided before its replacement announced."""
+    """A lost Pod is the cause, and the restart began at its loss, not at its replacement's announcement."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -176,7 +176,7 @@ async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
 
 
 async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first() -> None:
-    """The failure policy recreates all Jobs: trigger job_failed; without a Pod that was seen, the Job's words."""
+    """A failed Job has trigger job_failed and names the Pod that failed first, or else the Job's message."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -191,7 +191,7 @@ async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first() -> None:
 
 
 async def test_a_resize_is_no_failure() -> None:
-    """Shrinking restarts the group: trigger resize, nobody failed."""
+    """A restart by shrinking has trigger resize and no failure."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
@@ -203,7 +203,7 @@ async def test_a_resize_is_no_failure() -> None:
 
 
 async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
-    """The restart that it finds under way ends with the trigger that the one before has seen."""
+    """A new controller ends a running restart with the trigger that the old controller wrote."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -222,7 +222,7 @@ async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
 
 
 async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
-    """A worker ended while no controller was there: its announcement alone does not say that the Pod was lost."""
+    """When a worker ended without a controller, its announcement alone is not reported as a lost Pod."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -234,7 +234,7 @@ async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
 
 
 async def test_one_restart_too_many_still_says_who_failed() -> None:
-    """The JobSet fails with upstream's words, and the status names the Pod; that restart is never over."""
+    """When one restart too many fails the JobSet, the status names the Pod that failed."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset(restarts_max=0))
@@ -251,7 +251,7 @@ async def test_one_restart_too_many_still_says_who_failed() -> None:
 
 
 async def test_the_first_start_is_no_restart() -> None:
-    """Nothing is said of it."""
+    """The first start of a group is not reported as a restart."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -264,7 +264,7 @@ async def test_the_first_start_is_no_restart() -> None:
     [("2023-11-14T22:13:19Z", 1.0), ("2023-11-14T22:13:25Z", None), ("2023-11-14T22:10:00Z", None), ("", None)],
 )
 def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds: float | None) -> None:
-    """A container that ends in the future, or long ago, says nothing about how fast it was detected."""
+    """An end in the future or long ago is not used to measure the detection time."""
     assert seconds_since(finished_at, 1_700_000_000.0) == seconds
     assert SKEW_S_MAX < 200
 

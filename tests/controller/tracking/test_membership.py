@@ -1,4 +1,4 @@
-"""Pods, Jobs and JobSets find each other in any order; and the fields that are read of a Pod."""
+"""Membership: Pods, Jobs and JobSets arrive in any order; and the fields that are read of a Pod."""
 
 from itertools import permutations
 from typing import Any
@@ -58,7 +58,7 @@ def make_pod(
 
 
 class World:
-    """A membership whose wishes are recorded."""
+    """A membership whose requested passes are recorded."""
 
     def __init__(self) -> None:
         self.woken: list[tuple[Key, float]] = []
@@ -71,7 +71,7 @@ class World:
         )
 
     def decided(self) -> tuple[int, int] | None:
-        """Return what the ledger of the JobSet says."""
+        """Return the decision of the JobSet's ledger."""
         group = self.membership.get(("default", "train"))
         decision = group.decisions().get(WHOLE) if group is not None else None
         return (decision.synced, decision.deprecated) if decision is not None else None
@@ -87,7 +87,7 @@ def in_virtual_time(play: Any) -> None:
 
 
 def test_the_order_in_which_things_become_known_does_not_matter() -> None:
-    """JobSet, Job and Pods in any order end in one decision."""
+    """JobSet, Job and Pods in any order give the same decision."""
 
     def play() -> None:
         for order in permutations(range(4)):
@@ -119,7 +119,7 @@ def filled(**status: Any) -> World:
 
 
 def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
-    """Status updates of a running group's Pods cost no pass."""
+    """A status update of a running group's Pod causes no pass."""
 
     def play() -> None:
         world = filled()
@@ -136,7 +136,7 @@ def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
 
 
 def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
-    """Their containers may still run; when they are gone, and new ones announced, the group syncs."""
+    """Pods of a Job that is being deleted do not complete a group; their replacements do, once they are gone."""
 
     def play() -> None:
         world = filled()
@@ -159,7 +159,7 @@ def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
 
 
 def test_a_job_of_an_earlier_restart_does_not_count() -> None:
-    """When status.restarts grows, the Pods of the old Jobs are leaving at once."""
+    """When status.restarts grows, the Pods of the old Jobs count as leaving at once."""
 
     def play() -> None:
         world = filled()
@@ -188,7 +188,7 @@ def test_another_jobsets_pods_are_ignored_whatever_their_labels_say() -> None:
 
 
 def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
-    """An orphan is nobody's; its slot waits for another Pod."""
+    """A Pod that loses its owner is forgotten; its slot waits for another Pod."""
 
     def play() -> None:
         world = filled()
@@ -201,7 +201,7 @@ def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
 
 
 def test_a_deleted_jobset_is_forgotten_and_cleaned_up_after() -> None:
-    """Its events no longer reach anybody, and one pass is asked for to drop what is remembered."""
+    """A deleted JobSet gets one pass for cleaning up; its later events are ignored."""
 
     def play() -> None:
         world = filled()
@@ -214,7 +214,7 @@ def test_a_deleted_jobset_is_forgotten_and_cleaned_up_after() -> None:
 
 
 def test_an_unreadable_status_is_reported_and_left_alone() -> None:
-    """A JobSet whose epochs nobody can read is not decided on until it changes."""
+    """A JobSet with unreadable epochs is reported, and not decided on until it changes."""
 
     def play() -> None:
         world = World()
@@ -228,7 +228,7 @@ def test_an_unreadable_status_is_reported_and_left_alone() -> None:
 
 
 def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
-    """What would take all memory is counted by nobody, and its size never allocated."""
+    """A JobSet of a billion Jobs is not counted and takes no memory for its slots."""
 
     def play() -> None:
         world = World()
@@ -247,7 +247,7 @@ def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
 
 @pytest.mark.parametrize("claims_job", [False, True])
 def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
-    """A Pod elsewhere that claims our Job, or by its label our JobSet, is no ghost, no double and no announcement."""
+    """A Pod of another namespace that claims our Job or JobSet is no ghost, no double and no announcement."""
 
     def play() -> None:
         world = filled()
@@ -266,7 +266,7 @@ def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
 
 
 def test_a_job_of_another_namespace_is_nobodys() -> None:
-    """A Job elsewhere that claims our JobSet takes no place, even under the name of ours, and gives none up."""
+    """A Job of another namespace that claims our JobSet neither takes a place nor frees one."""
 
     def play() -> None:
         world = filled()
@@ -309,19 +309,19 @@ def test_a_broken_pod_is_reported_once() -> None:
     ],
 )
 def test_life(phase: str, leaving: bool, current: bool, life: PodLife) -> None:
-    """A Pod is live when it may run for the group as it should be; leaving while it may run at all."""
+    """A Pod is live when its Job is current and it may run; leaving while its containers may still run."""
     metadata = {"deletionTimestamp": NOW} if leaving else {}
     assert life_of(make_pod(0, 1, metadata=metadata, status={"phase": phase}), current=current) is life
 
 
 def test_a_pod_of_an_old_job_matters_only_while_it_may_run() -> None:
-    """What ended there is forgotten; it must not ask for its Job to be recreated."""
+    """An ended Pod of an old Job is forgotten and does not cause its Job's recreation."""
     done = make_pod(0, 1, status={"phase": "Succeeded"})
     assert read_pod(done, ("workers", 0), current=False).view is None
 
 
 def test_the_worker_is_all_regular_containers_together() -> None:
-    """Any that runs, any that failed, and one name for the run of them all."""
+    """The worker runs if a regular container runs, failed if one failed, and has one instance name for all."""
     statuses = [
         {"name": "a", "containerID": "c2", "state": {"terminated": {"exitCode": 3}}},
         {"name": "b", "containerID": "c1", "state": {"running": {}}},
@@ -332,7 +332,7 @@ def test_the_worker_is_all_regular_containers_together() -> None:
 
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_no_annotation_can_break_the_reader(epoch: str, index: str) -> None:
-    """Whatever somebody writes, a Pod is read: as one that announced nothing, or outside every slot."""
+    """With any annotations a Pod is read: as announcing an epoch or none, in a slot or in none."""
     pod = make_pod(0, 1, metadata={"annotations": {wire.EPOCH: epoch}, "labels": {wire.JOB_COMPLETION_INDEX: index}})
     reading = read_pod(pod, ("workers", 0), current=True)
     assert reading.view is not None

@@ -28,7 +28,7 @@ def pod(epoch: object = None, phases: str | None = None) -> Pod:
 
 
 class World:
-    """A reader and what it counted."""
+    """A reader and its counts."""
 
     def __init__(self, *steps: tuple[Pod | None, Pod | None]) -> None:
         self.metrics = Metrics()
@@ -57,7 +57,7 @@ def test_each_announcement_is_counted_once() -> None:
 
 
 def test_what_a_herd_tells_is_counted_when_somebody_looks() -> None:
-    """Not at the event, for which every worker waits; by a scrape, and by itself when there is too much to keep."""
+    """Announced phases are counted at a scrape, or when too many wait, not at the event, for which workers wait."""
     told = (pod(), pod(1, "v1,view=40"))
     world = World(told)
     assert (world.uncounted, world.count("view")) == (0, 1)
@@ -69,26 +69,26 @@ def test_what_a_herd_tells_is_counted_when_somebody_looks() -> None:
 
 
 def test_a_new_leader_counts_nothing_again() -> None:
-    """What the caches are filled with was counted by the leader before."""
+    """A new leader does not count the phases of its initial lists: the old leader counted them."""
     assert World((None, pod(3, "v1,view=40"))).count("view") == 0
 
 
 @pytest.mark.parametrize("text", ["", "v2,view=1", "v1,view=soon", "v1,name=1", "x" * 100_000])
 def test_garbage_is_counted_and_forgotten(text: str) -> None:
-    """A Pod that announces nonsense is one number, and the next Pod counts as ever."""
+    """A garbage annotation is counted as unreadable, and the next Pod counts as usual."""
     world = World((pod(), pod(1, text)), (pod(), pod(1, "v1,view=1")))
     assert (world.problems, world.count("view")) == (1, 1)
 
 
 @pytest.mark.parametrize("epoch", ["two", "0", None])
 def test_phases_without_an_epoch_are_not_counted(epoch: str | None) -> None:
-    """Only an announcement is one; an agent without the annotation is not missed."""
+    """Phases without an announced epoch are not counted; a missing phases annotation is no problem."""
     world = World((pod(), pod(epoch, "v1,view=1")), (pod(), pod(1)))
     assert (world.problems, world.count("view")) == (0, 0)
 
 
 async def test_the_controller_sums_up_what_its_pods_announce() -> None:
-    """Through the API server, the informer and its codec: one observation for each Pod, and no wedge by garbage."""
+    """Through API server and informer each Pod's phases are one observation, and garbage blocks nothing."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -107,7 +107,7 @@ async def test_the_controller_sums_up_what_its_pods_announce() -> None:
 
 
 async def test_the_shortest_wait_at_a_barrier_is_how_long_it_took_to_lift() -> None:
-    """The Pod that announced last waited for the sync and its lift alone; it is told when the next sync is written."""
+    """The shortest wait at a barrier is the time of sync and lift; it is reported at the next sync."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())

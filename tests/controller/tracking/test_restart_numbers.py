@@ -1,4 +1,4 @@
-"""The Event of a group restart's start says which restart it is."""
+"""The Event at the start of a group restart has the restart's number."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ pytestmark = pytest.mark.virtual_time
 
 @pytest.mark.parametrize("answer_s", [0.0, 0.2])
 async def test_the_start_of_a_restart_says_which_one_it_is(answer_s: float) -> None:
-    """The number is the written status's, also where the watch is faster than the answer to the write."""
+    """The Event's number is the written status's, also when the watch is faster than the write's answer."""
     rig = Rig()
     rig.answer_latency_s = lambda request: answer_s if request.path.split("?")[0].endswith("/status") else 0.0
     async with rig.running():
         crew = await rig.started(jobset(restarts_max=100))
         for epoch in (2, 3, 4):
             dead, *_ = crew.pods.values()
-            await crew.set_worker(dead, run=epoch - 1, exit_code=1)  # seen before anybody announces
+            await crew.set_worker(dead, run=epoch - 1, exit_code=1)  # seen BEFORE any Pod announces
             await rig.settle()
             await crew.announce_all(epoch)
             await rig.settle()

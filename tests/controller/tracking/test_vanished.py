@@ -36,7 +36,7 @@ async def at_the_barrier(rig: Rig) -> tuple[Crew, str]:
 
 
 async def test_the_epoch_of_a_pod_that_vanished_is_skipped_and_not_counted() -> None:
-    """One write sets S = D, before the replacement is there; the group meets in the next; one restart is used."""
+    """A vanished Pod's epoch is skipped by one write of S = D; the group meets in the next; one restart counts."""
     rig = Rig()
     async with rig.running():
         crew, waits = await at_the_barrier(rig)
@@ -58,7 +58,7 @@ async def test_the_epoch_of_a_pod_that_vanished_is_skipped_and_not_counted() -> 
 
 
 async def test_a_new_leader_finds_the_skip_in_the_status() -> None:
-    """Nothing of it is in a controller's memory alone once the write is out."""
+    """After the write a new leader finds the skipped epoch in the status."""
     rig = Rig()
     async with rig.running(rig.controller(leader_elect=False)):
         crew, waits = await at_the_barrier(rig)
@@ -76,7 +76,7 @@ async def test_a_new_leader_finds_the_skip_in_the_status() -> None:
 
 @pytest.mark.parametrize("how", ["ended", "never ran"])
 async def test_a_pod_that_cannot_come_back_skips_nothing(how: str) -> None:
-    """Kubelet said that it has ended, or it never had a node: its replacement announces the same epoch."""
+    """For a Pod that ended, or never had a node, no epoch is skipped: its replacement announces the same epoch."""
     rig = Rig()
     async with rig.running():
         crew, waits = await at_the_barrier(rig)
