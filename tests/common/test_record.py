@@ -52,7 +52,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What Point has to be like."""
+    """The dataclass that Point must behave like."""
 
     x: int
     y: int = 7
@@ -75,7 +75,7 @@ def test_another_class_with_the_same_values_is_not_equal() -> None:
 
 
 def test_fields_are_arguments_by_place_and_name_with_defaults() -> None:
-    """As in a dataclass; what is missing or unknown is a TypeError."""
+    """Fields are arguments as in a dataclass; a missing or unknown one raises TypeError."""
     assert Point(1) == Point(x=1, y=7)
     assert Point(1, 2).total == 3
     wrong: Any = Point
@@ -97,7 +97,7 @@ def test_a_record_matches_by_place() -> None:
     "change", [lambda p: setattr(p, "x", 2), lambda p: delattr(p, "x"), lambda p: setattr(p, "z", 2)]
 )
 def test_a_record_cannot_be_changed(change: Any) -> None:
-    """Neither a field nor anything else; a dataclass raises the same kind of error."""
+    """Setting any attribute raises the error of a frozen dataclass."""
     assert issubclass(FrozenInstanceError, AttributeError)
     point = Point(1)
     with pytest.raises(AttributeError, match="Point is frozen"):
@@ -114,5 +114,5 @@ def test_a_record_may_be_replaced_copied_and_pickled() -> None:
 
 
 def test_a_representation_of_its_own_stays() -> None:
-    """What a class defines is not replaced."""
+    """A class's own __repr__ is kept."""
     assert repr(Secret("t")) == "Secret()"

@@ -1,8 +1,7 @@
 """
-The ledger again, dumb on purpose: the seed's `reconcileEpochs` over all Pods, plus our refinements.
+A simple second ledger: the seed's `reconcileEpochs` over all Pods, plus our refinements.
 
-Nothing is counted in advance and nothing is remembered but what each Pod showed; every question reads every
-Pod. Slow and easy to believe, it is what `common.epoch.ledger` is compared with.
+It keeps only each Pod's views, and every question reads every Pod. Tests compare `common.epoch.ledger` with it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from inplace.common.epoch.slot import Shape, Slot
 
 @dataclass
 class DumbPod:
-    """One Pod and what it showed."""
+    """One Pod and its views up to now."""
 
     view: PodView
     epoch: int = 0  # the highest valid one
@@ -28,18 +27,18 @@ class DumbPod:
 
 @dataclass
 class DumbLedger:
-    """Answers like Ledger, by reading everything."""
+    """Answers like Ledger, by reading every Pod."""
 
     shape: Shape
     synced: int = 0
     deprecated: int = 0
     pods: dict[str, DumbPod] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)  # whose worker of epoch S died
+    broken: set[str] = field(default_factory=set)  # uids of Pods whose worker of epoch S died
     census: bool = False  # every slot was seen at S
-    vanished: set[int] = field(default_factory=set)  # epochs of Pods that are gone and were not seen to end
+    vanished: set[int] = field(default_factory=set)  # epochs of Pods that are gone and whose end was not seen
 
     def observe(self, view: PodView) -> None:
-        """Take in one Pod event."""
+        """Process one Pod event."""
         pod = self.pods.get(view.uid)
         if pod is None or pod.view.worker.instance != view.worker.instance:
             epoch, intruded = (pod.epoch, pod.intruded) if pod else (0, False)
@@ -78,7 +77,7 @@ class DumbLedger:
             self._take_census()
 
     def learn(self, synced: int, deprecated: int) -> None:
-        """Take in the status."""
+        """Process the status."""
         self.deprecated = max(self.deprecated, deprecated)
         if synced > self.synced:
             self.synced, self.broken, self.census = synced, set(), False
@@ -88,7 +87,7 @@ class DumbLedger:
             self._take_census()
 
     def decide(self, *, restarts_max: int, uncounted: int = 0) -> Decision:
-        """Reconcile epochs, as the seed's text has it."""
+        """Reconcile epochs as the seed's text says."""
         epochs = [pod.epoch for pod in self._counted() if pod.epoch]
         top = max(epochs, default=0)
         running = self.synced > self.deprecated
@@ -114,7 +113,7 @@ class DumbLedger:
             pod.epoch = max(pod.epoch, pod.view.epoch)
 
     def _lost(self) -> tuple[int, int] | None:
-        """Read S and D from the Pods, where at least two slots are beyond S + 1, or all are at one epoch there."""
+        """Read lost S and D from the Pods, when at least two slots are beyond S + 1, or all are at one epoch there."""
         slots = {pod.view.slot for pod in self._counted()}
         alone = [pods[0].view for slot in slots if len(pods := self._in(slot)) == 1]
         ahead = sorted(

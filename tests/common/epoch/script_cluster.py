@@ -31,17 +31,17 @@ class ScriptPod:
     agent: AgentState | None = None
     supervisor: SupervisorState | None = None  # in supervisor mode; `agent` is then its part of the same state
     on_the_wire: int = 0
-    stale: View | None = None  # what this Pod's watch cache answers with
+    stale: View | None = None  # the status in this Pod's watch cache
     worker: Worker = field(default_factory=Worker)
     reported: Worker = field(default_factory=Worker)
-    lagging: bool = False  # kubelet does not report
+    lagging: bool = False  # kubelet does not report this Pod
     ran: list[int] = field(default_factory=list)  # epochs of its workers; 0 under bypass
-    announced: int = 0  # as it keeps it itself, whatever becomes of the annotation
+    announced: int = 0  # the epoch in its own file, independent of the annotation
 
 
 @dataclass(slots=True)
 class Controller:
-    """A leader, or one that believes it is."""
+    """A leader, or a controller that believes to lead."""
 
     ledger: Ledger
     seen: set[str] = field(default_factory=set)
@@ -210,7 +210,7 @@ def _shown(action: machine.Action | supervisor.Action) -> str:
 
 
 def _idle(pod: ScriptPod) -> str:
-    """Say what a Pod without a new action is doing."""
+    """Return the state of a Pod without a new action."""
     if pod.supervisor is not None and pod.supervisor.life in (
         supervisor.WorkerLife.STOPPING,
         supervisor.WorkerLife.LEFTOVERS,

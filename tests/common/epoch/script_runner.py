@@ -48,7 +48,7 @@ def parse(text: str) -> list[Block]:
 
 
 def run(text: str) -> str:
-    """Run a script and return it with the output that production code gave."""
+    """Run a script and return it with production code's output."""
     world = ScriptWorld()
     blocks = []
     for block in parse(text):

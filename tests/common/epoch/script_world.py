@@ -2,9 +2,9 @@
 The world a protocol script acts in: production agents and ledgers around a toy API server.
 
 Announcements are stored and accepted at once, events reach the controller at `reconcile` and agents at
-`deliver`, and kubelet acts only when told. Everything that makes this harder (PATCHes that hang, stale
-caches, lagging kubelets, two controllers) is a command. Annotations and status go through `common.wire`, so
-that scripts check the names, too.
+`deliver`, and kubelet acts only on command. All difficulties (PATCHes that hang, stale caches, lagging
+kubelets, two controllers) are commands. Annotations and status go through `common.wire`, so that scripts
+check the names, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ScriptWorld(ScriptCluster):
     """Runs commands; a method `do_<command>` each."""
 
     def run(self, line: str) -> list[str]:
-        """Run one command line and return what it printed."""
+        """Run one command line and return its output."""
         name, *words = line.split(" ")
         options = dict(word.split("=", 1) for word in words if "=" in word)
         command: Callable[..., list[str]] = getattr(self, "do_" + name.replace("-", "_"))

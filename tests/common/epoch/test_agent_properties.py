@@ -51,14 +51,14 @@ OTHERS = ["accepted", "not accepted", "still waiting"]
 
 @dataclass
 class Run:
-    """A machine and everything that happened to it."""
+    """A machine and all its events."""
 
     state: AgentState
     events: list[Event] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
     def feed(self, item: View | str) -> None:
-        """Step, if the shell would: outcomes answer announcements, and a terminal machine is left alone."""
+        """Step the machine with an event that the shell could send; skip other events."""
         event: Event
         if isinstance(item, View):
             event = item
@@ -105,7 +105,7 @@ def test_barrier_lifts_once_and_only_after_the_server_accepted(previous: int | N
 
 @given(previous_epochs, runs)
 def test_announces_one_epoch_from_a_fresh_view(previous: int | None, items: list[View | str]) -> None:
-    """A process announces one epoch, again and again if need be: above `previous` from a cheap view."""
+    """A process announces only one epoch, perhaps repeatedly; from a cheap view it is above `previous`."""
     run = play(previous, items)
     epochs = {action.epoch for action in run.actions if isinstance(action, Announce)}
 
@@ -125,7 +125,7 @@ def test_announces_one_epoch_from_a_fresh_view(previous: int | None, items: list
 
 @given(previous_epochs, runs)
 def test_what_was_seen_is_never_taken_back(previous: int | None, items: list[View | str]) -> None:
-    """The view is the maximum of everything seen, in whatever order it came."""
+    """The view is the maximum of all seen views, in any order."""
     run = play(previous, items)
     seen = [event for event in run.events if isinstance(event, View)]
 
@@ -138,7 +138,7 @@ def test_what_was_seen_is_never_taken_back(previous: int | None, items: list[Vie
 
 @given(previous_epochs, st.lists(st.one_of(in_place_views, st.sampled_from(OTHERS)), max_size=25))
 def test_every_action_has_its_phase(previous: int | None, items: list[View | str]) -> None:
-    """The last action tells the phase: nothing is done twice and nothing is forgotten."""
+    """The phase follows from the last action."""
     run = play(previous, items)
     last = run.actions[-1] if run.actions else None
 
@@ -176,7 +176,7 @@ def test_an_older_view_is_never_fresher(view: View, previous: int) -> None:
 
 @pytest.mark.parametrize("phase", [AgentPhase.RESTARTING, AgentPhase.EXHAUSTED])
 def test_terminal_phases_take_no_event(phase: AgentPhase) -> None:
-    """An event after the end is our bug, and says so."""
+    """An event in a terminal phase raises InvariantError."""
     with pytest.raises(InvariantError, match="after terminal phase"):
         step(AgentState(phase=phase), View(0, 0))
 
@@ -190,20 +190,20 @@ def test_terminal_phases_take_no_event(phase: AgentPhase) -> None:
     ],
 )
 def test_an_outcome_nobody_asked_for_is_our_bug(state: AgentState, event: Event) -> None:
-    """Only the announcement that is on the wire has an outcome."""
+    """An outcome without an announcement on the wire raises InvariantError."""
     with pytest.raises(InvariantError, match="outcome"):
         step(state, event)
 
 
 def test_only_accepted_leads_out_of_announcing() -> None:
-    """In the table, bypass is the one verdict that leaves a write in flight behind."""
+    """In the table only Accepted, or a bypass, leads out of announcing."""
     row = TRANSITIONS[AgentPhase.ANNOUNCING]
 
     assert {verdict for verdict, phase in row.items() if phase is not AgentPhase.ANNOUNCING} == {Verdict.BYPASS}
 
 
 def test_a_pod_that_waits_long_announces_again_and_does_not_leave_meanwhile() -> None:
-    """A reminder is an announcement like the first: the same epoch, and every verdict waits for its outcome."""
+    """A reminder announces the same epoch again, and every verdict waits for its outcome."""
     run = play(None, [View(0, 0, consistent=True), "accepted", "still waiting"])
     assert run.state.phase is AgentPhase.ANNOUNCING
     assert run.actions == [Announce(1), Announce(1)]
@@ -215,7 +215,7 @@ def test_a_pod_that_waits_long_announces_again_and_does_not_leave_meanwhile() ->
 
 @pytest.mark.parametrize("items", [[], ["accepted", View(1, 0)]])
 def test_who_does_not_wait_is_not_reminded(items: list[View | str]) -> None:
-    """Only a Pod at the barrier may be told that it waits."""
+    """Only a Pod at the barrier takes a reminder."""
     state = play(None, [View(0, 0, consistent=True), *items]).state
     with pytest.raises(InvariantError, match=f"StillWaiting.*{state.phase.value}"):
         step(state, StillWaiting())

@@ -1,5 +1,5 @@
 """
-The whole group under random trouble: agents, controllers, kubelets and one status, with rules after each step.
+The whole group under random faults: agents, controllers, kubelets and one status, with rules after each step.
 
 The model checker (tests/model) is exhaustive and small; this is random and large: more Pods, resizes, bypass,
 longer runs. Hypothesis shrinks a failure to a short list of commands that can be pasted into a protocol
@@ -27,8 +27,8 @@ from tests.common.epoch.script_cluster import ScriptPod
 from tests.common.epoch.script_world import ScriptWorld
 
 SLOTS_MAX = 4
-ROUNDS_MAX = 12  # a group restart takes three rounds; trouble that is left may cost a second one
-slots = st.integers(0, SLOTS_MAX - 1)  # modulo the Pods there are, so that few steps miss
+ROUNDS_MAX = 12  # a group restart takes three rounds; earlier faults may cost a second one
+slots = st.integers(0, SLOTS_MAX - 1)  # modulo the number of Pods, so that few steps miss
 some = st.lists(st.integers(0, SLOTS_MAX - 1).map(str), max_size=SLOTS_MAX - 1, unique=True)
 
 
@@ -41,7 +41,7 @@ class Group(RuleBasedStateMachine):
         self.statuses = [(0, 0)]
 
     def do(self, command: str) -> None:
-        """Run a command, and note it for whoever reads a failure."""
+        """Run a command, and note it for the report of a failure."""
         note(command)
         self.world.run(command)
         status = epochs_of_status(self.world.status)
@@ -56,12 +56,12 @@ class Group(RuleBasedStateMachine):
 
     @rule(names=some)
     def reconcile(self, names: list[str]) -> None:
-        """The controller sees some Pods, or all, and decides."""
+        """Let the controller see some Pods, or all, and decide."""
         self.do(" ".join(["reconcile", *self.present(names)]))
 
     @rule(names=some)
     def deliver(self, names: list[str]) -> None:
-        """Some agents, or all, see the status, or what their caches hold."""
+        """Show some agents, or all, the status or their caches' version of it."""
         self.do(" ".join(["deliver", *self.present(names)]))
 
     @rule(number=slots, age=st.integers(0, 4))
@@ -179,7 +179,7 @@ class Group(RuleBasedStateMachine):
             assert deprecated <= deprecated_next <= synced_next
 
     def teardown(self) -> None:
-        """L1: once the trouble ends, the group comes together."""
+        """L1: once the faults end, the group comes together."""
         for _ in range(ROUNDS_MAX):
             self.calm_down()
             if self.is_together():
@@ -187,7 +187,7 @@ class Group(RuleBasedStateMachine):
         raise AssertionError(f"not together after {ROUNDS_MAX} rounds: {self.world.pods}")
 
     def calm_down(self) -> None:
-        """Let everybody act once: kubelets, Jobs, the API server, caches, the controller."""
+        """Let each part act once: kubelets, Jobs, the API server, caches, the controller."""
         world = self.world
         world.held.clear()
         world.controllers.pop("old", None)
@@ -200,7 +200,7 @@ class Group(RuleBasedStateMachine):
         self.do("deliver")
 
     def end_trouble_of(self, pod: ScriptPod) -> None:
-        """Bring one Pod back to where events reach it."""
+        """End the faults of one Pod, so that events reach it."""
         pod.stale, pod.lagging = None, False
         if pod.life is not PodLife.LIVE:
             self.do(f"gone {pod.name}")
@@ -212,7 +212,7 @@ class Group(RuleBasedStateMachine):
             self.do(f"consistent {pod.name}")
 
     def is_together(self) -> bool:
-        """Say whether every expected slot's worker runs at S."""
+        """Return whether every expected slot's worker runs at S."""
         world = self.world
         synced, deprecated = epochs_of_status(world.status)
         at_work = [pod for pod in world.pods.values() if pod.worker.running and pod.ran[-1] == synced]
@@ -236,5 +236,5 @@ class Group(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_group_keeps_the_rules_whatever_happens() -> None:
-    """S1, S2 and S4 hold after every step, and L1 once the trouble ends."""
+    """S1, S2 and S4 hold after every step, and L1 once the faults end."""
     run_state_machine_as_test(Group, settings=settings(stateful_step_count=60))

@@ -54,7 +54,7 @@ def play(ledger: Ledger | DumbLedger, name: str, value: object, restarts_max: in
 
 @given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
 def test_what_observe_calls_nothing_new_changes_no_decision(shape: Shape, history: list[tuple[str, object]]) -> None:
-    """Whoever asks `decide` only when `observe` says so misses nothing."""
+    """When `observe` reports no change, `decide` gives the same decision as before."""
     ledger = Ledger(shape)
     for name, value in history:
         if isinstance(value, PodView):
@@ -88,7 +88,7 @@ def test_ledger_agrees_with_the_dumb_one(
 
 @given(st.sampled_from(SHAPES), st.lists(events, max_size=40))
 def test_who_is_absent_is_who_is_not_at_the_barrier(shape: Shape, history: list[tuple[str, object]]) -> None:
-    """Of all expected slots, in their order, those whose one Pod is not live at the next epoch."""
+    """The absent slots are the expected slots, in order, whose one Pod is not live at the next epoch."""
     ledger, dumb = Ledger(shape), DumbLedger(shape)
     for name, value in history:
         play(ledger, name, value)
@@ -104,7 +104,7 @@ def test_who_is_absent_is_who_is_not_at_the_barrier(shape: Shape, history: list[
 def test_status_never_goes_back(shape: Shape, history: list[tuple[str, object]]) -> None:
     """S and D only grow, D never passes S, and no decision reaches beyond the highest announcement.
 
-    What a Pod had announced that vanished counts: its epoch is skipped.
+    The announcement of a vanished Pod counts: its epoch is skipped.
     """
     ledger, vanished = Ledger(shape), 0
     for name, value in history:
@@ -141,7 +141,7 @@ def test_a_restarted_controller_decides_the_same_in_any_order(
 
 @given(st.lists(pod_views(), max_size=20))
 def test_forgetting_every_pod_leaves_nothing(pods: list[PodView]) -> None:
-    """A ledger whose Pods are gone counts nothing: no leak over the life of a JobSet."""
+    """A ledger whose Pods are gone counts nothing, so it does not leak over a JobSet's life."""
     ledger = Ledger(SHAPES[-1])
     for pod in pods:
         ledger.observe(pod)
@@ -167,7 +167,7 @@ def test_repeated_events_change_no_count(pods: list[PodView]) -> None:
 
 
 def test_an_intruder_whose_slot_is_removed_is_a_ghost() -> None:
-    """A scale-down takes back what was held against a Pod: it blocks the next sync and restarts nobody."""
+    """An intruder whose slot is removed becomes a ghost: it blocks the next sync and restarts no Pod."""
     ledger = Ledger(Shape({"a": (2, 1)}))
     for number in range(2):
         ledger.observe(PodView(f"uid-{number}", Slot("a", number, 0), 1))

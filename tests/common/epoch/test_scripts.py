@@ -11,7 +11,7 @@ from tests.common.epoch.script_runner import parse, run, scripts
 
 @pytest.mark.parametrize("path", scripts(), ids=lambda path: path.stem)
 def test_script(path: Path) -> None:
-    """Production agents and ledgers do exactly what the transcript says; see `make rewrite`."""
+    """Production agents and ledgers give exactly the transcript's output; see `make rewrite`."""
     text = path.read_text()
 
     assert run(text) == text
@@ -33,6 +33,6 @@ def test_a_wrong_output_is_noticed() -> None:
 
 
 def test_a_block_without_separator_is_refused() -> None:
-    """Commands whose output nobody checks are an error."""
+    """Commands without an expected output are an error."""
     with pytest.raises(ValueError, match="expected commands, '----' and output"):
         parse("# claim\nstart 0\n")

@@ -12,7 +12,7 @@ sizes = st.dictionaries(st.sampled_from(["a", "b"]), st.tuples(st.integers(0, 4)
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    """Draw a shape that some Jobs have left."""
+    """Draw a shape without some of its Jobs."""
     jobs = draw(sizes)
     places = [(name, index) for name, (replicas, _) in jobs.items() for index in range(replicas)]
     return Shape(jobs, frozenset(draw(st.sets(st.sampled_from(places)))) if places else frozenset())
@@ -20,7 +20,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 @given(shapes())
 def test_size_is_the_number_of_expected_slots(shape: Shape) -> None:
-    """Counting the slots that are expected, one by one, gives N."""
+    """The number of expected slots, counted one by one, is N."""
     slots = [Slot(name, job, index) for name in ("a", "b", "c") for job in range(-1, 6) for index in range(-1, 6)]
 
     assert shape.size == sum(shape.expects(slot) for slot in slots)
@@ -32,6 +32,6 @@ def test_slot_is_named_like_its_pod() -> None:
 
 
 def test_nothing_is_expected_of_an_empty_jobset() -> None:
-    """No replicatedJobs, no slots."""
+    """A JobSet without replicatedJobs has no slots."""
     assert Shape().size == 0
     assert not Shape().expects(Slot("a", 0, 0))

@@ -44,7 +44,7 @@ items = st.lists(
 
 @dataclass
 class World:
-    """A machine, and the worker's processes as its actions made them."""
+    """A machine, and the worker's processes after its actions."""
 
     state: SupervisorState
     left: str = ""  # of the worker: "", "running" or "leftovers"
@@ -53,7 +53,7 @@ class World:
     code: int | None = None
 
     def feed(self, item: View | str) -> None:
-        """Report an item, if the shell could."""
+        """Report an item to the machine, if the shell could report it now."""
         event = self.event_of(item)
         if event is None or self.state.life is WorkerLife.LEFT:
             return
@@ -82,7 +82,7 @@ class World:
         return None
 
     def perform(self, action: Action) -> None:
-        """Do what the shell would, and hold every action against the world."""
+        """Carry out an action as the shell would, and check it against the world."""
         match action:
             case StartWorker(epoch):
                 assert self.left == ""
@@ -100,7 +100,7 @@ class World:
 
 @given(st.one_of(st.none(), st.integers(1, 4)), items)
 def test_announcements_and_starts_keep_the_promise(previous: int | None, happened: list[View | str]) -> None:
-    """Nothing of the worker is there when an epoch is announced, a worker starts or the process leaves; epochs grow."""
+    """No process of the worker exists at an announcement, a worker's start or the agent's exit; epochs grow."""
     world = World(SupervisorState(AgentState(previous), final_codes=FINAL))
     for item in happened:
         world.feed(item)
@@ -114,7 +114,7 @@ def test_announcements_and_starts_keep_the_promise(previous: int | None, happene
 
 @given(items)
 def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | str]) -> None:
-    """When nothing of the worker is left, the machine leaves, gives up, or announces and starts no worker before."""
+    """AFTER the end of the worker's tree the machine exits, gives up, or announces BEFORE it starts a worker."""
     world = World(SupervisorState(AgentState(), final_codes=FINAL))
     for item in happened:
         before, announced, started = world.left, len(world.announced), len(world.started)
@@ -126,7 +126,7 @@ def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | st
 
 @given(items)
 def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str]) -> None:
-    """With a code for the group's restart, one epoch is announced and one worker starts; its exit code is passed on."""
+    """With a restart code, a process announces one epoch, starts one worker and passes on its exit code."""
     world = World(SupervisorState(AgentState(), final_codes=FINAL, restart_code=88))
     for item in happened:
         life = world.state.life
@@ -141,7 +141,7 @@ def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str
 
 @pytest.mark.parametrize("event", [WorkerExited(1), WorkerGone()])
 def test_what_cannot_be_is_a_bug(event: Event) -> None:
-    """An exit without a worker, and anything after the end, is the shell's fault and never passed over."""
+    """An exit without a worker, and any event after the end, raises InvariantError."""
     with pytest.raises(InvariantError):
         step(SupervisorState(), event)
     with pytest.raises(InvariantError, match="after the supervisor left"):
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_a_bug(event: Event) -> None:
 
 
 def test_int32_s_end_is_given_up_by_name() -> None:
-    """The last epoch of all dies: there is no next one, and the shell leaves with a code of its own."""
+    """When the worker of int32's last epoch dies, the shell exits with its own code."""
     last = 2**31 - 1
     lifted = AgentState(phase=AgentPhase.LIFTED, epoch=last, view=View(last, 0))
     state, _ = step(SupervisorState(lifted, WorkerLife.RUNNING), WorkerExited(1))

@@ -1,4 +1,4 @@
-"""A Pod that is gone but was not seen to end: no worker starts in the epoch that it had announced."""
+"""A Pod that is gone and whose end was not seen: no worker starts in the epoch that it had announced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANY = 99
 
 
 def waiting(*, synced: int = 1) -> Ledger:
-    """Return a ledger of two slots, of which one waits at the barrier of the next epoch and one has not come back."""
+    """Return a ledger of two slots: one waits at the barrier of the next epoch, the other has not come back."""
     ledger = Ledger(Shape({"w": (1, 2)}), synced, synced)
     ledger.observe(pod("a", 0, synced + 1))
     ledger.observe(pod("b", 1, synced or None))
@@ -27,7 +27,7 @@ def pod(uid: str, index: int, epoch: int | None, life: PodLife = PodLife.LIVE) -
 
 @pytest.mark.parametrize("synced", [0, 1, 5])
 def test_the_epoch_of_a_pod_that_vanished_at_the_barrier_is_skipped(synced: int) -> None:
-    """S and D reach it in one write, at once: whoever announced it restarts, and its barrier never lifts."""
+    """One write sets S and D to the vanished Pod's epoch: Pods that announced it restart, and no barrier lifts."""
     ledger = waiting(synced=synced)
     ledger.vanish("a")
     skipped = Decision(synced + 1, synced + 1, restarts=ledger.decide(restarts_max=ANY).restarts)
@@ -40,7 +40,7 @@ def test_the_epoch_of_a_pod_that_vanished_at_the_barrier_is_skipped(synced: int)
 
 @pytest.mark.parametrize("life", [PodLife.FAILED, PodLife.SUCCEEDED])
 def test_a_pod_that_was_seen_to_end_skips_nothing(life: PodLife) -> None:
-    """Kubelet says that its containers have ended BEFORE the object goes: its replacement takes its place."""
+    """When kubelet reports the end of a Pod's containers BEFORE its deletion, no epoch is skipped."""
     ledger = waiting()
     ledger.observe(pod("a", 0, 2, life))
     ledger.vanish("a")
@@ -48,14 +48,14 @@ def test_a_pod_that_was_seen_to_end_skips_nothing(life: PodLife) -> None:
 
 
 def test_a_pod_that_had_not_announced_skips_nothing() -> None:
-    """What it announces after its object is gone, the server refuses."""
+    """A Pod that had not announced skips no epoch: the server refuses announcements after its deletion."""
     ledger = waiting()
     ledger.vanish("b")
     assert ledger.decide(restarts_max=ANY).synced == 1
 
 
 def test_a_pod_that_moves_to_another_ledger_skips_nothing() -> None:
-    """It is forgotten here, and is not gone."""
+    """A Pod that moves to another ledger is forgotten, and no epoch is skipped."""
     ledger = waiting()
     ledger.forget("a")
     assert ledger.decide(restarts_max=ANY).synced == 1

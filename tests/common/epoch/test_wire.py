@@ -1,4 +1,4 @@
-"""Both encodings of the protocol carry the same epochs, and nothing else gets through."""
+"""Both encodings of the protocol carry the same epochs, and other values are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ json_values = st.one_of(
 
 @given(announced)
 def test_announcement_round_trips_in_each_encoding(epoch: int) -> None:
-    """Whoever reads one key alone reads the same epoch."""
+    """Each encoding's key alone gives the same epoch."""
     annotations = epoch_annotations(epoch)
 
     assert set(annotations) == {EPOCH, ATTEMPT}
@@ -52,7 +52,7 @@ def test_announcement_round_trips_in_each_encoding(epoch: int) -> None:
 
 @given(pairs)
 def test_status_round_trips_in_each_encoding(pair: tuple[int, int]) -> None:
-    """The seed's fields alone, upstream's alone, and both together say the same."""
+    """The seed's fields, upstream's fields, and both together give the same epochs."""
     status = status_of_epochs(*pair)
     ours = {name: value for name, value in status.items() if name in (SYNCED_EPOCH, DEPRECATED_EPOCH)}
     upstream = {name: value for name, value in status.items() if name in (CURRENT_ATTEMPT, PREVIOUS_ATTEMPT)}
@@ -62,7 +62,7 @@ def test_status_round_trips_in_each_encoding(pair: tuple[int, int]) -> None:
 
 @given(pairs, pairs)
 def test_the_larger_encoding_wins(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
-    """After a change of controllers one pair of fields may lag; both only grow."""
+    """The larger encoding wins: after a change of controllers one pair of fields may lag."""
     status = status_of_epochs(*theirs)
     status.update({SYNCED_EPOCH: ours[0], DEPRECATED_EPOCH: ours[1]})
 
@@ -70,14 +70,14 @@ def test_the_larger_encoding_wins(ours: tuple[int, int], theirs: tuple[int, int]
 
 
 def test_absent_is_never() -> None:
-    """An empty status and a Pod without annotation are no errors."""
+    """An empty status and a Pod without annotation mean that no epoch was announced or synced."""
     assert epochs_of_status({}) == (0, 0)
     assert epoch_of_pod({}) is None
 
 
 @given(texts, st.integers(0, 1))
 def test_parse_int32_takes_plain_decimals_alone(text: str, least: int) -> None:
-    """ASCII digits in range parse to their value; everything else is the writer's fault."""
+    """ASCII digits in range parse to their value; other texts raise RemoteProtocolError."""
     if re.fullmatch(r"[0-9]{1,10}", text) and least <= int(text) <= INT32_MAX:
         assert parse_int32(text, "name", least=least) == int(text)
     else:
@@ -87,7 +87,7 @@ def test_parse_int32_takes_plain_decimals_alone(text: str, least: int) -> None:
 
 @pytest.mark.parametrize("value", [None, 1, 1.0, True, b"1", ["1"], {"1": 1}])
 def test_parse_int32_takes_text_alone(value: object) -> None:
-    """A value that is no text is refused, also when it looks like a number."""
+    """A value that is not a text is refused, also a number."""
     with pytest.raises(RemoteProtocolError, match="expected an integer"):
         parse_int32(value, "name", least=0)
 
@@ -105,7 +105,7 @@ def test_bad_announcements_name_the_key(text: str) -> None:
 
 
 def test_the_seeds_key_wins() -> None:
-    """Only our agent writes the seed's key; beside it upstream's key says nothing more."""
+    """The seed's key wins over upstream's, because only our agent writes it."""
     assert epoch_of_pod({EPOCH: "3", ATTEMPT: "7"}) == 3
 
 
@@ -120,7 +120,7 @@ def test_the_last_attempt_is_one_below_int32() -> None:
     st.dictionaries(st.sampled_from([SYNCED_EPOCH, DEPRECATED_EPOCH, CURRENT_ATTEMPT, PREVIOUS_ATTEMPT]), json_values)
 )
 def test_any_status_is_read_or_refused(status: dict[str, Any]) -> None:
-    """Whatever JSON a status holds, the reader returns int32s or blames its writer."""
+    """For any JSON in a status the reader returns int32s or raises RemoteProtocolError."""
     try:
         epochs = epochs_of_status(status)
     except RemoteProtocolError:

@@ -3,8 +3,8 @@ Random answers, cut anywhere, read by `common.kube.http1_wire` and by h11.
 
     python -m tests.common.kube.fuzz_http1 --cases 450000
 
-What holds for each: ours reads the same however the bytes arrive; what ours takes, h11 takes alike; a connection that
-ours would use again h11 would use again. `make soak` runs it at full size, a test at a small one.
+For each answer: our reader's result does not depend on the cuts; an answer that it accepts, h11 reads the same; a
+connection that it would use again, h11 would too. `make soak` runs it at full size, a test at a small one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOISE = (b"\r\n", b"\n", b"\r", b"\x00", b" ", b":", b";", b"0", b"4", b"\xff", 
 
 
 class Reading(NamedTuple):
-    """What a reader made of an answer."""
+    """A reader's result for an answer."""
 
     status: int
     body: bytes
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 
 def random_answer(rng: Random) -> bytes:
-    """Return an answer that is nearly right: often whole, sometimes spoiled by a few bytes."""
+    """Return a nearly valid answer: often whole, sometimes with a few wrong bytes."""
     answer = b""
     for _ in range(rng.choice((1, 1, 1, 2))):
         version = rng.choice((b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0"))
@@ -63,7 +63,7 @@ def cut(rng: Random, answer: bytes) -> list[bytes]:
 
 
 def read_by_us(pieces: list[bytes]) -> Reading | None:
-    """Return what our wire makes of an answer, None when it is refused or not whole."""
+    """Return our wire's reading of an answer, None when it is refused or incomplete."""
     wire = Http1Wire("h")
     wire.send(Request("GET", "/"), "")
     status, body, waiting = 0, b"", [*pieces, b""]
@@ -84,7 +84,7 @@ def read_by_us(pieces: list[bytes]) -> Reading | None:
 
 
 def read_by_h11(pieces: list[bytes]) -> Reading | None:
-    """Return what h11 makes of it."""
+    """Return h11's reading of an answer."""
     connection = h11.Connection(h11.CLIENT)
     connection.send(h11.Request(method="GET", target="/", headers=[("host", "h")]))
     connection.send(h11.EndOfMessage())
@@ -106,7 +106,7 @@ def read_by_h11(pieces: list[bytes]) -> Reading | None:
 
 
 def disagreement(rng: Random, answer: bytes) -> str:
-    """Return what is wrong with our reading of an answer, "" when nothing is."""
+    """Return the error in our reading of an answer, "" when there is none."""
     whole, pieces = read_by_us([answer] if answer else []), cut(rng, answer)
     if (cut_up := read_by_us(pieces)) != whole:
         return f"whole {whole}, in pieces {pieces} {cut_up}"
@@ -119,7 +119,7 @@ def disagreement(rng: Random, answer: bytes) -> str:
 
 
 def fuzz(cases: int, seed: int) -> tuple[int, list[str]]:
-    """Read so many answers; return how many we took, and what went wrong, each with what reproduces it."""
+    """Read `cases` answers; return how many we accepted, and each error with its seed."""
     rng, taken, wrong = Random(seed), 0, []
     for case in range(cases):
         answer = random_answer(rng)

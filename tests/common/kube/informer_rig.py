@@ -96,7 +96,7 @@ class Rig:
 
 
 def once(answer: Response, *, watch: bool) -> Callable[[Request], Response | None]:
-    """Refuse the next list, or the next watch, and no other."""
+    """Refuse only the next list, or only the next watch."""
     left = [answer]
 
     def fault(request: Request) -> Response | None:
@@ -106,7 +106,7 @@ def once(answer: Response, *, watch: bool) -> Callable[[Request], Response | Non
 
 
 class BreakingTransport:
-    """Breaks in ways that a server cannot: refuses, resets inside a line, falls silent."""
+    """A transport with faults that a server cannot cause: it refuses, resets inside a line, falls silent."""
 
     def __init__(self, inner: Transport, clock: LoopClock) -> None:
         self.inner = inner
@@ -114,14 +114,14 @@ class BreakingTransport:
         self.mode = ""
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
-        """Refuse when told to."""
+        """Refuse the request if the test says so."""
         if self.mode == "refuse":
             raise TransportError("connection refused", sent=False)
         return await self.inner.request(request, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
-        """Break the stream in the way told."""
+        """Break the stream in the test's way."""
         if self.mode == "refuse":
             raise TransportError("connection refused", sent=False)
         async with self.inner.stream(request, timeout_s=timeout_s) as stream:

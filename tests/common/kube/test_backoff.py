@@ -20,7 +20,7 @@ def test_a_wait_lies_between_the_floor_and_the_doubled_base(failures: int, floor
 
 
 def test_waits_are_spread_over_the_whole_range() -> None:
-    """Ten thousand agents that fail together come back evenly: each tenth of the range gets about a tenth of them."""
+    """Ten thousand agents that fail together return evenly: each tenth of the range gets about a tenth of them."""
     rng = Random(1)
     waits_s = [Backoff(10.0, 10.0, rng).next_s() for _ in range(10_000)]
     tenths = [sum(1 for wait_s in waits_s if int(wait_s) == tenth) for tenth in range(10)]

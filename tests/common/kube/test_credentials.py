@@ -46,7 +46,7 @@ def test_an_ipv6_host_gets_brackets(mounted: dict[str, str], host: str) -> None:
 
 
 def test_a_rotated_token_is_read_again(mounted: dict[str, str]) -> None:
-    """Each request carries the token that is on disk then."""
+    """Each request carries the token that is on disk at that time."""
     credentials = credentials_from_env(mounted)
     token = Path(mounted["INPLACE_SERVICE_ACCOUNT_DIR"]) / "token"
     token.write_text("new")
@@ -125,7 +125,7 @@ def read(folder: Path, content: object, *, as_yaml: bool = False) -> Credentials
 
 @pytest.mark.parametrize("as_yaml", [False, True])
 def test_the_current_context_is_taken(tmp_path: Path, as_yaml: bool) -> None:
-    """JSON and YAML say the same; KUBECONFIG wins over the Pod's own account."""
+    """The current context is read from JSON and YAML alike; KUBECONFIG wins over the Pod's own account."""
     credentials = read(tmp_path, kubeconfig(), as_yaml=as_yaml)
     assert (credentials.host, credentials.port, credentials.tls) == ("near", 6443, True)
     assert credentials.bearer_token() == "abc"
@@ -198,7 +198,7 @@ def test_server_name_and_insecure_are_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["certificate-authority", "certificate-authority-data"])
 def test_insecure_beside_a_ca_is_refused(tmp_path: Path, field: str) -> None:
-    """The one would switch the other off without a word; kubectl refuses the two together."""
+    """`insecure-skip-tls-verify` beside a CA is refused, as by kubectl: it would silently disable the CA."""
     text = trustme.CA().cert_pem.bytes()
     (tmp_path / "ca.crt").write_bytes(text)
     value = "ca.crt" if field == "certificate-authority" else base64.b64encode(text).decode()
@@ -226,13 +226,13 @@ def test_insecure_beside_a_ca_is_refused(tmp_path: Path, field: str) -> None:
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path: Path, content: object, words: str) -> None:
-    """Each refusal names the file and the field, what is expected and what was seen."""
+    """Each refusal names the file, the field, the expected and the seen value."""
     with pytest.raises(CredentialsError, match=words) as refused:
         read(tmp_path, content)
     assert str(tmp_path / "config") in str(refused.value)
 
 
 def test_a_list_of_files_is_refused(tmp_path: Path) -> None:
-    """Merging is not done, and said."""
+    """A KUBECONFIG with several files is refused with a message: files are not merged."""
     with pytest.raises(CredentialsError, match="expected one readable file"):
         credentials_from_env({"KUBECONFIG": f"{tmp_path}/a:{tmp_path}/b"})

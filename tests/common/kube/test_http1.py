@@ -58,7 +58,7 @@ async def test_a_request_brings_back_the_whole_answer() -> None:
 
 
 async def test_connections_are_reused_one_exchange_at_a_time() -> None:
-    """Requests in a row share a connection; a stream keeps its own until it ends in good order."""
+    """Requests in a row share a connection; a stream keeps its own until it ends cleanly."""
     server = ScriptedServer(answer=echo, watches=[[sends(b"one\n"), ends]])
     async with talking(server) as transport:
         for _ in range(3):
@@ -73,7 +73,7 @@ async def test_connections_are_reused_one_exchange_at_a_time() -> None:
 
 
 async def test_a_stream_left_early_is_not_reused() -> None:
-    """What still arrives on an abandoned stream reaches nobody."""
+    """The connection of an abandoned stream is not used again."""
     server = ScriptedServer(answer=echo, watches=[[sends(b"one\n")]])
     async with talking(server) as transport:
         async with transport.stream(WATCH, timeout_s=5) as stream:
@@ -88,7 +88,7 @@ async def asyncio_forever(exchange: Exchange) -> None:
 
 
 async def test_a_refused_connection_sent_nothing() -> None:
-    """A server that is not there is an error that says so."""
+    """A refused connection raises an error that says that nothing was sent."""
     async with ScriptedServer() as server:
         pass
     transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False))
@@ -101,7 +101,7 @@ async def test_a_refused_connection_sent_nothing() -> None:
 
 
 async def test_an_old_idle_connection_is_not_trusted() -> None:
-    """Beyond the bound the server may be closing it just now; a new one is opened."""
+    """A connection idle beyond the bound is not used: the server may be closing it."""
 
     class Ageing(LoopClock):
         age_s = 0.0
@@ -166,7 +166,7 @@ async def cut(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(("answer", "words"), [(shout, "HTTP/1.1"), (hang_up, "HTTP/1.1"), (cut, "HTTP/1.1|broke")])
 async def test_no_whole_answer_is_a_transport_error(answer: Answer, words: str) -> None:
-    """Garbage, a close and a reset are one kind of error, and the server may have acted."""
+    """Garbage, a close and a reset raise TransportError, which says that the request was sent."""
     async with talking(ScriptedServer(answer=answer)) as transport:
         with pytest.raises(TransportError, match=words) as failed:
             await transport.request(GET, timeout_s=5)
@@ -195,7 +195,7 @@ async def test_cancellation_closes_the_connection() -> None:
 
 
 async def test_close_is_final_and_may_be_repeated() -> None:
-    """After `close` nothing is sent."""
+    """After `close` nothing is sent; a second `close` is harmless."""
     async with talking(ScriptedServer(answer=echo)) as transport:
         await transport.request(GET, timeout_s=5)
         await transport.close()
@@ -205,7 +205,7 @@ async def test_close_is_final_and_may_be_repeated() -> None:
 
 
 async def test_on_sent_comes_before_the_answer() -> None:
-    """The caller is told when a request has left, which is when it has time for other things."""
+    """`on_sent` is called when the request has left, before its answer."""
     sent: list[str] = []
     released = asyncio.Event()
 
@@ -262,7 +262,7 @@ async def test_another_ca_is_not_trusted() -> None:
 
 
 async def test_a_rotated_ca_is_read_again(tmp_path: Path) -> None:
-    """Kubelet put a new CA into the file, and the server has a certificate of it: the next connection is made."""
+    """When CA file and server change to a new CA, the next connection succeeds."""
     file, old, new = tmp_path / "ca.crt", trustme.CA(), trustme.CA()
     file.write_text(pem(old))
     async with talking(tls_server(old), tls=True, ca_file=str(file)) as transport:
@@ -274,7 +274,7 @@ async def test_a_rotated_ca_is_read_again(tmp_path: Path) -> None:
 
 
 async def test_a_handshake_that_fails_lets_the_ca_be_read_again(tmp_path: Path) -> None:
-    """A file that changed without another time or size fails once, and not for ever."""
+    """A CA file that changed with the same time and size makes one handshake fail; then it is read again."""
     file, old, new = tmp_path / "ca.crt", trustme.CA(), trustme.CA()
     size = 4096
     file.write_text(pem(old).ljust(size, "\n"))
@@ -301,7 +301,7 @@ async def moved(transport: Http1Transport, server: ScriptedServer) -> AsyncItera
 
 
 async def test_a_ca_file_that_cannot_be_read_is_an_error_until_it_can(tmp_path: Path) -> None:
-    """Half a file is named, nothing is sent, and the next try reads it again."""
+    """An unreadable CA file is named and nothing is sent; the next try reads it again."""
     file, authority = tmp_path / "ca.crt", trustme.CA()
     file.write_text(pem(authority))
     async with talking(tls_server(authority), tls=True, ca_file=str(file)) as transport:
@@ -314,7 +314,7 @@ async def test_a_ca_file_that_cannot_be_read_is_an_error_until_it_can(tmp_path: 
 
 
 async def test_a_token_does_not_leave_without_tls(tmp_path: Path) -> None:
-    """Who listens on the way could use it; kubectl withholds it, too."""
+    """Without TLS no token is sent, as with kubectl."""
     file = tmp_path / "token"
     file.write_text("secret")
     for name, secret in (("token", "secret"), ("token_file", str(file))):
@@ -325,7 +325,7 @@ async def test_a_token_does_not_leave_without_tls(tmp_path: Path) -> None:
 
 
 async def test_another_name_is_not_trusted_unless_it_is_named() -> None:
-    """The certificate must carry the host's name, or the one that tls-server-name says."""
+    """The certificate must have the host's name, or that of tls-server-name."""
     authority = trustme.CA()
     async with talking(tls_server(authority, "api.example"), tls=True, ca_pem=pem(authority)) as transport:
         with pytest.raises(CertificateError):
@@ -336,7 +336,7 @@ async def test_another_name_is_not_trusted_unless_it_is_named() -> None:
 
 
 async def test_insecure_trusts_anybody() -> None:
-    """insecure-skip-tls-verify does what it says."""
+    """With insecure-skip-tls-verify any certificate is accepted."""
     async with talking(tls_server(trustme.CA(), "other"), tls=True, insecure=True) as transport:
         assert (await transport.request(GET, timeout_s=5)).status == 200
 
@@ -356,7 +356,7 @@ async def test_a_client_certificate_is_shown() -> None:
 
 
 async def test_no_tls_where_tls_is_expected_is_a_transport_error() -> None:
-    """A server that speaks no TLS is an error like any other, and nothing was sent."""
+    """A server that speaks no TLS raises TransportError, and nothing was sent."""
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 smtp ready\r\n")
@@ -372,7 +372,7 @@ async def test_no_tls_where_tls_is_expected_is_a_transport_error() -> None:
 
 
 async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
-    """`localhost` may come first as an address on which nobody listens."""
+    """Each address of a name is tried: the first of `localhost` may have no listener."""
     async with ScriptedServer(answer=echo) as server:
         transport = Http1Transport(Credentials("localhost", server.port, tls=False))
         assert (await transport.request(GET, timeout_s=5)).status == 200
@@ -380,7 +380,7 @@ async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
 
 
 async def test_a_name_without_an_address_sent_nothing() -> None:
-    """What the resolver says is part of the error."""
+    """A name without an address raises an error with the resolver's message; nothing was sent."""
     transport = Http1Transport(Credentials("no-such-host.invalid", 1, tls=False))
     with pytest.raises(TransportError, match=r"cannot connect to no-such-host\.invalid:1") as failed:
         await transport.request(GET, timeout_s=5)
@@ -389,7 +389,7 @@ async def test_a_name_without_an_address_sent_nothing() -> None:
 
 
 async def test_close_ends_a_request_that_waits() -> None:
-    """Whoever waits for an answer is told that none will come, and no socket is left."""
+    """`close` ends a waiting request with an error and leaves no socket."""
     server = ScriptedServer(answer=hang)
     async with talking(server) as transport:
         asking = asyncio.create_task(transport.request(GET, timeout_s=5))
@@ -410,7 +410,7 @@ async def test_a_deadline_covers_connection_and_handshake() -> None:
 
 
 async def test_what_a_server_says_unasked_ends_the_reuse() -> None:
-    """An idle connection on which something came is dropped: no request may take it for its answer."""
+    """An idle connection with unrequested bytes is dropped: a request could take them for its answer."""
     said = asyncio.Event()
 
     async def answer_twice(exchange: Exchange) -> None:

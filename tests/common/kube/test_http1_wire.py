@@ -71,7 +71,7 @@ def test_a_second_exchange_follows_on_the_same_connection() -> None:
 
 
 def test_connection_close_is_not_reusable() -> None:
-    """A server that says it will close is believed."""
+    """After an answer with `connection: close` the connection is not used again."""
     wire = Http1Wire("h")
     wire.send(GET, "")
     wire.receive(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
@@ -80,7 +80,7 @@ def test_connection_close_is_not_reusable() -> None:
 
 
 def test_informational_answers_are_skipped() -> None:
-    """100 Continue is no answer."""
+    """Informational answers such as 100 Continue are skipped."""
     wire = Http1Wire("h")
     wire.send(GET, "")
     wire.receive(b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER)
@@ -100,7 +100,7 @@ def test_informational_answers_are_skipped() -> None:
     ],
 )
 def test_what_is_no_whole_answer_is_a_transport_error(answer: bytes) -> None:
-    """Garbage, an early end and an endless head raise; nothing is made up."""
+    """Garbage, an early end and an endless head raise TransportError."""
     wire = Http1Wire("h")
     wire.send(GET, "")
 
@@ -116,14 +116,14 @@ def test_what_is_no_whole_answer_is_a_transport_error(answer: bytes) -> None:
 
 
 def test_an_impossible_request_is_refused_unsent() -> None:
-    """A header that would split the request is our mistake, and `sent` says that nothing left."""
+    """A header that would split the request is refused; `sent` is False."""
     with pytest.raises(TransportError) as refused:
         Http1Wire("h").send(Request("GET", "/", {"accept": "a\r\nx: y"}), "")
     assert not refused.value.sent
 
 
 def test_a_plain_blocking_socket_can_begin_what_asyncio_ends() -> None:
-    """The wire is handed over in the middle of an answer, which is what a start without a loop needs."""
+    """A blocking socket can begin an exchange that asyncio ends, also in the middle of an answer."""
     ours, theirs = socket.socketpair()
     wire = Http1Wire("h")
     ours.sendall(wire.send(GET, ""))
@@ -152,7 +152,7 @@ def test_a_plain_blocking_socket_can_begin_what_asyncio_ends() -> None:
     theirs.close()
 
 
-# What may stand in an answer, so that random choices make many that are nearly right.
+# Parts of answers; random choices of them make many nearly valid answers.
 PIECES = st.sampled_from(
     [
         *(b"HTTP/1.1 200 OK", b"HTTP/1.1 204 No Content", b"HTTP/1.0 200 OK", b"HTTP/1.1 100 Continue", b"HTTP/2 200"),
@@ -165,13 +165,13 @@ PIECES = st.sampled_from(
 
 
 def read_by_us(answer: bytes) -> tuple[int, bytes] | None:
-    """Return status and body, None when the answer is refused or not whole."""
+    """Return status and body, None when the answer is refused or incomplete."""
     reading = fuzz_http1.read_by_us([answer] if answer else [])
     return reading and (reading.status, reading.body)
 
 
 def read_by_h11(answer: bytes) -> tuple[int, bytes] | None:
-    """Return what h11 makes of it."""
+    """Return h11's reading of an answer."""
     reading = fuzz_http1.read_by_h11([answer] if answer else [])
     return reading and (reading.status, reading.body)
 
@@ -185,7 +185,7 @@ def read_by_h11(answer: bytes) -> tuple[int, bytes] | None:
 @example(answer=b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
 @example(answer=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4;a=b\r\nspam\r\n0\r\nx: y\r\n\r\n")
 def test_what_we_take_h11_takes_alike(answer: bytes) -> None:
-    """We may refuse more than h11; whatever we read as an answer, h11 reads as the same one."""
+    """h11 reads each answer that we accept in the same way; we may refuse more."""
     ours = read_by_us(answer)
     assert ours is None or ours == read_by_h11(answer)
 
@@ -206,7 +206,7 @@ def test_what_we_take_h11_takes_alike(answer: bytes) -> None:
     ],
 )
 def test_what_servers_send_is_read(answer: bytes) -> None:
-    """Strict is not deaf: each form that HTTP allows a server is read as h11 reads it."""
+    """Each form that HTTP allows a server is read as h11 reads it."""
     assert read_by_us(answer) == read_by_h11(answer) is not None
 
 
@@ -234,12 +234,12 @@ def test_what_servers_send_is_read(answer: bytes) -> None:
     ],
 )
 def test_what_two_readers_could_take_differently_is_refused(head: bytes) -> None:
-    """Two lengths, a length beside chunks, folding, bare line feeds, endless trailers: an error, never a guess."""
+    """Two lengths, a length beside chunks, folding, bare line feeds and endless trailers are errors."""
     assert read_by_us(head) is None
 
 
 def test_what_comes_unasked_ends_the_reuse() -> None:
-    """Bytes beyond an answer belong to nobody: no request may take them for its own answer."""
+    """After bytes beyond an answer the connection is not used: a request could take them for its answer."""
     wire = Http1Wire("h")
     wire.send(GET, "")
     wire.receive(ANSWER + b"HTTP/1.1 200 OK\r\n")
@@ -250,7 +250,7 @@ def test_what_comes_unasked_ends_the_reuse() -> None:
 
 
 def test_random_answers_are_read_as_h11_reads_them() -> None:
-    """However they are cut; `make soak` reads 450,000 of them."""
+    """Random answers, cut anywhere, are read as h11 reads them; `make soak` reads 450,000 of them."""
     taken, wrong = fuzz_http1.fuzz(2_000, seed=7)
     assert wrong == []
     assert taken > 400  # enough of them are answers

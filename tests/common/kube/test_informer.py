@@ -1,4 +1,4 @@
-"""The cache agrees with the server: one test for each way in which a watch can end, and for the time in between."""
+"""The cache agrees with the server: one test for each way in which a watch can end, and for normal work."""
 
 import asyncio
 from random import Random
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_it_lists_once_and_then_follows() -> None:
-    """Objects that were there are told as new, later ones as they change; one list and one watch in all."""
+    """Existing objects are reported as new, later ones as they change, with one list and one watch."""
     rig = Rig()
     await rig.create("before")
     async with rig.running():
@@ -50,7 +50,7 @@ async def test_a_long_list_comes_in_pages_and_is_one_moment() -> None:
 
 
 async def test_others_run_while_a_long_list_is_taken_in() -> None:
-    """A cache that is filled, that hears much at once, or tells all again: the loop has a turn after ten objects."""
+    """While the cache processes many objects, the loop has a turn after each ten of them."""
     rig = Rig(resync_s=60.0)
     turns, told_in = Turns(), list[int]()
 
@@ -72,7 +72,7 @@ async def test_others_run_while_a_long_list_is_taken_in() -> None:
 
 
 async def test_a_page_that_is_too_large_is_asked_for_in_parts() -> None:
-    """Where a page has more bytes than the transport takes, the pages become smaller, and nothing is lost."""
+    """When a page is larger than the transport's bound, smaller pages are requested and no object is lost."""
 
     def only_small_pages(request: Request) -> Response | None:
         if "limit=50" in request.path:
@@ -91,7 +91,7 @@ async def test_a_page_that_is_too_large_is_asked_for_in_parts() -> None:
 
 
 async def test_an_expired_page_is_followed_by_a_list_in_one_piece() -> None:
-    """A continue token that the server forgot cannot stop the first sync."""
+    """When a continue token has expired, the list is read in one piece."""
     rig = Rig(page_size=2)
     for number in range(5):
         await rig.create(f"c{number}")
@@ -107,7 +107,7 @@ async def test_an_expired_page_is_followed_by_a_list_in_one_piece() -> None:
 
 
 async def test_closed_resumes_at_once_from_the_last_version() -> None:
-    """A watch that the server ends in good order is opened again without a list and without a pause."""
+    """A watch that ends cleanly is opened again without a list and without a pause."""
     rig = Rig()
     async with rig.running():
         await rig.informer.wait_synced()
@@ -125,7 +125,7 @@ async def test_closed_resumes_at_once_from_the_last_version() -> None:
 
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
-    """Clean ends in a row, without a word in between, are backed off from."""
+    """Clean ends in a row without an event between them are followed by a backoff."""
     rig = Rig()
     rig.fault = lambda request: Response(200, {}, b"") if "watch=" in request.path else None
     async with rig.running():
@@ -134,7 +134,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
 
 
 async def test_gone_lists_again_and_tells_what_vanished() -> None:
-    """After a 410 the cache is made equal to a fresh list: deletions that nobody saw are told."""
+    """After a 410 the cache becomes equal to a new list, and missed deletions are reported."""
     rig = Rig()
     await rig.create("stays")
     await rig.create("vanishes")
@@ -165,7 +165,7 @@ async def test_gone_inside_a_stream_lists_again() -> None:
 
 @pytest.mark.parametrize("code", [429, 500, 503])
 async def test_busy_waits_for_retry_after_and_never_lists(code: int) -> None:
-    """A busy server is left alone for as long as it asks, plus jitter; its history is still good."""
+    """After a 429 the informer waits Retry-After plus jitter and resumes the watch without a list."""
     rig = Rig()
     async with rig.running():
         await rig.settle()
@@ -179,7 +179,7 @@ async def test_busy_waits_for_retry_after_and_never_lists(code: int) -> None:
 
 
 async def test_unauthenticated_retries_with_what_the_transport_reads_then() -> None:
-    """A 401 is an error in the log and a retry; a token that was renewed meanwhile cures it."""
+    """A 401 is logged and retried, with the token that the transport reads then."""
     rig = Rig()
     rig.fault = once(refusal(401, "Unauthorized"), watch=False)
     with capture_logs() as logs:
@@ -194,7 +194,7 @@ async def test_unauthenticated_retries_with_what_the_transport_reads_then() -> N
 
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (404, "NotFound")])
 async def test_denied_retries_slowly_and_says_what_is_denied(code: int, reason: str) -> None:
-    """RBAC or a missing CRD is for an administrator: few requests, a clear line, and a cure is noticed."""
+    """A missing right or CRD gives few retries and a clear log line, and its cure is noticed."""
     rig = Rig()
     rig.fault = lambda _: refusal(code, reason)
     with capture_logs() as logs:
@@ -210,7 +210,7 @@ async def test_denied_retries_slowly_and_says_what_is_denied(code: int, reason: 
 
 @pytest.mark.parametrize("mode", ["refuse", "reset", "garbled", "nonsense", "silent"])
 async def test_broken_resumes_and_loses_nothing(mode: str) -> None:
-    """Whatever happens to the connection, the next watch begins where the last one got to."""
+    """After a broken connection the next watch begins at the last seen version."""
     rig = Rig()
     transport = BreakingTransport(InMemoryTransport(rig.server, user="informer"), rig.clock)
     rig.start(transport)
@@ -244,7 +244,7 @@ async def test_bookmarks_keep_the_version_fresh_and_are_told_to_nobody() -> None
 
 
 async def test_resync_tells_every_object_again() -> None:
-    """Handlers hear (object, object) now and then, as a safety net."""
+    """A resync calls the handlers with every object again."""
     rig = Rig(resync_s=100.0)
     await rig.create("a")
     async with rig.running():
@@ -254,7 +254,7 @@ async def test_resync_tells_every_object_again() -> None:
 
 
 async def test_a_replaced_object_is_told_as_a_deletion_and_a_creation() -> None:
-    """The same name with another UID is another object, also when a list shows only the new one."""
+    """A new UID under the same name is reported as deletion and creation, also from a list."""
     rig = Rig()
     await rig.create("a")
     async with rig.running():
@@ -268,7 +268,7 @@ async def test_a_replaced_object_is_told_as_a_deletion_and_a_creation() -> None:
 
 
 async def test_an_absorbed_write_is_shown_at_once_and_told_once() -> None:
-    """What we wrote is in the cache BEFORE the watch tells it; the watch's echo is not news."""
+    """Our own write is in the cache BEFORE the watch shows it, and is reported once."""
     rig = Rig()
     async with rig.running():
         await rig.informer.wait_synced()
@@ -314,7 +314,7 @@ async def test_an_unexpected_object_is_left_out_and_the_others_are_shown() -> No
 
 
 async def test_silence_is_measured() -> None:
-    """`silent_s` says since when the server has been silent; bookmarks keep it low."""
+    """`silent_s` is the time since the server's last event; bookmarks keep it low."""
     rig = Rig()
     assert rig.informer.silent_s is None
     async with rig.running():

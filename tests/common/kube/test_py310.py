@@ -21,13 +21,13 @@ class ChildError(Exception):
 
 
 async def raises() -> None:
-    """Fail after others had a turn."""
+    """Raise ChildError after other tasks had a turn."""
     await asyncio.sleep(0)
     raise ChildError
 
 
 async def error_of(block: Coroutine[Any, Any, None]) -> BaseException | None:
-    """Return what a block raises, out of its group where there are groups."""
+    """Return a block's exception, taken out of its exception group if there is one."""
     try:
         await block
     except ChildError as error:
@@ -39,7 +39,7 @@ async def error_of(block: Coroutine[Any, Any, None]) -> BaseException | None:
 
 @groups
 async def test_a_group_waits_for_its_children(group: Any) -> None:
-    """The block ends when every child has, also those that children started; results are theirs."""
+    """The block ends when all children have ended, also those that children started."""
     async with group() as tasks:
 
         async def parent() -> int:
@@ -54,7 +54,7 @@ async def test_a_group_waits_for_its_children(group: Any) -> None:
 @groups
 @pytest.mark.parametrize("leaving", [True, False], ids=["the block has ended", "the block waits"])
 async def test_a_child_s_error_ends_all(group: Any, leaving: bool) -> None:
-    """The block and the other children are cancelled, and the error comes out; nothing stays cancelled after it."""
+    """A child's error cancels the block and the other children and is raised; the task is not left cancelled."""
     others: list[asyncio.Task[Any]] = []
 
     async def block() -> None:
@@ -72,7 +72,7 @@ async def test_a_child_s_error_ends_all(group: Any, leaving: bool) -> None:
 @groups
 @pytest.mark.parametrize("leaving", [True, False], ids=["the block has ended", "the block waits"])
 async def test_a_cancellation_reaches_the_children(group: Any, leaving: bool) -> None:
-    """Whoever waits at the group or inside it is cancelled with its children, and says so."""
+    """A cancellation of the group's task cancels its children and is raised."""
     children: list[asyncio.Task[Any]] = []
 
     async def block() -> None:
@@ -92,7 +92,7 @@ async def test_a_cancellation_reaches_the_children(group: Any, leaving: bool) ->
 
 @groups
 async def test_the_block_s_own_error_ends_the_children(group: Any) -> None:
-    """An error in the block cancels the children, is waited for, and comes out."""
+    """An error in the block cancels the children and is raised after they ended."""
     children: list[asyncio.Task[Any]] = []
 
     async def block() -> None:
@@ -106,7 +106,7 @@ async def test_the_block_s_own_error_ends_the_children(group: Any) -> None:
 
 @groups
 async def test_a_cancelled_child_is_no_error(group: Any) -> None:
-    """A child may be cancelled by hand: the others and the block go on."""
+    """When a child is cancelled by hand, the others and the block go on."""
     async with group() as tasks:
         child = tasks.create_task(asyncio.Event().wait())
         other = tasks.create_task(asyncio.sleep(0, "done"))
@@ -117,7 +117,7 @@ async def test_a_cancelled_child_is_no_error(group: Any) -> None:
 
 @timeouts
 async def test_a_deadline_is_a_timeout_error(timeout: Any) -> None:
-    """What takes too long is cancelled, and that is a TimeoutError, not a cancellation."""
+    """A block that takes too long is cancelled and raises TimeoutError."""
     with pytest.raises(TimeoutError):
         async with timeout(0.01):
             await asyncio.Event().wait()
@@ -126,7 +126,7 @@ async def test_a_deadline_is_a_timeout_error(timeout: Any) -> None:
 
 @timeouts
 async def test_what_is_in_time_is_let_alone(timeout: Any) -> None:
-    """Within the bound nothing happens, then or later; None is no bound; another's error and cancellation pass."""
+    """A block within its bound is not cancelled; None is no bound; other errors and cancellations are raised."""
     for bound in (0.01, None):
         async with timeout(bound):
             await asyncio.sleep(0)
@@ -147,7 +147,7 @@ async def test_what_is_in_time_is_let_alone(timeout: Any) -> None:
 
 
 async def test_install_leaves_what_is_there() -> None:
-    """Where asyncio has the names, it keeps its own."""
+    """`install` keeps asyncio's own names where it has them."""
     before = asyncio.TaskGroup, asyncio.timeout
     py310.install()
     assert (asyncio.TaskGroup, asyncio.timeout) == before

@@ -118,19 +118,19 @@ def test_half_a_line_at_the_end_is_garbled() -> None:
 
 
 def test_an_endless_line_is_garbled() -> None:
-    """A line beyond the bound is not collected for ever."""
+    """A line beyond the bound ends the watch as garbled."""
     with pytest.raises(GarbledError, match=f"passed {LINE_BYTES_MAX} bytes"):
         lines_of(Canned([b"x" * (LINE_BYTES_MAX // 4)] * 5, hangs=True))
 
 
 def test_silence_is_a_timeout() -> None:
-    """No byte for the inactivity bound ends the watch by name."""
+    """A watch without a byte for the inactivity bound ends with a timeout."""
     with pytest.raises(TransportTimeoutError, match=r"silent for 0\.01 s"):
         lines_of(Canned([b"one\n"], hangs=True), inactivity_s=0.01)
 
 
 def test_a_break_is_a_transport_error() -> None:
-    """What the transport raises comes through."""
+    """The transport's error is raised unchanged."""
     with pytest.raises(TransportError, match="reset"):
         lines_of(Canned([b"one\n"], breaks=True))
 
@@ -179,7 +179,7 @@ def test_leaving_early_closes_the_stream() -> None:
     ],
 )
 def test_every_error_has_an_ending(error: ApiError | TransportError, ending: type[WatchEnding]) -> None:
-    """The table from error to ending is total, and says what it says."""
+    """Every error has its ending, as in this table."""
     assert type(ending_of(error)) is ending
 
 
@@ -196,7 +196,7 @@ def test_every_error_has_an_ending(error: ApiError | TransportError, ending: typ
     ],
 )
 def test_retry_after_is_read_from_header_and_status(headers: dict[str, str], body: bytes, after_s: float) -> None:
-    """The larger of both is the floor, bounded; nonsense is none."""
+    """The larger of header and Status is the floor, bounded; garbage counts as none."""
     error = error_from_response(Response(429, headers, body))
     assert isinstance(error, Throttled)
     assert error.after_s == after_s

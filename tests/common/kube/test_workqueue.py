@@ -1,4 +1,4 @@
-"""The queue is fair, stingy and honest, also under any interleaving hypothesis can think of."""
+"""The queue loses no key, processes no key twice at once, and starves none, under any interleaving."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ OPERATIONS = st.lists(
 async def work_until_idle(
     queue: WorkQueue[int], process: Callable[[int], Awaitable[None]], *, workers: int, idle_s: float = 200.0
 ) -> None:
-    """Run workers until nothing can be left to do."""
+    """Run workers until all keys are done."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(queue.work(process, workers=workers))
         await asyncio.sleep(idle_s)
@@ -36,7 +36,7 @@ async def work_until_idle(
 def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once(
     operations: list[tuple[str, int, float]], workers: int, work_s: float
 ) -> None:
-    """Whatever was added is processed at or after that moment, one worker per key, within the bound."""
+    """Every added key is processed AFTER its addition, by one worker at a time, within the bound."""
 
     async def scenario() -> None:
         clock = LoopClock()
@@ -82,7 +82,7 @@ def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once
 
 
 async def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
-    """Adding a waiting key again neither moves it nor doubles it."""
+    """A waiting key that is added again keeps its place and comes out once."""
     queue: WorkQueue[str] = WorkQueue(LoopClock())
     for key in "abacab":
         queue.add(key)
@@ -91,7 +91,7 @@ async def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
 
 
 async def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
-    """What changed during a pass is not lost, and the second pass waits for the first."""
+    """A key that is added during its pass is processed again AFTER that pass."""
     queue: WorkQueue[str] = WorkQueue(LoopClock())
     queue.add("a")
     assert await queue.get() == "a"
@@ -157,7 +157,7 @@ async def test_an_earlier_delay_wins() -> None:
 
 
 async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
-    """`work` returns only when what was in work has finished; nothing new begins."""
+    """After shutdown `work` starts no key, and returns when the keys in work have finished."""
     clock = LoopClock()
     queue: WorkQueue[str] = WorkQueue(clock)
     finished: list[str] = []
@@ -225,7 +225,7 @@ async def test_metrics_hear_everything() -> None:
 
 
 async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:
-    """The lane is asked for at each add; a key stands in one lane only, and comes out once."""
+    """The lane is decided at each add; a key is in one lane only, and comes out once."""
     urgent = {"u"}
     queue: WorkQueue[str] = WorkQueue(LoopClock(), is_urgent=lambda key: key in urgent)
     for key in "abcu":
@@ -243,7 +243,7 @@ async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait
 
 
 async def test_others_run_between_two_keys() -> None:
-    """Passes that wait for nothing, as those of JobSets that are gone, do not keep the loop for themselves."""
+    """The loop has a turn between two keys, also when their passes never wait."""
     queue: WorkQueue[int] = WorkQueue(LoopClock())
     turns, worked_in = Turns(), list[int]()
 
@@ -275,7 +275,7 @@ async def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
 
 
 async def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -> None:
-    """It takes no ordinary key however many wait, so the next urgent one is processed at once."""
+    """A reserved worker takes no ordinary key, so an urgent one is processed at once while all others are busy."""
     clock = LoopClock()
     queue: WorkQueue[int] = WorkQueue(clock, is_urgent=lambda key: key < 0)
     finished: dict[int, float] = {}
@@ -302,7 +302,7 @@ async def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -
     st.sets(st.integers(0, 5)),
 )
 def test_lanes_lose_and_double_nothing(steps: list[tuple[bool, int]], urgent_first: set[int]) -> None:
-    """Whatever is added and taken, with keys changing lanes: the queue holds what a set would."""
+    """With any adds and takes, and keys that change lanes, the queue holds the same keys as a set."""
 
     async def scenario() -> None:
         urgent = set(urgent_first)

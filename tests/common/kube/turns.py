@@ -1,10 +1,10 @@
-"""Count the turns of the event loop, to see that others run between two pieces of work."""
+"""Count the turns of the event loop, to show that other tasks run between two pieces of work."""
 
 from __future__ import annotations
 
 import asyncio
 
-TURNS_MAX = 1_000  # counting ends, so that virtual time can go on
+TURNS_MAX = 1_000  # the bound ends the counting, so that virtual time can go on
 
 
 class Turns:
