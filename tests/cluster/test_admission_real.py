@@ -39,7 +39,7 @@ PLURALS = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
-ACTIVE_S_MAX = 90.0  # a policy acts about a second after it was stored, later when the machine is busy
+ACTIVE_S_MAX = 90.0  # a policy acts about a second after its storage, later on a busy machine
 POLL_S = 0.1
 PROBE = "is-every-policy-active"
 REFUSED = POLICY_CREATES[-1].manifest
@@ -62,7 +62,7 @@ async def wait_until_active(client: ApiClient, *, with_immutable: bool = True) -
         try:
             named = await client.post(jobsets("default"), with_rules(rule("")), dryRun="All")
         except UnexpectedStatus as error:
-            if error.status != 503:  # the mutating plugin learns of a new CRD by its own discovery, later than we
+            if error.status != 503:  # the mutating plugin discovers a new CRD later than this client
                 raise
             return False
         another = changed(await client.get(path), f"{SPEC}.template.spec.containers.0.image", "worker:2")
@@ -80,7 +80,7 @@ async def wait_until_active(client: ApiClient, *, with_immutable: bool = True) -
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return when something has become true."""
+    """Return when a condition has become true."""
     polling = AsyncRetrying(
         retry=retry_if_result(lambda done: not done), stop=stop_after_delay(ACTIVE_S_MAX), wait=wait_fixed(POLL_S)
     )
@@ -89,7 +89,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded(binaries: Binaries) -> AsyncIterator[ApiClient]:
-    """Give a client of a server of its own: stored are OLD_OBJECTS first, then the CRD and the policies."""
+    """Give a client of a new server, on which OLD_OBJECTS, then the CRD and the policies were stored."""
     async with ControlPlane(binaries) as running, running.client() as client:
         await client.post(DEFINITIONS, crd_without_rules())
         await install(client)
@@ -109,7 +109,7 @@ async def guarded(binaries: Binaries) -> AsyncIterator[ApiClient]:
 
 
 async def new_namespace(client: ApiClient) -> str:
-    """Create a namespace for one test; nothing here could delete it."""
+    """Create a namespace for one test; it stays, because no controller here could delete it."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "case-"}}
     created: dict[str, Any] = await client.post("/api/v1/namespaces", body)
     return str(created["metadata"]["name"])
@@ -156,7 +156,7 @@ async def test_an_object_older_than_the_rules_lives_on(guarded: ApiClient, name:
 
 
 async def test_what_was_left_out_is_filled_in(guarded: ApiClient) -> None:
-    """A stored JobSet says all that upstream's webhook makes it say, and applying it again changes nothing."""
+    """A stored JobSet has all defaults of upstream's webhook, and applying it again changes nothing."""
     namespace = await new_namespace(guarded)
     manifest = merged(with_rules(rule(""), rule("mine"), rule("")), namespace)
     del manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"]

@@ -36,7 +36,7 @@ AGENT_S_MAX = 60.0  # it announces within a second, and later when the machine i
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane of its own: a policy is cluster-wide, and others send with tokens of any name."""
+    """Run a control plane for this module: a policy is cluster-wide, and other tests use tokens of any name."""
     async with ControlPlane(binaries) as running:
         yield running
 
@@ -50,7 +50,7 @@ async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def mighty(plane: ControlPlane) -> AsyncIterator[Scene]:
-    """Give a namespace whose agents RBAC allows everything: what is refused there, the policy refuses."""
+    """Give a namespace whose agents RBAC allows everything: only the policy refuses there."""
     async with agent_scene(plane, is_mighty=True) as made:
         yield made
 
@@ -62,7 +62,7 @@ def names(attempt: Attempt) -> str:
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=names)
 async def test_refused(scene: Scene, attempt: Attempt) -> None:
-    """With the permissions that we ship, it is refused and changes nothing."""
+    """With the shipped permissions the attempt is refused and changes nothing."""
     before = await scene.pods()
     answer = await scene.answer(attempt)
     assert answer.code in (401, 403, 422), answer
@@ -72,7 +72,7 @@ async def test_refused(scene: Scene, attempt: Attempt) -> None:
 
 @pytest.mark.parametrize("attempt", [attempt for attempt in ATTEMPTS if attempt.words], ids=names)
 async def test_refused_by_the_policy_alone(mighty: Scene, attempt: Attempt) -> None:
-    """Where RBAC would allow it, the policy still refuses, and says what was expected and what was seen."""
+    """Where RBAC allows the attempt, the policy refuses it, with the expected and the seen value."""
     before = await mighty.pods()
     answer = await mighty.answer(attempt)
     assert (answer.code, refuser(answer)) == (403, "policy"), answer
@@ -81,7 +81,7 @@ async def test_refused_by_the_policy_alone(mighty: Scene, attempt: Attempt) -> N
 
 
 async def test_a_put_is_refused_by_the_policy_alone(mighty: Scene) -> None:
-    """A whole Pod sent back with one label more is judged like a patch."""
+    """A PUT of the whole Pod with an added label is refused like a patch."""
     stored = await own_pod(mighty)
     stored["metadata"]["labels"]["a"] = "b"
     with pytest.raises(UnexpectedStatus, match="saw a change of other metadata"):
@@ -89,12 +89,12 @@ async def test_a_put_is_refused_by_the_policy_alone(mighty: Scene) -> None:
 
 
 async def send(scene: Scene, request: Request) -> str:
-    """Send what the agent would."""
+    """Send an agent's request."""
     path, _, query = request.path.partition("?")
     body = json.loads(request.body) if request.body else None
     pairs = dict(parse_qsl(query))
     if "watch" in pairs:
-        pairs["timeoutSeconds"] = "1"  # its end is what is waited for here
+        pairs["timeoutSeconds"] = "1"  # wait for its end
     return await scene.clients["own"].text(
         request.method, path, body=body, query=pairs, content_type=request.headers.get("content-type", "")
     )
@@ -118,7 +118,7 @@ async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
 
 
 async def test_upstreams_agent_is_allowed(plane: ControlPlane) -> None:
-    """It applies its one annotation by force; a Pod that our agent announced for is no obstacle."""
+    """Upstream's agent may apply its annotation by force, also to a Pod with our agent's announcement."""
     async with agent_scene(plane) as scene:
         path = pod_path(scene)
         for attempt in ("4", "5", "17"):
@@ -132,7 +132,7 @@ async def test_upstreams_agent_is_allowed(plane: ControlPlane) -> None:
 
 
 async def test_garbage_of_somebody_else_does_not_wedge_an_agent(plane: ControlPlane) -> None:
-    """A word where an epoch should be is overwritten by the next announcement."""
+    """An annotation that is no epoch is overwritten by the next announcement."""
     async with agent_scene(plane) as scene:
         await scene.admin.patch(pod_path(scene), announced(epoch="many", attempt=None))
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
@@ -141,7 +141,7 @@ async def test_garbage_of_somebody_else_does_not_wedge_an_agent(plane: ControlPl
 
 
 async def test_others_are_left_alone(scene: Scene) -> None:
-    """The policy binds agents' accounts only: everybody else labels Pods as before."""
+    """The policy restricts only agents' accounts: other users may label Pods."""
     path = pod_path(scene)
     await scene.admin.patch(path, {"metadata": {"labels": {"a": "b"}}}, dryRun="All")
     await scene.admin.patch(path, announced(epoch=None), dryRun="All")
@@ -180,7 +180,7 @@ async def test_the_agent_itself_is_allowed(plane: ControlPlane) -> None:
 
 
 async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
-    """With a token that is not its Pod's, and after somebody else wrote an epoch far ahead: the policy's words."""
+    """With another Pod's token, or after a foreign epoch far ahead, the agent logs the policy's message."""
     line = await first_line(scene, "unbound", "announcement_failed")
     assert (line["cause"], "saw one of no Pod" in line["message"]) == ("forbidden", True)
     assert line["cure"].startswith("an admission policy")
@@ -189,7 +189,7 @@ async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
 
 
 async def test_the_agent_says_which_right_it_lacks(scene: Scene) -> None:
-    """As an account without the Role: who may not do what, and where the Role is."""
+    """Without the Role the agent logs its account, the missing right and the Role's place."""
     line = await first_line(scene, "stranger", "watch_failed")
     assert f"system:serviceaccount:{scene.namespace}:default" in line["message"]
     assert "deploy/agent" in line["cure"]

@@ -28,7 +28,7 @@ REQUEST_S_MAX = 10.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane of its own: flow control is cluster-wide and others measure without it."""
+    """Run a control plane for this module: flow control is cluster-wide, and other tests measure without it."""
     async with ControlPlane(binaries) as running:
         async with running.client() as api:
             for found in apf_objects():
@@ -55,7 +55,7 @@ async def name_of(api: ApiClient, path: str, uid: str) -> str:
 
 
 async def in_effect(plane: ControlPlane, kubeconfig: Path, request: Request, wanted: str) -> tuple[str, str]:
-    """Ask until the server's filter knows the objects; return where the request landed."""
+    """Send requests until the server knows the objects; return the last request's FlowSchema and level."""
     asked = AsyncRetrying(
         retry=retry_if_result(lambda landed: landed[0] != wanted),
         stop=stop_after_delay(IN_EFFECT_S_MAX),
@@ -82,7 +82,7 @@ async def test_the_server_keeps_the_objects_as_written(plane: ControlPlane) -> N
 
 
 def covers(stored: object, written: object) -> bool:
-    """Say whether all that was written is stored; a false that is not spelled out is still false."""
+    """Return whether all written fields are stored; an omitted false counts as stored."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return all(covers(stored.get(key, False), value) for key, value in written.items())
     if isinstance(written, list) and isinstance(stored, list):
@@ -119,7 +119,7 @@ async def test_the_controllers_requests_do_not(plane: ControlPlane) -> None:
 
 
 async def test_others_keep_the_default(plane: ControlPlane) -> None:
-    """An informer that watches the JobSets of all namespaces is none of ours."""
+    """An informer that watches the JobSets of all namespaces keeps the default level."""
     namespace = await plane.create_namespace("kueue")
     kubeconfig = await plane.service_account_kubeconfig(namespace, "kueue")
     everywhere = Request("GET", "/apis/jobset.x-k8s.io/v1alpha2/jobsets", {})

@@ -11,7 +11,7 @@ from testbed.kubelab.build import KUBELAB, main
 
 @pytest.fixture(autouse=True)
 def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing but the PATH decide, whatever the caller's environment holds."""
+    """Remove KUBEBUILDER_ASSETS from the environment, so that PATH decides."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
 
 

@@ -54,7 +54,7 @@ async def test_a_restart_as_the_commands_tell_it(
     full_namespace: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Status by three ways of reading and a watch, a restart by hand, explain's trigger, timeline's moments."""
+    """`status`, its watch, restart, explain and timeline show the same restart."""
     plane, namespace = full_control_plane, full_namespace
     async with running_controller(plane, namespace), running_group(plane, namespace) as group:
         await trained(group, 1)
@@ -65,14 +65,14 @@ async def test_a_restart_as_the_commands_tell_it(
             _, rows = await read_group(large, "train")
             metadata = (await read_pods(there, "train", METADATA)).pods
             watching = asyncio.create_task(watch_status(large, "train", "json"))
-            await _said(capsys, 0)  # by the Table: a Pod without a node has announced nothing
+            await _said(capsys, 0)  # in the Table a Pod without a node counts as not announced
             code, out, err = await inplace(plane, namespace, "restart", "train", "--wait", "--timeout", "30")
             assert code == CliExit.DONE, err
             assert "every Pod is at epoch 2" in out
             await _said(capsys, 2)
             watching.cancel()
         assert (whole.arrived, whole.expected, dict(whole.scopes[0].epochs)) == (3, 3, {1: 3})
-        assert {pod.slot for pod in rows} == {pod.slot for pod in metadata}  # the Table's come from names
+        assert {pod.slot for pod in rows} == {pod.slot for pod in metadata}  # in the Table slots come from Pods' names
         assert None not in {pod.slot for pod in rows}
         assert [pod.epoch for pod in metadata] == [1, 1, 1]
         code, out, err = await inplace(plane, namespace, "explain", "train", "-o", "json")
@@ -92,7 +92,7 @@ async def test_a_restart_as_the_commands_tell_it(
 
 
 async def _said(capsys: pytest.CaptureFixture[str], epoch: int) -> None:
-    """Wait until the watch has told that all three Pods are at an epoch."""
+    """Wait until the watch has printed that all three Pods are at an epoch."""
     async with asyncio.timeout(SAID_S_MAX):
         while True:
             for line in capsys.readouterr().out.splitlines():
@@ -102,7 +102,7 @@ async def _said(capsys: pytest.CaptureFixture[str], epoch: int) -> None:
 
 
 async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:
-    """There is no node: the real scheduler's own words, for every Pod, from any way of reading."""
+    """Without a node every way of reading shows the real scheduler's message for every Pod."""
     plane, namespace = full_control_plane, full_namespace
     transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
     client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
@@ -130,7 +130,7 @@ async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane,
 
 
 async def test_reaching_max_restarts_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:
-    """No restart is allowed, and a worker fails."""
+    """When no restart is allowed and a worker fails, explain names maxRestarts."""
     plane, namespace = full_control_plane, full_namespace
     async with running_controller(plane, namespace), running_group(plane, namespace, restarts_max=0) as group:
         await trained(group, 1)
@@ -146,7 +146,7 @@ async def test_reaching_max_restarts_is_named(full_control_plane: ControlPlane, 
 
 
 async def test_what_is_not_there_and_what_is_not_allowed(full_control_plane: ControlPlane, full_namespace: str) -> None:
-    """The real server's words, the exit codes of docs/cli.md."""
+    """Missing objects and rights give the real server's message and the exit codes of docs/cli.md."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace):
         code, _, err = await inplace(plane, namespace, "status", "trian")

@@ -34,7 +34,7 @@ async def _install_widgets(api: Api) -> None:
     assert answer.status in (201, 409), answer.body
     async with asyncio.timeout(DEADLINE_S):
         while (await api.send("GET", WIDGETS.path(), resourceVersion="0")).status != 200:  # noqa: ASYNC110 -- the other side is a server: there is no event to wait for
-            await asyncio.sleep(0.05)  # Established comes first, the handler a moment later; the deadline ends this
+            await asyncio.sleep(0.05)  # the handler starts a moment AFTER Established
 
 
 @pytest_asyncio.fixture

@@ -42,7 +42,7 @@ async def test_keeps_the_restart_all_containers_rule(control_plane: ControlPlane
 
 
 async def test_service_account_is_known_and_has_no_rights(control_plane: ControlPlane, namespace: str) -> None:
-    """A ServiceAccount's kubeconfig authenticates as that account, and RBAC refuses what nobody granted."""
+    """A ServiceAccount's kubeconfig authenticates as that account, and RBAC refuses ungranted rights."""
     kubeconfig = await control_plane.service_account_kubeconfig(namespace, "agent")
     async with control_plane.client(kubeconfig) as api:
         review = await api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})

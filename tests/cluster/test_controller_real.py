@@ -1,8 +1,8 @@
 """
 The real controller on a real kube-apiserver; the tests play the Job controller, kubelets and agents.
 
-What only a real server shows: its validation of what we create, its resourceVersions and conflicts, its Events, its
-admission of our status writes, and whether a controller that was killed is followed by one that continues.
+They check against a real server: its validation of our objects, its resourceVersions and conflicts, its Events, its
+admission of our status writes, and that a new controller continues after one that was killed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def admin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
 async def running(
     control_plane: ControlPlane, namespace: str | None, *, kubeconfig: Path | None = None, **config: Any
 ) -> AsyncIterator[Controller]:
-    """Run a controller in this process, as the administrator or as whoever a kubeconfig names."""
+    """Run a controller in this process, as the administrator or as a kubeconfig's user."""
     credentials = await load_credentials(str(kubeconfig or control_plane.kubeconfig), clock=LoopClock())
     async with AiohttpTransport(credentials) as transport:
         settings: dict[str, Any] = {
@@ -76,7 +76,7 @@ async def running(
 
 @asynccontextmanager
 async def killed_after(control_plane: ControlPlane, namespace: str) -> AsyncIterator[None]:
-    """Run the program in a process of its own and kill it at the end, without a word of warning."""
+    """Run the program in a process of its own and end it with SIGKILL."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "inplace.controller.main", "--kubeconfig", str(control_plane.kubeconfig)),
         *("--namespace", namespace, "--no-leader-elect", "--probe-bind-address", "127.0.0.1:0"),
@@ -116,7 +116,7 @@ async def reasons(admin: KubeClient, namespace: str) -> set[str]:
 
 
 async def test_a_whole_life(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
-    """Start, early detection, restart in place, second restart, completion: no Job is replaced, every word is there."""
+    """From start over early detection and two restarts to completion no Job is replaced and every Event is written."""
     async with running(control_plane, namespace) as controller:
         crew = await submit(admin, namespace, jobs=[replicated_job("a", replicas=2), replicated_job("b", pods=1)])
         assert (await admin.get(SERVICES, namespace, "train"))["spec"]["clusterIP"] == "None"
@@ -196,7 +196,7 @@ async def test_a_recreation(control_plane: ControlPlane, admin: KubeClient, name
             job = (await crew.jobs()).get("train-workers-0")
             if job is None:
                 return None
-            if "deletionTimestamp" in job["metadata"]:  # nobody here collects garbage
+            if "deletionTimestamp" in job["metadata"]:  # no garbage collector runs here
                 with contextlib.suppress(NotFound):
                     await admin.patch(JOBS, namespace, "train-workers-0", {"metadata": {"finalizers": None}})
                 return None
@@ -209,7 +209,7 @@ async def test_a_recreation(control_plane: ControlPlane, admin: KubeClient, name
 async def test_a_killed_controller_is_followed_by_one_that_continues(
     control_plane: ControlPlane, admin: KubeClient, namespace: str
 ) -> None:
-    """Killed in each state of a group; what happened while none ran is made good at once by the next."""
+    """After a kill in each state of a group the next controller at once handles the changes meanwhile."""
     async with killed_after(control_plane, namespace):
         crew = await submit(admin, namespace)
     one, two = crew.pods.values()
@@ -222,7 +222,7 @@ async def test_a_killed_controller_is_followed_by_one_that_continues(
 
 
 async def test_conflicts_lose_nothing(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
-    """While somebody edits the JobSet without pause, every epoch still arrives, and in order."""
+    """While a user edits the JobSet without pause, every epoch is written, in order."""
     async with running(control_plane, namespace):
         crew = await submit(admin, namespace, restarts_max=30)
 
@@ -244,7 +244,7 @@ async def test_conflicts_lose_nothing(control_plane: ControlPlane, admin: KubeCl
 
 
 async def test_two_controllers_hand_over(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
-    """The leader stops; the other leads within seconds and continues the restart under way."""
+    """When the leader stops, the other leads within seconds and continues the running restart."""
     async with (
         running(control_plane, namespace, leader_elect=True, identity="second") as second,
         running(control_plane, namespace, leader_elect=True, identity="first") as first,
@@ -271,7 +271,7 @@ async def test_two_controllers_hand_over(control_plane: ControlPlane, admin: Kub
 async def test_an_api_server_that_restarts_is_waited_for(
     control_plane: ControlPlane, admin: KubeClient, namespace: str
 ) -> None:
-    """Its watches break and its cache is empty; what was announced before and after is decided on."""
+    """After a restart of the API server the controller handles announcements from before and after it."""
     async with running(control_plane, namespace):
         crew = await submit(admin, namespace)
         one, two = crew.pods.values()
@@ -284,7 +284,7 @@ async def test_an_api_server_that_restarts_is_waited_for(
 async def test_the_shipped_permissions_are_enough_and_no_more(
     control_plane: ControlPlane, admin: KubeClient, namespace: str
 ) -> None:
-    """As the ServiceAccount of deploy/rbac it leads, works in all namespaces and writes Events; Secrets are not its."""
+    """With deploy/rbac the controller leads, works in all namespaces, writes Events, and may not read Secrets."""
     for document in yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()):
         await apply(admin, document)
     kubeconfig = await control_plane.service_account_kubeconfig("inplace-system", "inplace-controller")
@@ -301,7 +301,7 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
                 return "GroupRestartStarted" in await reasons(admin, namespace)
 
             await eventually(told, True)
-            await crew.announce(next(iter(crew.pods.values())), 3)  # ahead of everybody: not believed
+            await crew.announce(next(iter(crew.pods.values())), 3)  # an epoch ahead of all Pods is not believed
             await crew.announce_all(2)
             await eventually(crew.epochs, (2, 1))
             await crew.announce_all(3)

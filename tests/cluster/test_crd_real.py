@@ -51,7 +51,7 @@ async def install(client: ApiClient) -> None:
 
 
 async def refusal(write: Awaitable[Any]) -> str | None:
-    """Return the server's words; None when it accepted."""
+    """Return the server's message; None when it accepted."""
     try:
         await write
     except UnexpectedStatus as error:
@@ -60,7 +60,7 @@ async def refusal(write: Awaitable[Any]) -> str | None:
 
 
 def check(words: tuple[str, ...], said: str | None) -> None:
-    """Check that a write was accepted, or refused with all the words."""
+    """Check that a write was accepted, or refused with all words in the message."""
     if not words:
         assert said is None
         return

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def test_a_killed_agent_restarts_the_whole_group_in_place(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """One failure: everybody meets at epoch 2, nobody is recreated, and the others left with the restart code."""
+    """After one failure all Pods meet at epoch 2, none is recreated, and other agents exit with the restart code."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
         await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
@@ -35,7 +35,7 @@ async def test_a_killed_agent_restarts_the_whole_group_in_place(
 async def test_status_and_annotations_carry_both_encodings(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """After a restart an upstream reader finds attempts where a seed reader finds epochs; the phases are there too."""
+    """After a restart status and annotations have upstream's attempts, the seed's epochs, and the phases."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, pods=2) as group, running_controller(plane, namespace):
         await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
@@ -53,7 +53,7 @@ async def test_status_and_annotations_carry_both_encodings(
 async def test_five_restarts_in_a_row_and_all_agents_at_once(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """Failures one after the other, the last one of all Pods together, cost one epoch each."""
+    """Five failures in a row, the last one of all Pods together, cost one epoch each."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
         for epoch in range(1, 6):
@@ -117,7 +117,7 @@ async def test_a_deleted_pod_is_replaced_and_the_group_restarts(
 async def test_more_restarts_than_allowed_fail_the_jobset(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """MaxRestarts restarts happen; one more fails the JobSet, and nobody lifts again."""
+    """After maxRestarts restarts the next failure fails the JobSet, and no barrier lifts again."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, restarts_max=1) as group, running_controller(plane, namespace):
         for epoch in (1, 2):
@@ -134,7 +134,7 @@ async def test_more_restarts_than_allowed_fail_the_jobset(
 
 
 async def test_a_garbled_annotation_harms_nobody(full_control_plane: ControlPlane, full_namespace: str) -> None:
-    """Garbage in one Pod's annotation stops nothing, and the next group restart heals it."""
+    """Garbage in one Pod's annotation stops no group, and the next group restart overwrites it."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
         await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
@@ -148,7 +148,7 @@ async def test_a_garbled_annotation_harms_nobody(full_control_plane: ControlPlan
 async def test_upstreams_environment_works_under_our_controller(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """Agents configured by upstream's names alone, which never know their previous epoch, restart in place too."""
+    """Agents with upstream's variables only, and so without a previous epoch, restart in place too."""
     plane, namespace = full_control_plane, full_namespace
     async with (
         running_group(plane, namespace, pods=2, upstream_env=True) as group,

@@ -44,7 +44,7 @@ def binary(pytestconfig: pytest.Config) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane of its own: an installation is cluster-wide."""
+    """Run a control plane for this module: an installation is cluster-wide."""
     async with ControlPlane(binaries) as running:
         yield running
 
@@ -102,12 +102,12 @@ def by_name(text: str) -> dict[str, KubeObject]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_helm_and_kustomize_agree(binary: Path, folder: str, settings: tuple[str, ...]) -> None:
-    """The same objects, field by field."""
+    """Helm and kustomize give the same objects, field by field."""
     assert await template(binary, "namespace.create=true", *settings) == await kustomize(folder)
 
 
 async def test_the_workers_policy_is_kustomizes(binary: Path, tmp_path: Path) -> None:
-    """In each namespace that is named, the NetworkPolicy of deploy/workers; nowhere without a name."""
+    """Each named namespace gets the NetworkPolicy of deploy/workers; without a name none is made."""
     made = await template(binary, "workerNamespaces={team-a,team-b}")
     added = {key: made[key] for key in set(made) - set(await template(binary))}
     wanted: dict[str, KubeObject] = {}
@@ -120,7 +120,7 @@ async def test_the_workers_policy_is_kustomizes(binary: Path, tmp_path: Path) ->
 
 
 async def test_the_values_arrive(binary: Path) -> None:
-    """Image, replicas, resources, scheduling, ports and the namespaces of agents are where they belong."""
+    """Image, replicas, resources, scheduling, ports and agents' namespaces reach their fields."""
     made = await template(
         binary,
         "image.repository=registry.test/c",
@@ -151,7 +151,7 @@ async def test_the_values_arrive(binary: Path) -> None:
 
 
 async def test_a_release_comes_changes_and_goes(binary: Path, plane: ControlPlane) -> None:
-    """Install, upgrade, uninstall: the JobSet and its CRD stay, and the next release takes the CRD over."""
+    """After install, upgrade and uninstall the JobSet and its CRD stay, and the next release adopts the CRD."""
     release = ("inplace", CHART, *SYSTEM, "--kubeconfig", str(plane.kubeconfig))
     code, out, err = await run(binary, "install", *release, "--create-namespace")
     assert code == 0, err

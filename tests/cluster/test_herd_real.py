@@ -13,7 +13,7 @@ OBVIOUS = Variant("obvious", apf=False, obvious=True)
 
 
 async def test_every_agent_lists_patches_and_watches_once(binaries: Binaries) -> None:
-    """In a closed loop, with and without deploy/apf, and as the obvious client: three requests each, no failure."""
+    """In each variant (with and without deploy/apf, obvious client) an agent sends three requests without failure."""
     async with open_bench(AGENTS, processes=2, settle_s=0.0) as bench:
         for variant in (WITHOUT, CAPACITY, WITH_APF, OBVIOUS):
             measured = await bench.measure(variant, concurrency=4)

@@ -10,11 +10,11 @@ from testbed.binaries import Binaries
 
 ARGUMENTS = ("--backend", "real", "--seconds", "2", "--jobsets", "100", "--pods", "1000", "--heavy-bytes", "200000")
 
-OTHERS_BESIDE = 3  # times slower may a restart be: other tests, their API servers and `make model` share the cores
+OTHERS_BESIDE = 3  # allowed slowdown of a restart: other tests, their API servers and `make model` share the cores
 
 
 def test_no_object_of_one_namespace_holds_the_controller_up(binaries: Binaries) -> None:
-    """Each attack, and all of them together: the bounds of the benchmark hold, and the server takes what it takes."""
+    """The benchmark's bounds hold under each attack, and under all of them together."""
     del binaries  # they are there
     rows = asyncio.run(measure(parser().parse_args(ARGUMENTS)))
     assert rows[-1].object == TOGETHER

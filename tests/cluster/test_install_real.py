@@ -28,7 +28,7 @@ APPLY = ("apply", "--server-side", "-k")
 PATIENCE_S = 60.0
 POLL_S = 0.2
 HAVE_A_STATUS = {"Deployment", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "FlowSchema"}
-"""Kinds that a controller of the cluster writes a status to, some time after an apply."""
+"""Kinds whose status a controller of the cluster writes some time after an apply."""
 
 SYSTEM = "inplace-system"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
@@ -37,7 +37,7 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobsets.jobset.x-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane of its own, with controllers: an installation is cluster-wide."""
+    """Run a control plane with controllers for this module: an installation is cluster-wide."""
     async with ControlPlane(binaries, with_controllers=True) as running:
         yield running
 
@@ -52,7 +52,7 @@ async def installed(plane: ControlPlane) -> AsyncIterator[ApiClient]:
 
 
 async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Return when something has become true."""
+    """Return when a condition has become true."""
     polling = AsyncRetrying(
         retry=retry_if_result(lambda holds: not holds), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(POLL_S)
     )
@@ -63,7 +63,7 @@ async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def versions(plane: ControlPlane) -> dict[str, tuple[str, int | None]]:
-    """Return the resourceVersion of each installed object, where nobody but kubectl writes it, and the generation."""
+    """Return each installed object's generation, and its resourceVersion where only kubectl writes it."""
     listed = json.loads(await done(plane.kubeconfig, "get", "-k", "deploy/", "-o", "json"))
     return {
         f"{found['kind']} {found['metadata']['name']}": (
@@ -86,7 +86,7 @@ async def test_a_second_apply_changes_nothing(plane: ControlPlane, installed: Ap
 async def test_the_difference_after_an_install_is_empty(
     plane: ControlPlane, installed: ApiClient, arguments: tuple[str, ...]
 ) -> None:
-    """`kubectl diff` prints nothing: what is stored is what is written."""
+    """`kubectl diff` prints nothing after an install."""
     ended = await kubectl(plane.kubeconfig, "diff", *arguments, "deploy/")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
 
@@ -106,7 +106,7 @@ async def test_its_namespace_lets_its_pods_in(plane: ControlPlane, installed: Ap
 
 
 async def test_the_budget_and_the_service_find_the_pods(plane: ControlPlane, installed: ApiClient) -> None:
-    """Selectors agree with the Deployment's labels: the budget counts two Pods."""
+    """Budget and Service select the Deployment's two Pods."""
 
     async def counted() -> bool:
         path = f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets/inplace-controller"
@@ -143,7 +143,7 @@ async def test_the_policies_are_without_a_type_error(plane: ControlPlane, instal
 async def test_the_roles_of_every_cluster_know_jobsets(
     plane: ControlPlane, installed: ApiClient, role: str, allowed: tuple[str, ...], denied: tuple[str, ...]
 ) -> None:
-    """View reads, edit and admin write; nobody edits epochs by hand."""
+    """The role view reads JobSets, edit and admin write them, and none writes epochs."""
     body = {
         "metadata": {"name": f"{role}-jane"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -204,7 +204,7 @@ async def test_uninstall_keeps_jobsets_and_a_new_install_finds_them(plane: Contr
 
 
 async def test_an_upgrade_changes_the_deployment_and_no_jobset(plane: ControlPlane, installed: ApiClient) -> None:
-    """An older release's image and a newer field of ours: the Deployment rolls, a stored JobSet stays as it is."""
+    """An upgrade with another image and a new CRD field rolls the Deployment; a stored JobSet stays as it is."""
     stored = await installed.post(JOBSETS, manifest("before-the-upgrade"))
     path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/inplace-controller"
     rendered = await done(plane.kubeconfig, "kustomize", "deploy/")
@@ -224,7 +224,7 @@ async def test_an_upgrade_changes_the_deployment_and_no_jobset(plane: ControlPla
 
 
 async def test_what_somebody_else_set_is_a_conflict_that_names_them(plane: ControlPlane, installed: ApiClient) -> None:
-    """Kubectl scale, then apply: refused with the field and its manager; by force it is ours again."""
+    """An apply after `kubectl scale` is refused with the field and its manager; with force it succeeds."""
     await done(plane.kubeconfig, "-n", SYSTEM, "scale", "deployment/inplace-controller", "--replicas=3")
     ended = await kubectl(plane.kubeconfig, *APPLY, "deploy/")
     assert ended.code != 0
@@ -237,7 +237,7 @@ async def test_what_somebody_else_set_is_a_conflict_that_names_them(plane: Contr
 async def test_an_agents_namespace_is_a_kustomization(
     plane: ControlPlane, installed: ApiClient, tmp_path: Path
 ) -> None:
-    """deploy/agent with `namespace: team-a`: account, Role and binding are there, and bound to each other."""
+    """deploy/agent with `namespace: team-a` makes account, Role and a binding of the two there."""
     (tmp_path / "agent.yaml").write_text((Path(__file__).parents[2] / "deploy/agent/agent.yaml").read_text())
     (tmp_path / "kustomization.yaml").write_text("namespace: team-a\nresources: [agent.yaml]\n")
     await done(plane.kubeconfig, "create", "namespace", "team-a")
@@ -251,7 +251,7 @@ async def test_an_agents_namespace_is_a_kustomization(
 async def test_a_workers_namespace_is_a_kustomization(
     plane: ControlPlane, installed: ApiClient, tmp_path: Path
 ) -> None:
-    """deploy/workers with `namespace: team-b`: the server takes the NetworkPolicy as it stands, field by field."""
+    """deploy/workers with `namespace: team-b` makes the NetworkPolicy there, and the server keeps every field."""
     (tmp_path / "network.yaml").write_text((Path(__file__).parents[2] / "deploy/workers/network.yaml").read_text())
     (tmp_path / "kustomization.yaml").write_text("namespace: team-b\nresources: [network.yaml]\n")
     await done(plane.kubeconfig, "create", "namespace", "team-b")
@@ -262,17 +262,15 @@ async def test_a_workers_namespace_is_a_kustomization(
 
 
 async def test_before_1_36_leaves_out_what_older_servers_do_not_know(plane: ControlPlane) -> None:
-    """No MutatingAdmissionPolicy is left, and nothing else is missing."""
+    """The overlay before-1.36 leaves out only the MutatingAdmissionPolicies."""
     whole = kinds(await done(plane.kubeconfig, "kustomize", "deploy/"))
     older = kinds(await done(plane.kubeconfig, "kustomize", "deploy/overlays/before-1.36"))
     assert sorted(set(whole) - set(older)) == ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"]
-    assert (
-        len(whole) - len(older) == 4
-    )  # of each kind two: one that fills in defaults, one that keeps what clients drop
+    assert len(whole) - len(older) == 4  # two of each kind: one fills in defaults, one keeps fields that clients drop
 
 
 async def test_an_older_server_takes_the_overlay_and_keeps_templates(binaries: Binaries) -> None:
-    """A server that behaves as 1.33 refuses no manifest; a changed template is refused, another spelling is not."""
+    """A server with 1.33's behaviour takes the overlay, refuses a changed template and accepts another spelling."""
     async with ControlPlane(binaries, apiserver_flags=("--emulated-version=1.33",)) as older, older.client() as api:
         await done(older.kubeconfig, *APPLY, "deploy/overlays/before-1.36")
         await done(older.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")

@@ -32,7 +32,7 @@ NO_RULES = "--feature-gates=ContainerRestartRules=false,RestartAllContainersOnCo
 NO_RESTART_ALL = "--feature-gates=RestartAllContainersOnContainerExits=false"
 AGENT = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.initContainers[name="inplace-agent"]'
 POD = AGENT.partition(".initContainers")[0]
-ELSEWHERE = {"crd", "controller", "admission-policy", "no-nodes"}  # an empty cluster's, which each test is not about
+ELSEWHERE = {"crd", "controller", "admission-policy", "no-nodes"}  # an empty cluster's, ignored here
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def manifest(tmp_path: Path) -> list[KubeObject]:
 
 
 async def ask(running: ControlPlane, documents: Iterable[KubeObject], namespace: str, **options: Any) -> list[Finding]:
-    """Return what lint finds in the cluster for the manifest's JobSet, moved to a namespace."""
+    """Return lint's findings in the cluster for the manifest's JobSet, moved to a namespace."""
     moved = yaml.safe_load(yaml.safe_dump(list(documents)).replace("namespace: default", f"namespace: {namespace}"))
     jobsets = [obj for obj in moved if obj["kind"] == "JobSet"]
     kubeconfig = str(options.pop("kubeconfig", running.kubeconfig))
@@ -51,14 +51,14 @@ async def ask(running: ControlPlane, documents: Iterable[KubeObject], namespace:
 
 
 def rules(findings: Iterable[Finding]) -> set[str]:
-    """Return the rules, without what an empty cluster lacks anyway."""
+    """Return the rules of findings, without those of an empty cluster."""
     return {finding.rule for finding in findings} - ELSEWHERE
 
 
 async def test_an_empty_cluster_lacks_everything(
     control_plane: ControlPlane, namespace: str, manifest: list[KubeObject]
 ) -> None:
-    """No node, no controller, no policy; the manifest itself, with what it brings along, is taken."""
+    """In an empty cluster node, controller and policies are missing; the manifest and its permissions are accepted."""
     found = await ask(control_plane, manifest, namespace)
     assert {finding.rule for finding in found} - {"crd", "admission-policy"} == {"controller", "no-nodes"}, found
 
@@ -70,7 +70,7 @@ async def test_an_empty_cluster_lacks_everything(
 async def test_a_server_without_the_gates_is_found_out(
     binaries: Binaries, manifest: list[KubeObject], gates: str, found: str
 ) -> None:
-    """One drops the rules without a word, the other refuses the action; a supervisor needs neither."""
+    """Servers that drop the restart rules or refuse the action give a finding; a supervisor needs neither gate."""
     async with ControlPlane(binaries, apiserver_flags=[gates]) as running:
         namespace = await running.create_namespace()
         findings = await ask(running, manifest, namespace)
@@ -82,7 +82,7 @@ async def test_a_server_without_the_gates_is_found_out(
 
 
 async def test_pod_security_that_forbids_the_template(control_plane: ControlPlane, manifest: list[KubeObject]) -> None:
-    """Level restricted refuses the example's worker, and not the agent that inject adds."""
+    """Pod Security `restricted` refuses the example's worker, and not the injected agent."""
     namespace = await control_plane.create_namespace()
     async with control_plane.client() as api:
         label = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -105,7 +105,7 @@ def pod_of(documents: Iterable[KubeObject]) -> KubeObject:
 
 
 async def test_the_account_and_what_it_may_do(control_plane: ControlPlane, manifest: list[KubeObject]) -> None:
-    """Missing, there without rights, with some, with all; what the manifest brings along counts as there."""
+    """Findings name a missing account or its missing rights; objects of the manifest count as existing."""
     namespace = await control_plane.create_namespace()
     alone = [document for document in manifest if document["kind"] == "JobSet"]
     assert rules(await ask(control_plane, alone, namespace)) == {"account-missing"}
@@ -131,7 +131,7 @@ async def test_the_account_and_what_it_may_do(control_plane: ControlPlane, manif
 async def test_what_only_the_job_controller_would_be_told(
     control_plane: ControlPlane, namespace: str, manifest: list[KubeObject]
 ) -> None:
-    """A misspelt field, a Pod that the API refuses, a Job that it refuses: each with its path in the JobSet."""
+    """A misspelt field, a refused Pod and a refused Job are findings with their paths in the JobSet."""
     (agent,) = pod_of(manifest)["initContainers"]
     agent["restartPolicyRule"] = []
     (finding,) = [one for one in await ask(control_plane, manifest, namespace) if one.rule == "pod-refused"]
@@ -147,7 +147,7 @@ async def test_what_only_the_job_controller_would_be_told(
 
 
 async def test_a_namespace_that_is_not_there(control_plane: ControlPlane, manifest: list[KubeObject]) -> None:
-    """Unless the manifest makes it."""
+    """A missing namespace is a finding, unless the manifest creates it."""
     assert rules(await ask(control_plane, manifest, "nowhere")) == {"namespace"}
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nowhere"}}
     assert rules(await ask(control_plane, [made, *manifest], "nowhere")) == set()
@@ -156,7 +156,7 @@ async def test_a_namespace_that_is_not_there(control_plane: ControlPlane, manife
 async def test_somebody_who_may_not_ask(
     control_plane: ControlPlane, namespace: str, manifest: list[KubeObject]
 ) -> None:
-    """What was not answered is said, and nothing is claimed about it."""
+    """Questions that the user may not ask are reported, and give no other finding."""
     kubeconfig = await control_plane.service_account_kubeconfig(namespace, "nobody")
     found = await ask(control_plane, manifest, namespace, kubeconfig=kubeconfig)
     assert rules(found) <= {"cluster-unknown", "admission"}, found
@@ -208,7 +208,7 @@ async def add_node(api: ApiClient, name: str, version: str, features: list[str])
 async def test_nodes(
     installed: ControlPlane, tmp_path: Path, pool: str, options: dict[str, Any], expected: set[str]
 ) -> None:
-    """Only those that may take the Pods count: what they cannot do, and the bugs that touch this manifest."""
+    """Of the nodes that may take the Pods, missing features and bugs that concern the manifest are findings."""
     documents = list(parse(injected(example("plain.yaml"), tmp_path, **options)))
     if pool:
         pod_of(documents)["nodeSelector"] = {"pool": pool}
@@ -219,7 +219,7 @@ async def test_nodes(
 async def test_the_jobset_is_judged_by_the_crd_and_the_policies(
     installed: ControlPlane, manifest: list[KubeObject]
 ) -> None:
-    """With the path of what they refuse, and misspelt fields of the JobSet itself."""
+    """Refusals of CRD and policies are findings with their path, and so are misspelt fields of the JobSet."""
     jobset = manifest[-1]
     jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 3
     found = [finding for finding in await ask(installed, manifest, "default") if finding.rule == "admission"]
@@ -232,7 +232,7 @@ async def test_the_jobset_is_judged_by_the_crd_and_the_policies(
 
 @asynccontextmanager
 async def upstream_crd(running: ControlPlane) -> AsyncIterator[None]:
-    """Take the columns away that only our definition has."""
+    """Remove the columns that only our CRD has."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobsets.jobset.x-k8s.io"
     async with running.client() as api:
         versions = (await api.get(path))["spec"]["versions"]
@@ -243,7 +243,7 @@ async def upstream_crd(running: ControlPlane) -> AsyncIterator[None]:
 
 
 async def test_a_definition_without_the_agents_columns(installed: ControlPlane, manifest: list[KubeObject]) -> None:
-    """Upstream's serves JobSets too, and agents read whole objects."""
+    """A CRD without the agents' columns is a warning: agents then read whole objects."""
     async with upstream_crd(installed):
         (finding,) = [one for one in await ask(installed, manifest, "default") if one.rule == "crd-columns"]
     assert "SyncedEpoch" in finding.found
@@ -263,7 +263,7 @@ def lint(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 
 
 async def test_as_a_program(installed: ControlPlane, tmp_path: Path) -> None:
-    """A kubeconfig is enough to ask the cluster; what cannot be asked is exit code 2, in words."""
+    """`inplace lint` uses a kubeconfig; an unusable one gives exit code 2 and a message."""
     text = injected(example("plain.yaml"), tmp_path, barrier="wait").replace("default", "inplace-system")
     here = str(installed.kubeconfig)
     good = lint("--kubeconfig", here, text=text)

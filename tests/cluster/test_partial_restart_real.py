@@ -1,4 +1,4 @@
-"""Partial restart on a real kube-apiserver: its printing of scopes in a Table, its rules for them, and real agents."""
+"""Partial restart on a real kube-apiserver: scopes in a Table, the CRD's rules for them, and real agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of(group: Group, replicated_job: str) -> list[PlayedPod]:
 
 
 def lifted(group: Group, **epochs: int) -> bool:
-    """Say whether every barrier of each replicatedJob lifted at its epoch last."""
+    """Return whether each barrier's last lift was at its replicatedJob's epoch."""
     return all(
         len(of(group, name)) == 2 and all(pod.lifts[-1:] == [epoch] for pod in of(group, name))
         for name, epoch in epochs.items()
@@ -37,7 +37,7 @@ async def scopes(group: Group) -> dict[str, tuple[int, int]]:
 async def test_a_killed_agent_restarts_its_scope_and_no_other(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """Agents read their scope's epochs from the Table: one scope is at epoch 2, the other never left epoch 1."""
+    """A killed agent brings its scope to epoch 2, and the other scope stays at epoch 1; agents read the Table."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, pods=2, divided=True) as group, running_controller(plane, namespace):
         await group.until(lambda: lifted(group, workers=1, others=1), "every barrier lifted at epoch 1")
@@ -67,7 +67,7 @@ async def test_a_killed_agent_restarts_its_scope_and_no_other(
 async def test_the_server_refuses_to_take_a_scope_back(
     full_control_plane: ControlPlane, full_namespace: str, change: dict[str, Any]
 ) -> None:
-    """Neither the division nor an entry may go or change, and no epoch of an entry goes back or passes its S."""
+    """The server refuses to remove or change the division or an entry, and to decrease its epochs or pass S."""
     async with running_group(full_control_plane, full_namespace, pods=1, divided=True) as group:
         begun = {
             wire.RESTART_SCOPE_FIELD: "ReplicatedJob",

@@ -25,7 +25,7 @@ SYSTEM = "inplace-system"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane of its own: an installation is cluster-wide."""
+    """Run a control plane for this module: an installation is cluster-wide."""
     async with ControlPlane(binaries) as running_plane:
         yield running_plane
 
@@ -42,7 +42,7 @@ async def readiness(controller: Controller) -> str:
 
 
 async def said(plane: ControlPlane, namespace: str, account: str, readyz: str) -> list[Any]:
-    """Run the controller as an account until it has looked and /readyz begins so; return what it logged about it."""
+    """Run the controller as an account until /readyz begins with a text; return the preflight's log lines."""
     kubeconfig = await plane.service_account_kubeconfig(namespace, account)
     settings = {"leader_elect": True, "lease_namespace": SYSTEM, "looks_first": True}
     with capture_logs() as logs:
@@ -62,7 +62,7 @@ async def said(plane: ControlPlane, namespace: str, account: str, readyz: str) -
 
 
 async def test_the_wrong_service_account_is_named_with_all_it_lacks(plane: ControlPlane) -> None:
-    """As `default` of a namespace without a right: one line that lists them, and the two commands that mend it."""
+    """With a ServiceAccount without rights, one line lists the missing rights and the two commands to grant them."""
     (line,) = await said(
         plane, await plane.create_namespace("stray"), "default", "expected system:serviceaccount:stray-"
     )
@@ -73,7 +73,7 @@ async def test_the_wrong_service_account_is_named_with_all_it_lacks(plane: Contr
 
 
 async def test_each_cure_cures(plane: ControlPlane) -> None:
-    """Nothing but rights: the CRD is named. With the CRD: the policies are. With them: all is well, and it is ready."""
+    """With rights only, the CRD is named; with the CRD, the policies; with all, the controller is ready."""
     await done(plane.kubeconfig, "apply", "--server-side", "-k", "deploy/rbac")
     missing = f"expected the CustomResourceDefinition jobsets.jobset.x-k8s.io, found none; {CRD_CURE}"
     lines = await said(plane, SYSTEM, "inplace-controller", missing)

@@ -1,4 +1,4 @@
-"""A spoiled status, and a right that is missing, on a real kube-apiserver."""
+"""A spoiled status, and a missing right, on a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROLES: Final = "/apis/rbac.authorization.k8s.io/v1"
 
 
 async def lose_status(group: Group) -> None:
-    """Take the status away, as `kubectl replace --subresource=status` with a manifest that has none."""
+    """Remove the status, as `kubectl replace --subresource=status` with a manifest without one does."""
     stored = await group.jobset()
     del stored["status"]
     await group.client.replace(JOBSETS, group.namespace, "train", stored, subresource="status")
@@ -46,7 +46,7 @@ async def restarted_once(group: Group) -> None:
 
 
 async def goes_on(group: Group, before: dict[str, tuple[str, list[int]]]) -> None:
-    """Check that S comes back, that nobody noticed, and that the next failure restarts the group once."""
+    """Check that S is written again, that no Pod restarted, and that the next failure restarts the group once."""
 
     async def is_found() -> bool:
         return (await group.epochs())[0] == 2
@@ -62,14 +62,14 @@ async def goes_on(group: Group, before: dict[str, tuple[str, list[int]]]) -> Non
 
 
 def seen(group: Group) -> dict[str, tuple[str, list[int]]]:
-    """Return each Pod's UID and how often its agent has left so far."""
+    """Return each Pod's UID and the number of its agent's exits."""
     return {name: (pod.uid, list(pod.exits)) for name, pod in group.pods.items()}
 
 
 async def test_a_running_controller_writes_a_lost_status_again(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """The status is replaced by none under a group of three: no Pod restarts, none is set aside."""
+    """When a running group's status is removed, the controller writes it again, and no Pod restarts or is set aside."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
         await restarted_once(group)
@@ -81,7 +81,7 @@ async def test_a_running_controller_writes_a_lost_status_again(
 async def test_a_new_controller_finds_a_lost_status_in_the_pods(
     full_control_plane: ControlPlane, full_namespace: str
 ) -> None:
-    """Nobody remembers S, and all Pods announce 2: that is S, nobody restarts and none is set aside."""
+    """A new controller takes S from the epoch that all Pods announced, and no Pod restarts or is set aside."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group:
         async with running_controller(plane, namespace):
@@ -93,7 +93,7 @@ async def test_a_new_controller_finds_a_lost_status_in_the_pods(
 
 
 async def test_the_last_epoch_fails_the_jobset(full_control_plane: ControlPlane, full_namespace: str) -> None:
-    """S = D = 2147483647 is a status that the server takes: the JobSet fails with a reason instead of hanging."""
+    """With S = D = 2147483647 the JobSet fails with a reason instead of waiting for ever."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, pods=2) as group, running_controller(plane, namespace):
         await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
@@ -109,7 +109,7 @@ async def test_the_last_epoch_fails_the_jobset(full_control_plane: ControlPlane,
 
 @asynccontextmanager
 async def bare(binaries: Binaries, directory: Path) -> AsyncIterator[tuple[ControlPlane, ApiClient]]:
-    """Run a server of its own whose JobSets were defined before there were rules; its audit log is in a folder."""
+    """Run a server with a JobSet CRD without rules; its audit log is in a folder."""
     async with ControlPlane(binaries, apiserver_flags=audit_flags(directory)) as plane, plane.client() as api:
         await api.post(DEFINITIONS, crd_without_rules())
         await install(api)
@@ -117,7 +117,7 @@ async def bare(binaries: Binaries, directory: Path) -> AsyncIterator[tuple[Contr
 
 
 async def test_d_beyond_s_is_mended(binaries: Binaries, tmp_path: Path) -> None:
-    """A server without our rules takes D beyond S: the next write makes both D, and the JobSet goes on."""
+    """When a server without our rules stores D beyond S, the next write sets both to D, and the JobSet goes on."""
     async with bare(binaries, tmp_path) as (plane, api):
         stored = await api.post(jobsets("default"), merged(jobset(), "default"))
         path = f"{jobsets('default')}/train"
@@ -137,7 +137,7 @@ async def test_d_beyond_s_is_mended(binaries: Binaries, tmp_path: Path) -> None:
 
 
 async def test_a_right_that_is_missing_costs_a_request_a_pass(binaries: Binaries, tmp_path: Path) -> None:
-    """Twenty Jobs may not be created: one is asked for at once, the next after a second, the third after two more."""
+    """When twenty Jobs may not be created, one request is sent at once, the next after 1 s, another after 2 s more."""
     async with bare(binaries, tmp_path) as (plane, api):
         kubeconfig = await without_jobs(plane, api)
         manifest = merged(jobset(jobs=[replicated_job(replicas=MISSING_JOBS, pods=1)], strategy=None), "default")

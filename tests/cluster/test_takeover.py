@@ -1,4 +1,4 @@
-"""A cluster changes its controller: ours adopts upstream's objects as they are, on a real kube-apiserver."""
+"""Our controller adopts upstream's objects as they are, on a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 __all__ = ["admin"]  # a fixture
 
 KINDS: Final = (JOBS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
-# After one restart by recreation and two in place, of which the second is under way.
+# After one restart by recreation and two in place; the second of these is under way.
 STATUS: Final[dict[str, Any]] = {
     "restarts": 1,
     "restartsCountTowardsMax": 0,
@@ -79,7 +79,7 @@ def owned_by(uid: str) -> list[KubeObject]:
 
 
 async def leave_behind(stage: Stage) -> None:
-    """Make everything that upstream's controller has made by now."""
+    """Create the objects that upstream's controller would have created by now."""
     stored = await stage.submit(jobset(jobs=[mounting()], restarts_max=2, volumeClaimPolicies=claims(claim("data"))))
     uid, owners = stored["metadata"]["uid"], owned_by(stored["metadata"]["uid"])
     service = {
@@ -109,7 +109,7 @@ async def uids(stage: Stage) -> dict[str, str]:
 
 
 async def test_a_running_group_is_adopted(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
-    """Nothing is created, deleted or restarted; the counters go on where they were, in both encodings."""
+    """A running group is adopted without any creation, deletion or restart; counters continue, in both encodings."""
     stage = Stage(admin, namespace, "train")
     await leave_behind(stage)
     before = await uids(stage)
@@ -123,7 +123,7 @@ async def test_a_running_group_is_adopted(control_plane: ControlPlane, admin: Ku
         assert await uids(stage) == before
         kept = [entry for entry in (await stage.status())["conditions"] if entry["type"] != "InPlaceRestarting"]
         assert kept == STATUS["conditions"]
-        # 3 restarts in place by now, of which upstream's one recreation, that did not count, made one.
+        # 3 restarts in place by now; upstream's uncounted recreation made one of them.
         for pod in stage.pods.values():
             await stage.annotate(pod, {wire.ATTEMPT: "4"})
         message = "jobset failed due to reaching max number of restarts"
@@ -131,7 +131,7 @@ async def test_a_running_group_is_adopted(control_plane: ControlPlane, admin: Ku
 
 
 async def test_a_finished_jobset_is_left_alone(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
-    """Its status keeps upstream's words to the letter, and its Jobs stay."""
+    """A finished JobSet keeps upstream's status unchanged, and its Jobs stay."""
     stage = Stage(admin, namespace, "train")
     stored = await stage.submit(jobset(strategy=None, jobs=[mounting()], volumeClaimPolicies=claims(claim("data"))))
     for index in range(2):
@@ -155,7 +155,7 @@ async def test_a_finished_jobset_is_left_alone(control_plane: ControlPlane, admi
     await stage.client.patch(JOBSETS, namespace, "train", {"status": status}, subresource="status")
     before, version = await uids(stage), (await stage.jobset())["metadata"]["resourceVersion"]
     async with running(control_plane, namespace):
-        other = Stage(admin, namespace, "other")  # what is made for it is made after the first was looked at
+        other = Stage(admin, namespace, "other")  # its objects are made AFTER the first JobSet's pass
         await other.submit(jobset("other", strategy=None))
 
         async def has_its_job() -> bool:

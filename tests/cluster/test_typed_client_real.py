@@ -27,7 +27,7 @@ from tests.examples.test_manifests import FOLDER, MANIFESTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-RUN_S_MAX: Final = 300.0  # it takes half a minute on a quiet machine
+RUN_S_MAX: Final = 300.0  # the table takes half a minute on a quiet machine
 Row = dict[str, Any]
 
 
@@ -42,7 +42,7 @@ def program() -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def table(binaries: Binaries, program: Path) -> AsyncIterator[list[Row]]:
-    """Give what the client with Go types did and what came of it."""
+    """Give the writes of the client with Go types and their results."""
     async with ControlPlane(binaries) as running, running.client() as client:
         await ready(client)
         yield await rows(program, running.kubeconfig)
@@ -69,7 +69,7 @@ async def rows(program: Path, kubeconfig: Path) -> list[Row]:
 
 
 async def test_what_is_no_change_is_accepted(table: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
-    """Every manifest, created as YAML or typed: label, suspend, resume, resize in every order, and a queue's writes."""
+    """Label, suspend, resume, resize and a queue's writes of every manifest are accepted, created as YAML or typed."""
     allowed = [row for row in table if not row["forbidden"]]
     with capsys.disabled():
         print(f"\n{as_text(table)}")
@@ -77,21 +77,21 @@ async def test_what_is_no_change_is_accepted(table: list[Row], capsys: pytest.Ca
 
 
 async def test_what_is_a_change_is_refused(table: list[Row]) -> None:
-    """Image, command, args, env value, amount, backoffLimit, name and hostNetwork: refused with words of ours."""
+    """Changes of image, command, args, env, amount, backoffLimit, name and hostNetwork are refused with our message."""
     forbidden = [row for row in table if row["forbidden"]]
     assert len(forbidden) > 100
     assert [row for row in forbidden if "immutable" not in row["refusal"]] == []
 
 
 async def test_a_second_write_is_no_new_generation(table: list[Row]) -> None:
-    """A client that writes back what it wrote before changes nothing that is stored."""
+    """When a client repeats its write, the stored object stays the same."""
     assert [row for row in table if row["operation"] == "label again" and row["respelled"]] == []
 
 
 async def test_what_is_written_back_restarts_nobody(
     full_control_plane: ControlPlane, full_namespace: str, program: Path
 ) -> None:
-    """Another spelling of a running group's template makes no Job and no Pod anew; the next restart is the first."""
+    """Another spelling of a running group's template recreates no Job or Pod and causes no restart."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
         await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
@@ -103,7 +103,7 @@ async def test_what_is_written_back_restarts_nobody(
         after = await group.jobset()
         assert after["spec"] != before["spec"], "spelled as before: this test would show nothing"
         assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
-        # The controller's next write carries the resourceVersion of what it has seen: this one's, or it is refused.
+        # The controller's next write carries the resourceVersion of its view: it has seen this write, or is refused.
         assert await group.epochs() == (1, 0)
         next(iter(group.pods.values())).kill()
         await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
@@ -118,7 +118,7 @@ async def jobs_of(group: Group) -> dict[str, tuple[str, int]]:
 
 
 def as_text(table: list[Row]) -> str:
-    """Return the table as people read it: a line for each manifest, with how much was accepted and refused."""
+    """Return the table as text: a line for each manifest with the numbers of accepted and refused writes."""
     lines = [f"{'manifest':36} {'allowed':>8} {'refused':>8} {'forbidden':>10} {'accepted':>9}"]
     for manifest in dict.fromkeys(row["manifest"] for row in table):
         found = Counter((row["forbidden"], bool(row["refusal"])) for row in table if row["manifest"] == manifest)

@@ -1,4 +1,4 @@
-"""A cluster that ran upstream's JobSet controller: deploy/ goes over its CRD, and every stored JobSet lives on."""
+"""A cluster that ran upstream's JobSet controller: deploy/ replaces its CRD, and every stored JobSet works on."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MANAGER = "helm"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane that holds what upstream's Helm chart and controller left there."""
+    """Run a control plane with the objects of upstream's Helm chart and controller."""
     async with ControlPlane(binaries) as running, running.client() as api:
         await api.post(DEFINITIONS, upstream_crd(), fieldManager=MANAGER)
 
-        await install(api)  # which finds it there, and waits until it is served
+        await install(api)  # it finds the CRD and waits until it is served
         for name, (manifest, status) in STORED.items():
             await api.post(JOBSETS, changed(manifest, "metadata.name", name))
             await api.patch(f"{JOBSETS}/{name}/status", {"status": status})
@@ -50,7 +50,7 @@ async def before(plane: ControlPlane) -> dict[str, KubeObject]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def taken_over(plane: ControlPlane, before: dict[str, KubeObject]) -> AsyncIterator[ApiClient]:
-    """Install as docs/install.md says, and check on the way that force is needed, and what kubectl says without."""
+    """Install as docs/install.md says; check that force is needed, and kubectl's message without it."""
     async with plane.client() as api:
         ended = await kubectl(plane.kubeconfig, "apply", "--server-side", "-k", "deploy/crd")
         assert ended.code != 0
@@ -66,7 +66,7 @@ async def taken_over(plane: ControlPlane, before: dict[str, KubeObject]) -> Asyn
 
 
 async def test_nothing_is_left_to_apply(plane: ControlPlane, taken_over: ApiClient) -> None:
-    """After the forced apply the CRD is ours to the letter: no difference, and the next apply needs no force."""
+    """After the forced apply the CRD equals ours, and the next apply needs no force."""
     ended = await kubectl(plane.kubeconfig, "diff", "--server-side", "-k", "deploy/")
     assert (ended.code, ended.out) == (0, "")
     await done(plane.kubeconfig, "apply", "--server-side", "-k", "deploy/")
@@ -78,7 +78,7 @@ async def test_nothing_is_left_to_apply(plane: ControlPlane, taken_over: ApiClie
 async def test_a_stored_jobset_keeps_all_that_it_says(
     taken_over: ApiClient, before: dict[str, KubeObject], name: str
 ) -> None:
-    """Every value of its spec and status is where it was, beside our CRD's defaults; it is at the same epoch."""
+    """A stored JobSet keeps every value of spec and status, gets our CRD's defaults, and is at the same epoch."""
     after = await taken_over.get(f"{JOBSETS}/{name}")
     assert differences(before[name]["spec"], after["spec"]) == []
     was, is_ = before[name].get("status") or {}, after.get("status") or {}
@@ -88,7 +88,7 @@ async def test_a_stored_jobset_keeps_all_that_it_says(
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """Return the paths of values that were there and are not there now."""
+    """Return the paths of values that are missing now."""
     if isinstance(old, dict):
         absent = object()
         return [
@@ -103,7 +103,7 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
 
 @pytest.mark.parametrize("name", STORED)
 async def test_a_stored_jobset_lives_on(plane: ControlPlane, taken_over: ApiClient, name: str) -> None:
-    """Our controller's account writes both encodings into its status; people label it, and it can go."""
+    """A stored JobSet takes our controller's status in both encodings, can be labelled, and can be deleted."""
     kubeconfig = await plane.service_account_kubeconfig("inplace-system", "inplace-controller")
     path = f"{JOBSETS}/{name}"
     status = (await taken_over.get(path)).get("status") or {}
@@ -118,7 +118,7 @@ async def test_a_stored_jobset_lives_on(plane: ControlPlane, taken_over: ApiClie
 
 
 async def test_a_webhook_without_its_server_is_in_everybodys_way(taken_over: ApiClient) -> None:
-    """Why upstream's webhooks have to go: with failurePolicy Fail nobody creates a JobSet, and the words say where."""
+    """Without its server, upstream's webhook refuses every new JobSet, and the message names the webhook."""
     await taken_over.post(WEBHOOKS, webhook())
 
     async def blocks() -> bool:
@@ -135,7 +135,7 @@ async def test_a_webhook_without_its_server_is_in_everybodys_way(taken_over: Api
 
 
 async def test_people_see_upstreams_columns_first(plane: ControlPlane, taken_over: ApiClient) -> None:
-    """Scripts that count the columns of `kubectl get jobsets` keep counting right."""
+    """`kubectl get jobsets` prints upstream's columns first, so that scripts that count columns work on."""
     table = (await done(plane.kubeconfig, "get", "jobsets")).splitlines()[0].split()
     assert table[:6] == ["NAME", "TERMINALSTATE", "RESTARTS", "COMPLETED", "SUSPENDED", "AGE"]
     assert json.loads(await done(plane.kubeconfig, "get", "js", "running", "-o", "json"))["kind"] == "JobSet"

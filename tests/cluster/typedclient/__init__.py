@@ -1,1 +1,1 @@
-"""A client with Go types: how Kueue, client-go and any operator write a JobSet back."""
+"""A client with Go types, which writes JobSets as Kueue, client-go and operators do."""

@@ -13,7 +13,7 @@ TYPED_CLIENT: Final = GoModule(
     name="typedclient",
     directory=FOLDER,
     sources=("go.mod", "go.sum", *sorted(path.name for path in FOLDER.glob("*.go"))),
-    # The flags of kubelab: what both are made of is compiled once.
+    # The flags of kubelab: so their common packages are compiled once.
     builds=(GoBuild((".",), ("-trimpath", "-mod=readonly"), {"CGO_ENABLED": "0"}),),
     cost="first time: seconds after kubelab, else a minute",
 )
