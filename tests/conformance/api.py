@@ -15,7 +15,7 @@ from inplace.common.kube.resources import KubeObject, Resource
 from tests.conformance.widgets import WIDGETS, widget
 
 DEADLINE_S = 20.0
-"""No case waits longer for one thing; the slowest thing is a real watch cache's consistent read (3 s)."""
+"""The longest single wait of a case; the slowest operation is a real watch cache's consistent read (3 s)."""
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -98,7 +98,7 @@ class Api:
         accept: str = "application/json",
         **query: str,
     ) -> Response:
-        """Send a request and return whatever comes back."""
+        """Send a request and return the answer, whatever its status."""
         headers = {"accept": accept, "user-agent": "conformance/1.0"}
         payload = b""
         if body is not None:

@@ -48,8 +48,8 @@ async def _owner(api: Api, name: str = "owner") -> KubeObject:
 async def _collector_has_seen_dependents(api: Api) -> None:
     """Return when the garbage collector knows of every ConfigMap created so far.
 
-    The real one follows writes with a delay, and orphans or blocks by what it knows; it sees ConfigMaps in order, so
-    once it has collected a later one it knows the earlier ones.
+    The real collector sees writes late, and orphans or blocks only dependents that it has seen. It sees ConfigMaps in
+    order: when it has collected a later one, it has seen the earlier ones.
     """
     nobody = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobody", "uid": "no-such-uid"}}
     await api.create(_owned("sentinel", nobody), CONFIG_MAPS)
@@ -181,7 +181,7 @@ async def test_finalizer_outlives_the_grace_period(api: Api) -> None:
 
 
 async def test_background_deletion_collects_dependents(api: Api) -> None:
-    """The owner goes at once, its dependents soon after; what it does not own stays."""
+    """The owner is deleted at once, its dependents soon after; other objects stay."""
     owner = await _owner(api)
     await api.create(_owned("child", owner), CONFIG_MAPS)
     await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}}, CONFIG_MAPS)

@@ -252,7 +252,7 @@ async def test_annotation_that_is_a_number_is_refused(api: Api) -> None:
 
 
 async def test_annotation_keeps_any_text(api: Api) -> None:
-    """An annotation beyond int32, or empty, is stored as it is: only its readers give it meaning."""
+    """An annotation with any text, such as a number beyond int32 or an empty one, is stored unchanged."""
     await api.create(config(), CONFIG_MAPS)
     for text in ("2147483648", "-1", "", "not a number"):
         patched = await api.patch({"metadata": {"annotations": {"epoch": text}}}, "c", CONFIG_MAPS)
