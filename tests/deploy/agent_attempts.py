@@ -1,8 +1,8 @@
 """
 Everything that was tried against an agent's permissions, as data.
 
-Each attempt is one request of somebody who has the token of a Pod and wants more than that Pod's epoch. The Pod it is
-tried on is POD below. tests/cluster/agent_scene.py sends them; docs/security.md lists them.
+Each attempt is one request of an attacker who has the token of a Pod and wants more than that Pod's epoch. Its target
+is POD below. tests/cluster/agent_scene.py sends the attempts; docs/security.md lists them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Attempt:
     """One request that must be refused.
 
     Args:
-        claim: what it tries, for people.
+        claim: what the attempt tries, as text.
         body: None sends none.
         path: with {namespace}, {foreign} (a namespace where the account has no rights) and {uid} (of OWN).
         token: a key of the scene's clients.
-        words: what the policy says where RBAC would allow everything; "" where RBAC alone, or the token, is in the way.
+        words: the policy's message when RBAC allows everything; "" when RBAC alone, or the token, prevents the attempt.
     """
 
     claim: str
@@ -304,6 +304,6 @@ BEYOND_PODS: Final = (
         path=f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{POLICY}",
     ),
 )
-"""What the Role does not grant. The policy is not asked: who may do this has been given it by somebody else."""
+"""Requests that the Role does not grant. The policy does not check them: an administrator granted such rights."""
 
 ATTEMPTS: Final = (*METADATA, *EPOCHS, *SPEC_AND_STATUS, *OTHER_VERBS, *IDENTITIES, *BEYOND_PODS)

@@ -24,7 +24,7 @@ _TABLE: Final = re.compile(re.escape(HEAD) + r"(\|[^\n]*\n)*")
 
 
 def refuser(answer: Answer) -> str:
-    """Say in a word who refused."""
+    """Return in one word which part of the server refused."""
     if any(f"ValidatingAdmissionPolicy '{name}'" in answer.message for name in (POLICY, OTHERWISE)):
         return "policy"
     return {401: "authentication", 403: "RBAC", 422: "validation"}.get(answer.code, "nobody")

@@ -24,7 +24,7 @@ def apf_objects() -> list[KubeObject]:
 
 
 def apf_object(kind: str, name: str) -> KubeObject:
-    """Return one of them."""
+    """Return the object of a kind and name."""
     return next(found for found in apf_objects() if (found["kind"], found["metadata"]["name"]) == (kind, name))
 
 

@@ -1,5 +1,5 @@
 """
-What the CRD accepts and refuses: cases that run on the embedded API server and on a real one.
+Manifests that the CRD accepts or refuses: cases that run on the embedded API server and on a real one.
 
 A refusal's `words` must all be in the server's message: the path, the value needed, and how to fix it.
 """
@@ -45,7 +45,7 @@ _RULES: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def crd_without_rules() -> KubeObject:
-    """Return the CRD as it might have been before there were rules."""
+    """Return the CRD without rules, as an older version could be."""
     document: KubeObject = without_rules(crd())
     return document
 

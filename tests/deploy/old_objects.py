@@ -1,4 +1,4 @@
-"""JobSets that were stored BEFORE the rules were installed, and break one each."""
+"""JobSets that were stored BEFORE the rules were installed; each breaks one rule."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the admission policy refuses beside the CRD: V24 to V26, the restart scope, updates of Pod templates."""
+"""Manifests that only the admission policy refuses: V24 to V26, the restart scope, updates of Pod templates."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What upstream's webhook refuses, on create and on update (V2 to V24 and its update rules), and what the CRD fills in.
+Cases of upstream's webhook, on create and on update (V2 to V24 and its update rules), and of the CRD's defaults.
 
 The admission policy's part is in policy_cases.py. Source: jobset pkg/webhooks/jobset_webhook.go, and the gaps of
 upstream's that are closed here: docs/adr/0012.

@@ -1,4 +1,4 @@
-"""Two spellings of one template: a person's, and the one that a client with Go types writes back."""
+"""Two spellings of one template: a person's, and that of a client with Go types."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A field's two values; each is there first once, in a JobSet that runs and in one that is suspended."""
+    """A field's two values; each is once the first one, in a running JobSet and in a suspended one."""
 
     claim: str
     path: str

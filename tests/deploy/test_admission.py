@@ -32,7 +32,7 @@ def client() -> KubeClient:
 
 
 def accepted(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Return the cases that the CRD accepts: the policies have to accept them, too."""
+    """Return the cases that the CRD accepts; the policies must accept them too."""
     return tuple(case for case in cases if not case.words)
 
 
@@ -72,7 +72,7 @@ def test_another_spelling_is_no_change(pair: Pair) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", CHANGED, ids=lambda pair: pair.claim)
 def test_a_change_is_refused(pair: Pair) -> None:
-    """A value that really is another is refused with its path and what may change when, suspended or not."""
+    """A real change of a value is refused with its path and the allowed changes, suspended or not."""
     said = run(refusals(pair))
     assert [words_missing(("field is immutable", "suspended", "create a new JobSet"), each) for each in said] == [
         []
@@ -80,7 +80,7 @@ def test_a_change_is_refused(pair: Pair) -> None:
 
 
 async def refusals(pair: Pair) -> list[ApiError | None]:
-    """Return how the API answers each of the pair's updates; None for one that it accepts."""
+    """Return the API's refusal of each of the pair's updates; None for an accepted one."""
     api, said = client(), list[ApiError | None]()
     for manifest, value in pair.manifests():
         stored = await api.create(JOBSETS, "default", manifest)

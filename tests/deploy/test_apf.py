@@ -1,4 +1,4 @@
-"""What deploy/apf promises, by its numbers and on the embedded server; a real one: tests/cluster/test_apf_real.py."""
+"""The promises of deploy/apf, by its numbers and on the embedded server; a real one: tests/cluster/test_apf_real.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get(path: str, method: str = "GET") -> Request:
     ids=["watch", "list", "patch"],
 )
 def test_every_request_of_an_agent_is_taken(request_of_agent: Request) -> None:
-    """Whatever the namespace and the account."""
+    """Every request of an agent of any namespace and account matches our FlowSchema."""
     assert schema_of("team-a", "anything", request_of_agent) == "inplace-agents"
 
 
@@ -55,7 +55,7 @@ def test_every_request_of_an_agent_is_taken(request_of_agent: Request) -> None:
     ids=["informer's watch", "informer's list", "pods", "pod status", "jobset status"],
 )
 def test_requests_of_others_are_left_alone(other: Request) -> None:
-    """Informers of other controllers, and whatever agents never send, keep the level they had."""
+    """Requests of other controllers' informers, and requests that agents never send, keep their level."""
     assert schema_of("kueue-system", "kueue", other) is None
 
 
@@ -70,7 +70,7 @@ def test_the_controller_goes_before_its_agents() -> None:
 
 
 def test_the_subjects_are_the_accounts_that_rbac_names() -> None:
-    """A controller renamed in deploy/rbac must be renamed here."""
+    """The FlowSchemas name the controller's account of deploy/rbac."""
     rbac = yaml.safe_load_all((Path(__file__).parents[2] / "deploy" / "rbac" / "controller.yaml").read_text())
     accounts = [found["metadata"] for found in rbac if found["kind"] == "ServiceAccount"]
     for name in ("inplace-controller", "inplace-controller-leader-election"):
@@ -84,7 +84,7 @@ def test_a_flow_may_wait_with_two_requests_of_each_of_5000_agents() -> None:
 
 
 async def test_the_embedded_server_stores_the_objects() -> None:
-    """They apply, in order, to a server that has nothing."""
+    """The objects can be applied, in order, to an empty server."""
     server = ApiServer(clock=LoopClock(0.0), rng=Random(1), options=ApiServerOptions())
     client = KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
     for found in apf_objects():
@@ -94,7 +94,7 @@ async def test_the_embedded_server_stores_the_objects() -> None:
 
 
 def rejected_of_herd(level: PriorityLevel) -> int:
-    """Let all agents patch their Pods in one instant, through `level`; return how many were rejected."""
+    """Let all agents patch their Pods at one instant, through `level`; return the number of rejections."""
 
     async def scenario() -> int:
         server = ApiServer(clock=LoopClock(0.0), rng=Random(1), options=ApiServerOptions(priority_levels=(level,)))
@@ -103,7 +103,7 @@ def rejected_of_herd(level: PriorityLevel) -> int:
         async def announce(index: int) -> None:
             config = AgentConfig("team-a", f"train-w-0-{index}", "train")
             transport = InMemoryTransport(server, user="system:serviceaccount:team-a:agents")
-            await transport.request(announcement_request(config, 1), timeout_s=60.0)  # 404 is an answer, 429 is none
+            await transport.request(announcement_request(config, 1), timeout_s=60.0)  # 404 is an answer, 429 is not
 
         await asyncio.gather(*(announce(index) for index in range(AGENTS)))
         return server.requests.rejected
@@ -117,7 +117,7 @@ def level(queues: int, hand_size: int, queue_length: int) -> PriorityLevel:
 
 
 def test_5000_agents_at_one_instant_are_queued() -> None:
-    """With the level's queues nobody is rejected; with the default level's most are."""
+    """With our level's queues no agent is rejected; with the default level's queues most are."""
     ours = level(QUEUING["queues"], QUEUING["handSize"], QUEUING["queueLengthLimit"])
     assert rejected_of_herd(ours) == 0
     assert rejected_of_herd(level(128, 6, 50)) == AGENTS - 49 - 300

@@ -1,4 +1,4 @@
-"""The manifests use only those functions of CEL that the oldest Kubernetes they are for has."""
+"""Each manifest uses only CEL functions of the oldest Kubernetes that it supports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_oldest_server_has_every_function(path: Path) -> None:
 
 
 def test_what_an_older_server_lacks_is_left_out_for_it() -> None:
-    """The overlay deletes every document of the files that need 1.36, and nothing else."""
+    """The overlay for older servers deletes exactly the documents that need 1.36."""
     newer = [path for path, minor in OLDEST_MINOR.items() if minor == 36]
     documents = [document for path in newer for document in yaml.safe_load_all(path.read_text()) if document]
     deleted = [yaml.safe_load(patch["patch"]) for patch in yaml.safe_load(OVERLAY.read_text())["patches"]]
@@ -82,6 +82,6 @@ def test_what_an_older_server_lacks_is_left_out_for_it() -> None:
 
 
 def test_calls_are_found_and_texts_are_not() -> None:
-    """A name in a text, whatever its quotes, is no call."""
+    """Calls are found, and names inside texts of any quotes are not."""
     rule = r"""self.all(x, x.flatten ( ) == 'a(' + "b('c(" + 'it\'s(')"""
     assert set(functions({"rule": rule, "other": "sort()"})) == {"all", "flatten"}

@@ -1,4 +1,4 @@
-"""The Helm chart is its generator's output, and the generator refuses a manifest that it does not know."""
+"""The Helm chart is its generator's output, and the generator refuses an unknown manifest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_policy_is_in_step_with_its_generator() -> None:
 
 
 def test_every_manifest_of_the_install_is_in_the_chart() -> None:
-    """A file that a kustomization of the base names and the table does not would be missing in Helm."""
+    """The chart's table has every file that a kustomization of the base names."""
     deploy = Path(__file__).parents[2] / "deploy"
     listed = {
         f"{folder}/{path.name}"
@@ -52,6 +52,6 @@ def test_every_manifest_of_the_install_is_in_the_chart() -> None:
     ],
 )
 def test_a_manifest_that_moved_on_is_noticed(template: Template, words: str) -> None:
-    """Where a value belongs is said exactly, so that it cannot get lost."""
+    """The generator refuses a manifest without the expected place of a value."""
     with pytest.raises(AssertionError, match=words):
         template.render()

@@ -28,7 +28,7 @@ def container() -> dict[str, Any]:
 
 
 def test_only_labelled_namespaces_may_scrape() -> None:
-    """Metrics have a rule of their own; probes are open, because no rule can name kubelet on every network."""
+    """Only labelled namespaces reach the metrics; the probes' port is open, because no rule can name kubelet."""
     probes, scrapes = documents("controller/network.yaml")["NetworkPolicy"]["spec"]["ingress"]
     assert probes == {"ports": [{"protocol": "TCP", "port": PROBE_PORT}]}
     assert scrapes == {"from": LABELLED, "ports": [{"protocol": "TCP", "port": METRICS_PORT}]}
@@ -41,14 +41,14 @@ def test_workers_and_controller_have_one_label() -> None:
 
 
 def test_the_ports_are_the_programs_defaults() -> None:
-    """The container's ports are those that the program listens on without a flag."""
+    """The container's ports are the program's default ports."""
     ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
     assert ports == {"probes": PROBE_PORT, "metrics": METRICS_PORT}
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
 def test_kubelet_asks_the_probes_port(probe: str) -> None:
-    """No probe depends on the port that a policy may close."""
+    """The probes use the probes' port, which no policy closes."""
     assert container()[probe]["httpGet"]["port"] == "probes"
 
 

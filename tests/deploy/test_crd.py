@@ -25,7 +25,7 @@ def client() -> KubeClient:
 
 
 def words_missing(words: tuple[str, ...], error: ApiError | None) -> list[str]:
-    """Return what an accepted or refused write should have said and did not."""
+    """Return the expected words that the answer to a write lacks."""
     if error is None:
         return list(words)
     return [word for word in words if word not in error.message] if words else [error.message]
@@ -74,7 +74,7 @@ async def test_status(case: StatusChange) -> None:
 
 
 async def test_defaults() -> None:
-    """The CRD fills in what upstream's does."""
+    """The CRD fills in upstream's defaults."""
     manifest = jobset(strategy=None)
     del manifest["spec"]["replicatedJobs"][0]["replicas"]
     manifest["spec"]["failurePolicy"] = {"maxRestarts": 1}

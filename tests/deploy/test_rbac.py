@@ -1,4 +1,4 @@
-"""The roles of deploy/ against what the code says that it does."""
+"""The roles of deploy/ agree with the rights that the code names."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def granted(found: KubeObject) -> dict[str, set[str]]:
 
 
 def test_the_controller_asks_for_what_it_is_given() -> None:
-    """What the preflight checks is the ClusterRole: a permission added to one and not the other fails here."""
+    """The preflight checks exactly the rights of the ClusterRole."""
     assert granted(role("ClusterRole", "inplace-controller")) == {what: set(verbs) for what, verbs in NEEDED.items()}
 
 
 def test_the_lease_is_checked_too() -> None:
-    """The same for the Role of leader election."""
+    """The preflight checks exactly the rights of the Role of leader election."""
     rules = role("Role", "inplace-controller")["rules"]
     assert {verb for rule in rules for verb in rule["verbs"]} == set(LEASE_VERBS)
 
 
 def test_the_preflight_may_read_what_it_looks_for() -> None:
-    """It may read the CRD and the bindings by name, and no other."""
+    """The preflight may read exactly the CRD and the bindings that it checks."""
     named = {
         name
         for rule in role("ClusterRole", "inplace-controller")["rules"]
@@ -54,7 +54,7 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection", "*"}
 
 
 def test_nobody_but_the_controller_writes_a_status() -> None:
-    """Neither `view` nor `edit` nor `admin` gets more of jobsets/status than to read it."""
+    """The roles `view`, `edit` and `admin` may only read jobsets/status."""
     documents = yaml.safe_load_all((RBAC / "users.yaml").read_text())
     verbs = [granted(document)["jobset.x-k8s.io/jobsets/status"] for document in documents]
     assert verbs
@@ -62,7 +62,7 @@ def test_nobody_but_the_controller_writes_a_status() -> None:
 
 
 def test_the_controllers_token_reads_no_secret_and_changes_no_right() -> None:
-    """No Secret, no ConfigMap, no role, no Pod created, no command run in one, no token asked for; no wildcard."""
+    """The controller has no right to Secrets, ConfigMaps, roles, Pod creation, exec or tokens, and no wildcard."""
     rules = role("ClusterRole", "inplace-controller")["rules"] + role("Role", "inplace-controller")["rules"]
     for rule in rules:
         assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}

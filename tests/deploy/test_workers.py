@@ -12,7 +12,7 @@ POLICY = yaml.safe_load((Path(__file__).parents[2] / "deploy/workers/network.yam
 
 
 def test_no_other_worker_reaches_the_agents_port() -> None:
-    """The Pods of JobSets reach each other's TCP ports without a gap but the agent's; only scrapers reach that."""
+    """Pods of JobSets reach each other's TCP ports, apart from the agent's port; only scrapers reach that."""
     peers, scrapers = POLICY["spec"]["ingress"]
     tcp = [(port["port"], port["endPort"]) for port in peers["ports"] if port["protocol"] == "TCP"]
     assert tcp == [(1, OUR_PORT - 1), (OUR_PORT + 1, 65535)]
@@ -21,5 +21,5 @@ def test_no_other_worker_reaches_the_agents_port() -> None:
 
 
 def test_it_says_nothing_about_where_workers_connect_to() -> None:
-    """Only Ingress is isolated: a policy for egress would be an outage of somebody's data loader."""
+    """The policy isolates only ingress: a policy for egress would cut off users' data loaders."""
     assert POLICY["spec"]["policyTypes"] == ["Ingress"]

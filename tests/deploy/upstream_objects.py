@@ -1,5 +1,5 @@
 """
-What a cluster holds that ran upstream's JobSet controller: its CRD by shape, a webhook, and JobSets as it stored them.
+The objects of a cluster that ran upstream's JobSet controller: its CRD by shape, a webhook, and stored JobSets.
 
 Written by hand from upstream's API (kubernetes-sigs/jobset, api/jobset/v1alpha2) and its webhooks' defaults. Opaque
 where upstream embeds the schemas of Jobs and claims: what matters here is what may be stored, and who owns which field.
@@ -20,7 +20,7 @@ DEFAULTED: Final[dict[str, Any]] = {
     "successPolicy": {"operator": "All"},
     "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
 }
-"""What upstream's webhook fills in at creation."""
+"""The defaults of upstream's webhook at creation."""
 
 _COLUMNS: Final = (
     ("TerminalState", "string", ".status.terminalState"),
@@ -54,7 +54,7 @@ def upstream_crd() -> KubeObject:
 
 
 def webhook(service: str = "jobset-webhook-service") -> KubeObject:
-    """Return upstream's validating webhook, whose server is gone: with failurePolicy Fail nothing passes."""
+    """Return upstream's validating webhook, whose server is gone: with failurePolicy Fail it refuses every JobSet."""
     client = {"service": {"name": service, "namespace": "jobset-system", "path": "/validate"}}
     rule = {
         "apiGroups": [wire.API_GROUP],
