@@ -1,4 +1,4 @@
-"""Every edge of the agent's and the supervisor's machine, found by a walk through all that `step` does."""
+"""Every edge of the agent's and the supervisor's machine, found by a walk through all reachable states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
 
 FINAL_CODE: Final = 3
-# Small epochs, and the last one. What comes later is more of the same: a machine compares epochs and adds one.
+# Small epochs, and the last one. Other epochs add no edges: a machine only compares epochs and adds one.
 VIEWS: Final = [
     View(synced, deprecated, in_place, consistent)
     for synced, deprecated in ((0, 0), (1, 0), (1, 1), (2, 0), (2, 2), (INT32_MAX, 2))
@@ -30,9 +30,9 @@ class Edge:
     """One way from a state to a state.
 
     Args:
-        event: what happens, without the verdict.
-        verdict: of the newest view, "" where none is asked for.
-        actions: what the machine wants done, in words.
+        event: the event's name, without the verdict.
+        verdict: of the newest view, "" where the event has none.
+        actions: the machine's actions, in words.
     """
 
     source: str
@@ -60,7 +60,7 @@ def agent_edges() -> frozenset[Edge]:
 
 @cache
 def supervisor_edges() -> frozenset[Edge]:
-    """Return the edges between a worker's lives, and those back to the same life that do something to the worker."""
+    """Return the edges between a worker's lives, and those back to the same life that act on the worker."""
 
     def edge(before: SupervisorState, event: Any, after: SupervisorState, actions: tuple[Any, ...]) -> Edge | None:
         if before.life is after.life and not any(not isinstance(action, _AGENTS_OWN) for action in actions):
@@ -78,7 +78,7 @@ def _walk(
     events: Callable[[Any], Iterable[Any]],
     edge: Callable[[Any, Any, Any, tuple[Any, ...]], Edge | None],
 ) -> frozenset[Edge]:
-    """Return the edges of all states that can be reached; the views are finite, and so are they."""
+    """Return the edges of all reachable states; both views and states are finite."""
     known, found = set(starts), set[Edge]()
     ahead = list(known)
     while ahead:
@@ -94,7 +94,7 @@ def _walk(
 
 
 def _agent_events(state: AgentState) -> Iterator[Any]:
-    """Yield what may happen to an agent."""
+    """Yield the possible events of an agent."""
     yield from VIEWS
     if state.phase is AgentPhase.ANNOUNCING:
         yield from (agent.Accepted(state.epoch), agent.NotAccepted(state.epoch))
@@ -103,7 +103,7 @@ def _agent_events(state: AgentState) -> Iterator[Any]:
 
 
 def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
-    """Yield what may happen to a supervisor and its worker."""
+    """Yield the possible events of a supervisor and its worker."""
     if state.life is WorkerLife.LEFT:
         return
     yield from _agent_events(state.agent) if state.agent.phase not in agent.TERMINAL else VIEWS
@@ -117,7 +117,7 @@ def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
 
 
 def _asked(state: AgentState, event: Any) -> tuple[str, str]:
-    """Return what an event of the agent's machine is called, and the verdict that goes with it."""
+    """Return the name of an event of the agent's machine, and its verdict."""
     match event:
         case View():
             view = agent.newest(state.view, event)
@@ -132,14 +132,14 @@ def _asked(state: AgentState, event: Any) -> tuple[str, str]:
 
 
 def _first(view: View, state: AgentState) -> str:
-    """Return what a view is for a Pod that has not chosen its epoch."""
+    """Return the name of a view for a Pod that has not chosen its epoch."""
     if not agent.is_fresh(view, state.previous, state.reached):
         return "view that may be stale"
     return "no epoch after S" if view.synced == INT32_MAX else "fresh view"
 
 
 def _happened(state: SupervisorState, event: Any) -> tuple[str, str] | None:
-    """Return what an event of the worker's processes is called; None for the agent's own events."""
+    """Return the name of an event of the worker's processes; None for the agent's own events."""
     match event:
         case supervisor.Terminate():
             return "told to end", ""

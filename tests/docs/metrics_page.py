@@ -1,5 +1,5 @@
 """
-Write docs/metrics.md from what the programs expose, so that the reference cannot lie.
+Write docs/metrics.md from the programs' exposed metrics, so that the page always agrees with them.
 
 python -m tests.docs.metrics_page   rewrites the page; test_metrics_page.py checks it.
 """
@@ -67,7 +67,7 @@ _TRIGGERS: Final[dict[Trigger, str]] = {
 
 
 class Row(NamedTuple):
-    """One family."""
+    """The page's row for one metric family."""
 
     name: str
     type: str

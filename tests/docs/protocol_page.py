@@ -1,4 +1,4 @@
-"""Write docs/protocol.md from the machines, so that the pictures cannot lie.
+"""Write docs/protocol.md from the machines, so that the pictures always agree with them.
 
 python -m tests.docs.protocol_page   rewrites the page; test_protocol_page.py checks it.
 """
@@ -76,7 +76,7 @@ def _picture(first: Enum, edges: frozenset[Edge], last: Container[Enum]) -> str:
 
 
 def _arrows(edges: Iterable[Edge]) -> Iterator[str]:
-    """Yield one arrow for all edges that differ in nothing but the verdict."""
+    """Yield one arrow for all edges that differ only in the verdict."""
     verdicts: dict[tuple[str, str, str, str], list[str]] = {}
     for edge in edges:
         verdicts.setdefault((edge.source, edge.target, edge.event, edge.actions), []).append(edge.verdict)

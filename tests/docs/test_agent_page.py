@@ -50,12 +50,12 @@ def logged() -> Iterator[str]:
 
 
 def test_every_log_event_is_listed() -> None:
-    """An event that is not in the table, or a row without an event, is an omission: add or drop the row."""
+    """The table has exactly the agent's log events."""
     assert listed("Log lines") == set(logged()) | {"log_lines_dropped"}
 
 
 def test_every_metric_is_listed() -> None:
-    """The table has the families that an agent exposes, and no other."""
+    """The table has exactly the families that an agent exposes."""
     metrics = AgentMetrics()
     metrics.heard_s = 0.0
     _, body = render(metrics, now_s=lambda: 1.0)
@@ -63,6 +63,6 @@ def test_every_metric_is_listed() -> None:
 
 
 def test_every_phase_is_listed() -> None:
-    """The table has each phase, and the page the true bound of the annotation."""
+    """The table has each phase, and the page names the annotation's bound."""
     assert listed("Phases") == {phase.value for phase in RestartPhase}
     assert f"at most {TEXT_BYTES_MAX} bytes" in PAGE

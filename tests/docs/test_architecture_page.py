@@ -31,7 +31,7 @@ def functions(file: str) -> set[str]:
 
 @pytest.mark.parametrize("title", WALKS)
 def test_a_walk_is_short_and_leads_through_functions_that_exist(title: str) -> None:
-    """Each stop names a module, and after it what of that module is meant."""
+    """A walk is short, and each stop names a module and existing functions of it."""
     walk = stops(title)
     assert 0 < len(walk) <= STOPS_MAX
     file = ""
@@ -39,5 +39,5 @@ def test_a_walk_is_short_and_leads_through_functions_that_exist(title: str) -> N
         for module, name in _NAMED.findall(stop):
             if module:
                 file = module
-            elif name not in ("plan", "World"):  # said of another module than the one before
+            elif name not in ("plan", "World"):  # a stop names another module than the stop before
                 assert name in functions(file), f"{file} has no {name}: {stop}"

@@ -42,7 +42,7 @@ def collected() -> set[str]:
 
 
 def test_every_row_has_a_test() -> None:
-    """A claim without a test is not made."""
+    """Every row of the page links to a test."""
     found = list(rows(PAGE))
     assert len(found) > 100
     assert [cells for cells in found if not node_ids(cells[-1])] == []
@@ -50,7 +50,7 @@ def test_every_row_has_a_test() -> None:
 
 @pytest.mark.slow
 def test_every_test_exists(collected: set[str]) -> None:
-    """A test that was renamed or dropped takes its row with it."""
+    """Every linked test exists."""
     named = {name for cells in rows(PAGE) for name in node_ids(cells[-1])}
     assert named - collected == set()
 
@@ -62,7 +62,7 @@ def test_every_feature_test_is_named() -> None:
 
 
 def test_every_difference_has_a_reason() -> None:
-    """A row of what is different names an ADR, and the ADR is there under the number that is said."""
+    """Every difference names an existing ADR by its number."""
     different = PAGE.partition(f"## {DIFFERENT}")[2]
     for _, _, why, _ in rows(different):
         adrs = re.findall(r"\[ADR (\d+)\]\((adr/(\d{4})-[\w.-]+\.md)\)", why)
@@ -73,6 +73,6 @@ def test_every_difference_has_a_reason() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    """No file that the page links to is missing."""
+    """Every file that the page links to exists."""
     targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", PAGE)}
     assert [target for target in sorted(targets - {""}) if not (DOCS / target).exists()] == []

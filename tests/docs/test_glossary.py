@@ -14,13 +14,13 @@ ROWS: Final = re.findall(
 
 
 def test_each_word_stands_once_in_alphabetical_order() -> None:
-    """A reader finds a word by its first letter."""
+    """Each word has one row, in alphabetical order."""
     words = [word.lower() for word, _, _ in ROWS]
     assert words == sorted(set(words))
 
 
 def test_each_meaning_is_one_sentence() -> None:
-    """It ends with its only full stop."""
+    """Each meaning is one sentence, which ends with its only full stop."""
     assert [word for word, meaning, _ in ROWS if not re.fullmatch(r"(?:[^.]|\.(?! ))*\.", meaning)] == []
 
 

@@ -35,7 +35,7 @@ def test_what_is_applied_is_a_kustomization(text: str) -> None:
 
 
 def test_every_kustomization_is_on_the_page() -> None:
-    """All that may be applied by itself is explained, but the parts of the base."""
+    """Every kustomization is explained on the page, apart from the parts of the base."""
     found = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("kustomization.yaml")}
     parts = {f"deploy/{part}" for part in ("rbac", "apf", "admission", "controller")}
     assert {folder for folder in found - parts if f"`{folder}`" not in INSTALL} == {"deploy"}
@@ -43,14 +43,14 @@ def test_every_kustomization_is_on_the_page() -> None:
 
 
 def test_the_controllers_cures_are_on_the_page() -> None:
-    """Whoever reads a cure in the log finds the same command here."""
+    """The commands of the controller's cures are on the page."""
     assert f"`{CRD_CURE}`" in INSTALL
     assert f"`{POLICIES_CURE}`" in INSTALL
     assert f"`{RIGHTS_CURE.partition(',')[0]}`" in INSTALL
 
 
 def test_flags_and_values_exist() -> None:
-    """--beside is a flag; every value that is named is one, and no value is left out."""
+    """--beside is a flag, and the page names exactly the chart's values."""
     assert "--beside" in _parser().format_help()
     values = yaml.safe_load((ROOT / "deploy/helm/inplace/values.yaml").read_text())
     listed = re.search(r"has the values: ([^.]*(?:\.install[^.]*)?)\.", INSTALL)
@@ -60,7 +60,7 @@ def test_flags_and_values_exist() -> None:
 
 
 def test_the_policies_that_are_looked_for_are_shipped() -> None:
-    """The controller asks for bindings by the names that they have in deploy/admission."""
+    """The controller looks for bindings by their names in deploy/admission."""
     shipped = {
         document["metadata"]["name"]
         for path in (ROOT / "deploy/admission").glob("*.yaml")

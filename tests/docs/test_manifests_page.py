@@ -9,7 +9,7 @@ PAGE = (REPOSITORY / "docs" / "manifests.md").read_text()
 
 
 def test_every_rule_is_on_the_page() -> None:
-    """With its severity and its reason, in the catalogue's order, and no other."""
+    """The page has exactly the catalogue's rules, in its order, with severity and reason."""
     rows = [line for line in PAGE.splitlines() if line.startswith("| `") and line.count("|") == 4]
     assert [row for row in rows if "| error |" in row or "| warning |" in row] == [
         f"| `{name}` | {rule.severity} | {rule.why} |" for name, rule in RULES.items()
@@ -17,7 +17,7 @@ def test_every_rule_is_on_the_page() -> None:
 
 
 def test_every_option_of_inject_is_on_the_page() -> None:
-    """And what is on the page is an option."""
+    """The page has exactly the options of inject."""
     said = subprocess.run(
         command("inject", "--help"), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=True
     ).stdout

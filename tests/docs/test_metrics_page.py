@@ -12,7 +12,7 @@ def test_the_page_is_what_the_code_says() -> None:
 
 
 def test_every_family_is_explained() -> None:
-    """A name, words, and labels where there are any."""
+    """Every family has a name, a meaning, and its labels if it has any."""
     rows = list(controller_rows())
     assert len(rows) > 40
     assert all(row.text for row in rows)
@@ -20,5 +20,5 @@ def test_every_family_is_explained() -> None:
 
 
 def test_every_trigger_is_explained() -> None:
-    """A new one needs a word."""
+    """Every trigger has an explanation."""
     assert _TRIGGERS.keys() == set(Trigger)

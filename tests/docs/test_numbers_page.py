@@ -26,14 +26,14 @@ HOW_FAST: Final = rows(README, "| what | inplace | compared with | command |")
 
 
 def test_the_readme_has_one_short_table_of_figures() -> None:
-    """At most five rows, each with something to compare with."""
+    """The README's table has at most five rows, each with a compared figure."""
     assert 0 < len(HOW_FAST) <= ROWS_MAX
     assert all(compared for _, _, compared, _ in HOW_FAST)
 
 
 @pytest.mark.parametrize("row", HOW_FAST, ids=lambda row: row[0])
 def test_a_figure_of_the_readme_stands_on_the_page_of_numbers(row: list[str]) -> None:
-    """Each figure, ours and the compared one, with its command."""
+    """Each figure of the README, ours and the compared one, is on the page of numbers with its command."""
     _, ours, compared, command = row
     figures = _FIGURE.findall(ours) + _FIGURE.findall(compared)
     assert len(figures) > 1
@@ -51,7 +51,7 @@ def test_a_figure_of_the_readme_stands_on_the_page_of_numbers(row: list[str]) ->
     ],
 )
 def test_a_recorded_measurement_stands_on_the_page_of_numbers(file: str, name: str, unit: str, scale: float) -> None:
-    """Its median, and its range in brackets."""
+    """A recorded measurement is on the page with its median, and its range in brackets."""
     recorded: dict[str, Any] = json.loads((ROOT / "simulator" / "recorded" / f"{file}.json").read_text())
     least, middle, most = (unit.format(figure * scale) for figure in recorded["measured"][name])
     assert re.search(rf"{re.escape(middle)} \w+ \({re.escape(least)} to {re.escape(most)}\)", NUMBERS)

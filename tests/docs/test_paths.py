@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-HIDDEN_OR_MADE: Final = ("build", "dist")  # beside what begins with a dot
+HIDDEN_OR_MADE: Final = ("build", "dist")  # besides names that begin with a dot
 FOLDERS: Final = sorted(
     path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in HIDDEN_OR_MADE
 )
@@ -34,7 +34,7 @@ def missing(text: str, here: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_names_exists(page: Path) -> None:
-    """In its words, links and commands; a pattern (`*`) has at least one file."""
+    """Each path and module in a page's text, links and commands exists; a pattern (`*`) has at least one file."""
     assert list(missing(page.read_text(), page.parent)) == []
 
 
@@ -49,5 +49,5 @@ def test_what_a_page_names_exists(page: Path) -> None:
     ],
 )
 def test_what_does_not_exist_is_seen(text: str, found: list[str]) -> None:
-    """A file, a decision by its number, a pattern, a module; what exists is not complained of."""
+    """Missing files, decisions, patterns and modules are found, and existing ones are not reported."""
     assert list(missing(text, ROOT / "docs")) == found

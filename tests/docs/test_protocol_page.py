@@ -12,7 +12,7 @@ def test_the_protocol_page_is_generated_from_the_machines() -> None:
 
 
 def test_the_walk_takes_every_way_of_the_table() -> None:
-    """Each cell that leads to another phase is an edge without an outcome, and there is no other."""
+    """The edges without an outcome are exactly the table's cells that lead to another phase."""
     phases = {phase.value for phase in TRANSITIONS}
     views = [edge for edge in agent_edges() if edge.verdict and not edge.event]
     walked = {(edge.source, edge.verdict, edge.target) for edge in views if edge.source in phases}
@@ -26,7 +26,7 @@ def test_the_walk_takes_every_way_of_the_table() -> None:
 
 
 def test_the_walk_comes_everywhere() -> None:
-    """Every phase and every life has an edge; so have both outcomes, with each verdict, and every other event."""
+    """Every phase, life, outcome with each verdict, and other event has an edge."""
     edges = agent_edges()
     assert {edge.source for edge in edges} | {edge.target for edge in edges} == {phase.value for phase in AgentPhase}
     for outcome in ("accepted", "refused or reply lost"):

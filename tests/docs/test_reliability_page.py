@@ -11,19 +11,19 @@ PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
 
 
 def test_every_fault_is_on_the_page() -> None:
-    """In the catalogue's order, with where it strikes and what it does, and no other."""
+    """The page has exactly the catalogue's faults, in its order, with place and effect."""
     places = {f"| {fault.place.value} |" for fault in CATALOGUE.values()}
     rows = [line for line in PAGE.splitlines() if line.startswith("| `") and any(place in line for place in places)]
     assert rows == [f"| `{name}` | {fault.place.value} | {fault.what} |" for name, fault in CATALOGUE.items()]
 
 
 def test_every_property_is_on_the_page() -> None:
-    """By the name that a violation prints, and no other."""
+    """The page has exactly the campaign's properties, by the names that a violation prints."""
     rows = re.findall(r"^\| ([SL]\d+) \|", PAGE.partition("\n## What must hold\n")[2], re.MULTILINE)
     assert sorted(rows) == sorted({rule.split()[0] for rule in properties()})
 
 
 def test_the_page_counts_the_situations() -> None:
-    """What it says of the sieve is so."""
+    """The page's number of the sieve's situations is right."""
     assert len(SITUATIONS) == 10
     assert "ten situations" in PAGE

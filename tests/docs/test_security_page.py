@@ -1,4 +1,4 @@
-"""SECURITY.md: each of its claims has a test that exists, and docs/security.md says nothing else."""
+"""SECURITY.md: each claim has an existing test, and docs/security.md agrees with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize(("file", "name"), sorted(set(_TEST.findall(PAGE))))
 def test_every_named_test_exists(file: str, name: str) -> None:
-    """A test that is renamed is renamed here too."""
+    """Every named test exists."""
     tree = ast.parse((ROOT / file).read_text())
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     assert name in functions
@@ -38,7 +38,7 @@ def test_every_named_test_exists(file: str, name: str) -> None:
 
 @pytest.mark.parametrize("attacker", ATTACKERS)
 def test_each_claim_of_the_threat_model_has_a_test(attacker: str) -> None:
-    """Every row begins with can, cannot or is, and ends with a test; there is one of what he can and of what not."""
+    """Every row begins with can, cannot or is, and ends with a test; rows with can and with cannot exist."""
     rows = [line for line in section(attacker).splitlines() if line.startswith("| ") and line != "| what | test |"]
     assert {row.split()[1] for row in rows} >= {"can", "cannot"}
     assert [row for row in rows if row.split()[1] not in ("can", "cannot", "is")] == []
@@ -46,7 +46,7 @@ def test_each_claim_of_the_threat_model_has_a_test(attacker: str) -> None:
 
 
 def test_it_says_how_to_report_and_what_is_supported() -> None:
-    """What a stranger looks for first stands first."""
+    """The page begins with how to report a vulnerability and the supported versions."""
     assert [line for line in PAGE.splitlines() if line.startswith("## ")][:2] == [
         "## Report a vulnerability",
         "## Supported versions",

@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def test_the_site_builds(tmp_path: Path) -> None:
-    """`make docs` has no warning: no page links to what is not there."""
+    """`make docs` gives no warning: no page has a broken link."""
     build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
     assert (tmp_path / "install.html").is_file()
 
