@@ -29,17 +29,17 @@ NOT_SHOWN = {
     ".failurePolicy.restartStrategy=Recreate",
     ".startupPolicy.startupPolicyOrder=AnyOrder",
     ".volumeClaimPolicies.retentionPolicy.whenDeleted=Delete",
-    # As the action of which the name is the beginning.
+    # Tested with the action whose name begins with it.
     ".failurePolicy.rules.action=RestartJobSetAndIgnoreMaxRestarts",
     ".failurePolicy.rules.action=RestartReplicatedJobAndIgnoreMaxRestarts",
-    # A claim is made where its JobSet is; the field is refused when it says otherwise.
+    # A claim is made in its JobSet's namespace; the API refuses another value of the field.
     ".volumeClaimPolicies.templates.metadata.namespace",
 }
 MANIFESTS = sorted(path.name for path in FOLDER.glob("*.yaml"))
 
 
 def documents(name: str) -> list[KubeObject]:
-    """Return the JobSets of one file; what else is in it needs a cluster."""
+    """Return the JobSets of one file; its other objects need a cluster."""
     found = yaml.safe_load_all((FOLDER / name).read_text())
     return [document for document in found if document["kind"] == JOBSETS.kind]
 
@@ -51,7 +51,7 @@ async def apply(client: KubeClient, manifest: KubeObject) -> KubeObject:
 
 
 def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield each field of a schema, and each word that a field may be, as `.field=word`; a template is one field."""
+    """Yield each field of a schema, and each enum value as `.field=word`; a template is one field."""
     for name, each in schema.get("properties", {}).items():
         inner = each["items"] if each["type"] == "array" else each
         yield f"{path}.{name}"
@@ -61,7 +61,7 @@ def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 
 def used(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the same of what a manifest says."""
+    """Yield the fields and enum values of a manifest in the same form."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield f"{path}.{name}"
@@ -74,7 +74,7 @@ def used(value: Any, path: str = "") -> Iterator[str]:
 
 
 def test_there_is_one_for_each_feature() -> None:
-    """Some example shows each field of a JobSet's spec and each word that one may be."""
+    """Each field of a JobSet's spec and each enum value is in some example."""
     crd = yaml.safe_load((CRDS / "jobsets.yaml").read_text())
     (version,) = crd["spec"]["versions"]
     known = set(fields(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
@@ -87,7 +87,7 @@ def test_there_is_one_for_each_feature() -> None:
 @pytest.mark.parametrize("name", MANIFESTS)
 @pytest.mark.virtual_time
 async def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> None:
-    """Applied twice it is one generation; its first Jobs and its Service exist; there is no problem and no Warning."""
+    """A second apply keeps the generation; the first Jobs and the Service exist, without problem or Warning."""
     assert documents(name)
     rig = Rig()
     rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
@@ -106,7 +106,7 @@ async def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> No
 
 @pytest.mark.virtual_time
 async def test_ten_lines_are_enough(tmp_path: Path) -> None:
-    """What a user writes is ten lines; with the agent in it the server takes it, and the group waits at its barrier."""
+    """A user's manifest has ten lines; with the injected agent the server takes it, and the group waits."""
     written = (FOLDER / "minimal.yaml").read_text()
     assert len([line for line in written.splitlines() if not line.startswith("#")]) == 10
     text = injected(written, tmp_path)
@@ -130,7 +130,7 @@ async def test_ten_lines_are_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_lint_has_nothing_to_say(name: str, tmp_path: Path) -> None:
-    """No error, as it is or once the agent is injected as its comment says; one example is about a warning."""
+    """`lint` finds no error in an example, also after the inject of its comment; one example shows a warning."""
     text = (FOLDER / name).read_text()
     if f"inplace inject -f examples/{name} | kubectl" in text:
         text = injected(text, tmp_path)

@@ -95,7 +95,7 @@ def test_training_converges_and_ends_with_0(group: Group) -> None:
 
 
 def test_the_death_of_a_worker_fails_the_others(group: Group) -> None:
-    """Both the rank that others depend on and any other one take the group with them."""
+    """The death of any rank, also of the one that others depend on, fails all workers."""
     survivor, victim = group.start_all(STEP_S="0.01")
     read_until(victim, "^step=3 ")
     victim.send_signal(signal.SIGKILL)
