@@ -67,7 +67,7 @@ def exposed_names() -> set[str]:
 
 
 def test_closed_sets_are_exposed_from_the_start() -> None:
-    """The first restart by each trigger, and the first of each phase, is an increase to Prometheus: there was a 0."""
+    """Series of closed label sets start at 0, so that Prometheus sees the first restart or phase as an increase."""
     fresh = Metrics().text().decode()
     for trigger in Trigger:
         assert f'inplace_group_restart_duration_seconds_count{{trigger="{trigger.value}"}} 0.0' in fresh
@@ -90,7 +90,7 @@ def test_the_files_are_what_the_builder_writes() -> None:
 
 
 def test_links_lead_where_the_documentation_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With an address of one's own every file says it, and is otherwise the repository's; half of it is refused."""
+    """With another documentation address only the links change; an incomplete address is refused."""
     main(["--docs-url", "https://docs.example.com/inplace/", "--to", str(tmp_path)])
     originals = [*files(), RULES]
     written = {path.name: path.read_text() for path in tmp_path.rglob("*.*")}
@@ -104,7 +104,7 @@ def test_links_lead_where_the_documentation_is_published(tmp_path: Path, capsys:
 
 
 def test_every_metric_in_a_query_exists() -> None:
-    """No panel and no rule asks for a metric that neither program exposes; the API server's are another test's."""
+    """Every metric of a panel or rule is exposed by one of the programs; another test checks the API server's."""
     asked = [query.expr for board in ALL_BOARDS for panel in board.panels for query in panel.queries]
     asked += [rule["expr"] for rule in rules()] + [mark["expr"] for board in ALL_BOARDS for mark in board.annotations]
     recorded = {re.sub(r"^.*?:|:.*$", "", rule["record"]) for rule in rules() if "record" in rule}
@@ -114,7 +114,7 @@ def test_every_metric_in_a_query_exists() -> None:
 
 
 def test_prometheus_understands_every_query(tmp_path: Path) -> None:
-    """Each expression of each panel and annotation is PromQL; as a rule, for that is what promtool can check."""
+    """Each expression of each panel and annotation is PromQL; promtool checks it in the form of a rule."""
     panels = [query.expr for board in ALL_BOARDS for panel in board.panels for query in panel.queries]
     marks = [mark["expr"] for board in ALL_BOARDS for mark in board.annotations]
     checked = [{"record": f"query:{i}", "expr": concrete(expr)} for i, expr in enumerate(panels + marks)]
@@ -127,7 +127,7 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_a_panel_explains_itself(panel: Panel) -> None:
-    """It says what it shows, in which unit, what it means when it is empty, and its runbook is there."""
+    """A panel has a description, a unit, the meaning of an empty panel, and an existing runbook."""
     drawn = panel.render()
     defaults = drawn["fieldConfig"]["defaults"]
     assert panel.description.endswith(".")

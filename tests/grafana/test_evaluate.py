@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Canned(Prometheus):
-    """Answers without being asked twice."""
+    """A Prometheus with prepared answers."""
 
     def __init__(self, series: list[Any], told: list[Any] | None = None) -> None:
         super().__init__("http://nowhere", Path("nowhere"))
@@ -24,13 +24,13 @@ class Canned(Prometheus):
         self._told = told or []
 
     async def instant(self, expr: str, at_s: float) -> list[Any]:
-        """Return what it was made with; refuse one expression."""
+        """Return the prepared series; refuse one expression."""
         if expr == "refuse":
             raise PrometheusError("parse error")
         return self._series
 
     async def rules(self) -> list[Any]:
-        """Return the rules it was made with."""
+        """Return the prepared rules."""
         return self._told
 
 
@@ -40,7 +40,7 @@ def played(*series: Any, told: list[Any] | None = None, no_excuse: str = "") -> 
 
 
 async def fault(scene: Played, expr: str, empty: str = "") -> str:
-    """Return what is wrong with a query of a stat panel."""
+    """Return the fault of a query of a stat panel."""
     query = Query(expr, "x", empty)
     panel = Panel("stat", "Panel", "It is a test.", "s", "InplaceRestartSlow", (query,))
     return (await verdict_on(scene, "board: Panel", panel, query)).fault
@@ -51,24 +51,24 @@ NAN = {"metric": {}, "value": [60.0, "NaN"]}
 
 
 async def test_a_number_is_right() -> None:
-    """Nothing is wrong with data."""
+    """A query with a number has no fault."""
     assert await fault(played(NUMBER), "up") == ""
 
 
 @pytest.mark.parametrize("series", [(), (NAN,)])
 async def test_nothing_without_a_reason_is_wrong(series: tuple[Any, ...]) -> None:
-    """No series is nothing, and so is one that is no number."""
+    """A query without series, or with NaN, is a fault, unless a reason is given."""
     assert (await fault(played(*series), "up")).startswith("EMPTY")
 
 
 async def test_a_reason_excuses_only_where_it_holds() -> None:
-    """Nothing may be rejected; but the API server is there, so its panels must have data."""
+    """A reason excuses an empty panel only where it applies: no rejection excuses no other API server panel."""
     assert await fault(played(), "up", "no server") == ""
     assert (await fault(played(no_excuse="no server"), "up", "no server")).startswith("EMPTY")
 
 
 async def test_a_refused_query_is_wrong() -> None:
-    """With Prometheus' words."""
+    """A refused query is a fault with Prometheus' message."""
     assert await fault(played(), "refuse", "may be empty") == "REFUSED: parse error"
 
 
@@ -82,7 +82,7 @@ async def test_a_refused_query_is_wrong() -> None:
     ],
 )
 async def test_rules(rule: dict[str, str], series: tuple[Any, ...], wrong: bool) -> None:
-    """An unhealthy rule is wrong, and a recording that records nothing; a silent alert is good news."""
+    """An unhealthy rule or an empty recording is a fault; a silent alert is not."""
     scene = played(*series, told=[rule | {"name": "rule", "query": "up"}])
     answers: list[Answer] = [answer async for answer in rules(scene)]
     assert [bool(answer.fault) for answer in answers] == [wrong]

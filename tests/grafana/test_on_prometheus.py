@@ -18,7 +18,7 @@ from tests.grafana.two_controllers import exposed
 from tests.promtool import require
 
 SCRAPED_S_MAX = 60.0
-SAMPLES = 4  # so that a rate over four scrapes has two
+SAMPLES = 4  # a rate over four scrapes then has two samples
 
 pytestmark = pytest.mark.asyncio
 
@@ -36,7 +36,7 @@ async def until_scraped(running: Prometheus) -> None:
 
 @pytest.mark.slow
 async def test_every_query_is_answered_while_the_leader_changes(tmp_path: Path) -> None:
-    """No expression is refused, no rule is unhealthy, and what must not be empty is not."""
+    """While the leader changes no expression is refused, no rule is unhealthy, and no required panel is empty."""
     program = require("prometheus", shutil.which("prometheus"))
     async with exposed() as jobs:
         config = {

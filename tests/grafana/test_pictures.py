@@ -1,4 +1,4 @@
-"""The pictures show what Prometheus answered, and an empty panel's reason."""
+"""The pictures show Prometheus' answers, and an empty panel's reason."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def words(found: list[ET.Element]) -> list[str]:
 
 @pytest.mark.parametrize("each", ALL_BOARDS, ids=lambda each: each.uid)
 def test_every_board_can_be_drawn_empty(each: Board) -> None:
-    """Each panel stands there with its title and says that there is nothing."""
+    """Each panel of an empty board is drawn with its title and the words for no data."""
     picture = draw(each, {drawn.title: [[] for _ in drawn.queries] for drawn in each.panels}, START_S, END_S)
     said = words(parsed(picture))
     assert {drawn.title for drawn in each.panels} <= set(said)
@@ -78,28 +78,28 @@ def test_a_stack_adds_up() -> None:
 
 
 def test_the_limit_is_a_line_only_when_it_is_near() -> None:
-    """A line far above the data would press all of it to the ground."""
+    """The limit is drawn only near the data: a far limit would flatten the data."""
     drawn = panel("timeseries", "x", limit=10.0)
     assert any(each.get("stroke-dasharray") for each in elements(drawn, [answer("9", "9")]))
     assert not any(each.get("stroke-dasharray") for each in elements(drawn, [answer("1", "1")]))
 
 
 def test_a_table_joins_what_has_the_same_labels() -> None:
-    """Two queries about one JobSet are one row; what a third says of another is a second one."""
+    """A table joins results with equal labels: two queries about one JobSet are one row, another JobSet is another."""
     drawn = panel("table", "Pods", "age")
     found = elements(drawn, [answer("8", jobset="a"), answer("4", jobset="b")], [answer("30", jobset="a")])
     assert words(found)[-9:] == ["jobset", "Pods", "age", "a", "8 s", "30 s", "b", "4 s", ""]
 
 
 def test_a_heatmap_shows_single_buckets() -> None:
-    """Prometheus' buckets add up; a cell is what fell between two edges."""
+    """A heatmap's cell is the count between two edges, computed from Prometheus' cumulative buckets."""
     buckets = [answer("0", "1", le="1"), answer("0", "1", le="2"), answer("2", "3", le="+Inf")]
     found = elements(panel("heatmap", "{{le}}"), buckets)
     assert sum(each.get("fill") == "#ff9830" for each in found) == 3  # two at +Inf, one below 1
 
 
 def test_a_number_beyond_its_limit_is_red() -> None:
-    """What should not be is seen from afar."""
+    """A number beyond its limit is red."""
     drawn = panel("stat", "x", limit=1.0)
     colours = [
         [each.get("fill") for each in elements(drawn, [answer(value)]) if each.get("font-size") == "26"]
@@ -124,7 +124,7 @@ def test_words_of_a_cluster_are_no_markup() -> None:
     ],
 )
 def test_units(value: float, unit: str, shown: str) -> None:
-    """Numbers are readable."""
+    """Numbers are printed with readable units."""
     assert with_unit(value, unit) == shown
 
 

@@ -76,7 +76,7 @@ def test_an_alert_says_what_to_do(name: str) -> None:
 
 @alerts
 def test_a_runbook_is_written_for_three_in_the_morning(name: str) -> None:
-    """It says what the alert means, what to run and what to do, and its commands are kubectl's or ours."""
+    """A runbook has the alert's meaning, commands of kubectl or ours, and the actions."""
     text = (RUNBOOKS / f"{name}.md").read_text()
     assert re.findall(r"^#+ .*", text, re.MULTILINE) == [
         f"# {name}",
@@ -93,7 +93,7 @@ def test_a_runbook_is_written_for_three_in_the_morning(name: str) -> None:
 
 @pytest.mark.parametrize("page", [*(f"runbooks/{name}.md" for name in ALERTS), "observability.md"])
 def test_our_commands_exist(page: str) -> None:
-    """Each `inplace VERB` of a page is one, and takes the options that are written there."""
+    """Each `inplace VERB` of a page exists and takes the written options."""
     commands: dict[str, Any] = vars(get_command(app))["commands"]
     for verb, options in re.findall(
         r"\binplace ([a-z]+)((?: -{1,2}\w[\w-]*(?: [A-Z]+)?)*)", (RUNBOOKS.parent / page).read_text()
@@ -104,7 +104,7 @@ def test_our_commands_exist(page: str) -> None:
 
 
 def test_no_runbook_is_left_over() -> None:
-    """Every page is an alert's."""
+    """Every runbook belongs to an alert."""
     assert {path.stem for path in RUNBOOKS.glob("*.md")} == set(ALERTS)
 
 

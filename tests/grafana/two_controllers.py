@@ -1,7 +1,7 @@
 """
-What Prometheus scrapes in the seconds after the leader changed: two controllers that say the same of one JobSet.
+Prometheus' targets in the seconds after a leader change: two controllers with series of the same JobSet.
 
-This is when a query with a join fails (many-to-many), which no other test would notice.
+A query with a join can fail then (many-to-many); no other test would notice that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def agent_text() -> bytes:
 
 
 def busy_controller() -> Callable[[], bytes]:
-    """Return the metrics of a controller that did something between any two scrapes."""
+    """Return the metrics of a controller whose counters grow between any two scrapes."""
     metrics = controller_metrics()
 
     def text() -> bytes:
@@ -48,7 +48,7 @@ def busy_controller() -> Callable[[], bytes]:
 
 
 def page(text: Callable[[], bytes]) -> Page:
-    """Return a page that says something else whenever it is asked for."""
+    """Return a page whose text changes at each request."""
 
     async def answer() -> Answer:
         return Answer(HTTPStatus.OK, text(), METRICS)
@@ -58,7 +58,7 @@ def page(text: Callable[[], bytes]) -> Page:
 
 @asynccontextmanager
 async def exposed() -> AsyncIterator[list[dict[str, Any]]]:
-    """Serve them; yield the jobs of Prometheus."""
+    """Serve the metrics; yield Prometheus' scrape jobs."""
     ports = free_ports(3)
     texts = [busy_controller(), busy_controller(), agent_text]
     async with asyncio.TaskGroup() as group:
