@@ -21,7 +21,7 @@ ADVISORY = {
 
 
 def answers(found: dict[str, Any]) -> audit.Fetch:
-    """Return a source that has something to say about some packages, and nothing bad about the others."""
+    """Return a source with advisories about some packages, and clean answers about the others."""
 
     def fetch(url: str) -> bytes:
         return json.dumps({"vulnerabilities": found.get(url.split("/")[-3], [])}).encode()
@@ -30,13 +30,13 @@ def answers(found: dict[str, Any]) -> audit.Fetch:
 
 
 def test_a_clean_lock_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every locked package was asked about, and the line says how many."""
+    """For a clean lock every package is checked, and the line says how many."""
     assert audit.main([], answers({})) == 0
     assert capsys.readouterr().out == f"audit: {COUNT} of {COUNT} locked packages asked, 0 advisories\n"
 
 
 def test_an_advisory_fails_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Package, version, names, and where it is mended."""
+    """An advisory fails the audit, with package, version, names and the fixed version."""
     assert audit.main([], answers({"aiohttp": [ADVISORY]})) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("audit: aiohttp ")
@@ -44,7 +44,7 @@ def test_an_advisory_fails_and_is_told(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_withdrawn_advisory_is_none() -> None:
-    """Whoever published it took it back."""
+    """A withdrawn advisory does not fail the audit."""
     assert audit.main([], answers({"aiohttp": [ADVISORY | {"withdrawn": "2026-01-01T00:00:00Z"}]})) == 0
 
 
@@ -52,7 +52,7 @@ def test_a_withdrawn_advisory_is_none() -> None:
 def test_a_source_that_says_nothing_is_no_clean_bill(
     answer: Exception | bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No network, or a mirror without the pages: nothing fails, it is said aloud, and nobody is asked 70 times."""
+    """Without network or pages the audit passes, prints that it has no answer, and stops asking."""
     asked = []
 
     def fetch(url: str) -> bytes:
@@ -70,7 +70,7 @@ def test_a_source_that_says_nothing_is_no_clean_bill(
 
 
 def test_one_package_without_an_answer_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    """The others are asked about, and an advisory among them fails."""
+    """A package without an answer does not stop the audit of the others."""
 
     def fetch(url: str) -> bytes:
         if "/aiohappyeyeballs/" in url:

@@ -25,7 +25,7 @@ esac
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a buildah on PATH that has every image and notes what it is asked."""
+    """Put a fake buildah on PATH that has every image and records its calls."""
     log, program = tmp_path / "log", tmp_path / "bin" / "buildah"
     program.parent.mkdir()
     log.touch()
@@ -44,7 +44,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_an_image_says_what_it_is_based_on(
     asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both images are built on the pinned base and carry its name and digest; nothing needs to be said aloud."""
+    """Both images are built on the pinned base and carry its name and digest, without a warning."""
     assert build(monkeypatch, "--pinned", "--base", PINNED) == 0
     builds = [line for line in asked.read_text().splitlines() if line.startswith("build ")]
     assert len(builds) == 2
@@ -58,7 +58,7 @@ def test_an_image_says_what_it_is_based_on(
 def test_a_base_without_a_digest_is_said_aloud(
     asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is used, its digest is in the image, and how to pin it is said."""
+    """A base without a digest is used, its digest is in the image, and a warning says how to pin it."""
     assert build(monkeypatch, "--base", "python:3.11-slim") == 0
     said = capsys.readouterr().err
     assert "NOT PINNED: python:3.11-slim has no digest; skopeo inspect" in said
@@ -85,13 +85,13 @@ def test_a_release_refuses_a_base_without_a_digest(
 
 
 def test_the_lock_names_the_containerfiles_base() -> None:
-    """Who builds by hand without arguments gets the same image, but for its digest."""
+    """The lock names the Containerfiles' default base, so that a build by hand uses the same image."""
     name = locked_base(BASE_LOCK.read_text()).partition("@")[0]
     assert f"ARG BASE={name}\n" in (REPOSITORY / "Containerfile").read_text()
 
 
 @pytest.mark.parametrize("text", ["", "# a comment\n", "one\ntwo\n"])
 def test_a_lock_that_names_not_one_image_is_refused(text: str) -> None:
-    """What was expected and what was seen are both said."""
+    """A lock without exactly one image is refused with the expected and the seen text."""
     with pytest.raises(BuildFailed, match=r"expected the name of one image in base\.lock, saw \["):
         locked_base(text)

@@ -31,18 +31,18 @@ def imported(folders: list[str]) -> set[str]:
 
 
 def test_the_controller_has_everything_that_it_imports() -> None:
-    """A package that the controller begins to import has to be named for its image."""
+    """Every package that the controller imports is in its image's list."""
     assert imported(["controller", "common"]) <= set(ROOTS["controller"])
 
 
 def test_the_agent_has_everything_that_it_imports() -> None:
-    """The same for the agent; what it shares with nobody is not in common's controller-only modules."""
+    """Every package that the agent imports is in its image's list; common's controller-only modules do not count."""
     assert imported(["agent"]) <= set(ROOTS["agent"])
 
 
 @pytest.mark.parametrize("program", ROOTS)
 def test_what_is_needed_is_complete_and_no_more(program: str) -> None:
-    """What a chosen package asks for is chosen, every file has a hash, and no tool of development slips in."""
+    """Each list has all dependencies of its packages with hashes, and no development tool."""
     chosen = {package.name: package for package in needed(LOCK, program)}
     for package in packages(LOCK).values():
         assert (package.name in chosen) == bool(package.name in ROOTS[program] or package.via & set(chosen))
@@ -51,12 +51,12 @@ def test_what_is_needed_is_complete_and_no_more(program: str) -> None:
 
 
 def test_the_agent_needs_three_packages() -> None:
-    """The agent's image holds what its docs promise: nothing on the start path, three small packages after it."""
+    """The agent's image has three packages, as its docs promise."""
     assert [package.name for package in needed(LOCK, "agent")] == ["prometheus-client", "pyyaml", "structlog"]
 
 
 def test_what_is_no_lock_file_is_refused() -> None:
-    """Another file's text is told apart from an empty image."""
+    """A file that is no lock file is refused."""
     with pytest.raises(ValueError, match=r"pass requirements\.lock"):
         packages("hello\n")
 
