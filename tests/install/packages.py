@@ -1,4 +1,4 @@
-"""Build what a user installs, and environments that hold its declared dependencies and nothing else; no network."""
+"""Build the packages that a user installs, and environments with only their declared dependencies; no network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
 STEP_S_MAX = 300.0
-# What a working tree has beside the sources; setuptools must not find it.
+# Folders of a working tree beside the sources; setuptools must not find them.
 _MADE_HERE = shutil.ignore_patterns(
     ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "build", "dist", "*.egg-info", "tests", "docs"
 )

@@ -16,7 +16,7 @@ import pytest
 from tests.install.packages import REPOSITORY, build_packages, installed
 
 COMMAND_S_MAX = 120.0
-TOP = {"inplace"}  # what lies at the top of site-packages
+TOP = {"inplace"}  # the names at the top of site-packages
 PLAIN = """\
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -61,12 +61,12 @@ def empty(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return variables that name nothing of this machine but its programs."""
+    """Return an environment with only this machine's PATH."""
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder.parent)}
 
 
 def run(programs: Path, folder: Path, *arguments: str, kubeconfig: str = "") -> str:
-    """Run `inplace`, which must succeed; return what it printed."""
+    """Run `inplace`, which must succeed; return its output."""
     done = subprocess.run(
         [programs / "inplace", *arguments],
         cwd=folder,
@@ -156,5 +156,5 @@ def test_the_one_file_agent_carries_our_licence(programs: Path, empty: Path) -> 
 
 
 def _files(folder: Path) -> set[Path]:
-    """Return what is there, byte code apart."""
+    """Return the files of a folder, without byte code."""
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
