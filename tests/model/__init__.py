@@ -4,7 +4,7 @@ An explicit-state model checker for the protocol: breadth first over the product
     python -m tests.model            every configuration, then every planted bug; minutes
     python -m tests.model --quick    small bounds; what pytest runs
 
-What is checked is not a copy: `common.epoch.agent.step` moves every agent and `common.epoch.ledger.Ledger`
+The checked code is production's: `common.epoch.agent.step` moves every agent and `common.epoch.ledger.Ledger`
 decides for every controller. Only the environment is modelled here:
 
 * Agents. A PATCH is on the wire, then stored (or refused), then answered (or the answer is lost); an agent may
@@ -22,14 +22,14 @@ decides for every controller. Only the environment is modelled here:
   some time. When the supervisor dies, its worker runs on until kubelet starts the container again.
 * Pods. A Pod may be replaced: it turns LEAVING with agent and worker still at work, and goes some time later.
   The replacement has a new uid and no annotation. With `overlap` it may come while the old one is LEAVING
-  (podReplacementPolicy TerminatingOrFailed), without only AFTER (Failed, what the manifests ask for). With
+  (podReplacementPolicy TerminatingOrFailed), otherwise only AFTER it (Failed, as in the manifests). With
   `ghosts` a scale-down has just removed slots whose workers still run.
 * Controller. It sees each slot's state with its own lag, decides from that, and writes with a resourceVersion.
   It may crash: the next one lists everything consistently. At a handover the old leader goes on writing, from
   Pod caches that never change again or (`old_watches`) that lag on their own, with a JobSet it re-reads at every
   conflict.
-* The status. With `lost` somebody takes it away, or writes an older one; with `torn` somebody writes D beyond S, which
-  production's `common.wire` reads. A process that saw the loss sees nothing of before it. After a loss, S2 is asked of
+* The status. With `lost` a person removes it, or writes an older one; with `torn` a person writes D beyond S, which
+  production's `common.wire` reads. A process that saw the loss sees no older version. After a loss, S2 is checked for
   each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0053).
 * Workers may die and, with `success`, complete. With `early`, kubelet reports the container's state, with lag.
 
@@ -49,6 +49,6 @@ Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/epoch
 end, time and backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
 agents and controller.
 
-The rules are in `tests.model.rules`. S1 is asked in every state, S2 and S3 whenever a worker starts, the others
-at every write; L1 asks from every state whether the group can come together by moves that are no faults.
+The rules are in `tests.model.rules`. S1 is checked in every state, S2 and S3 whenever a worker starts, the others
+at every write. L1: from every state the group can come together by moves that are no faults.
 """

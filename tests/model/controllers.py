@@ -18,7 +18,7 @@ Observation = tuple[str, int, bool]  # text, next ledger, repeated
 
 
 class Known(NamedTuple):
-    """What one ledger says, computed once."""
+    """One ledger's decision, computed once."""
 
     status: Epochs
     decision: Any  # Decision; None when production code raised
@@ -42,7 +42,7 @@ class Controllers:
         self._empty: dict[Epochs, int] = {}
 
     def known(self, number: int) -> Known:
-        """Return what ledger `number` says."""
+        """Return the decision of ledger `number`."""
         return self._known[number]
 
     def learn(self, number: int, status: Epochs) -> int:
@@ -55,9 +55,9 @@ class Controllers:
         return self._learned[key]
 
     def observations(self, number: int, slot: SlotState) -> tuple[Observation, ...]:
-        """Return every Pod event of `slot` that teaches this controller something.
+        """Return every Pod event of `slot` that changes this controller's ledger.
 
-        A repeated event (a resync, a change elsewhere in the Pod) may come, but nothing may depend on it.
+        A repeated event (a resync, a change elsewhere in the Pod) may come, but no decision may depend on it.
         """
         return tuple(self._observe(number, slot))
 
@@ -74,7 +74,7 @@ class Controllers:
         return number
 
     def _observe(self, number: int, slot: SlotState) -> Iterator[Observation]:
-        """Yield what the events of a slot make of a ledger; all at once, which is in order with some lag."""
+        """Yield the ledgers after the events of a slot, in order, with some lag."""
         events = self._unseen(number, slot)
         if events and "order" not in self.config.dropped:
             after = number

@@ -15,7 +15,7 @@ from tests.model.world import State, World
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one exploration found.
+    """The result of one exploration.
 
     Args:
         rule: the first rule broken, or "".
@@ -50,7 +50,7 @@ class Exploration:
         self.trace: tuple[str, ...] = ()
 
     def run(self) -> None:
-        """Visit everything; stop at the first broken rule."""
+        """Visit every reachable state; stop at the first broken rule."""
         number = 0
         while number < len(self.states) and not self.rule and len(self.states) <= self.states_max:
             self._expand(number)
@@ -59,7 +59,7 @@ class Exploration:
             self._find_stuck()
 
     def is_complete(self) -> bool:
-        """Say whether every reachable state was expanded."""
+        """Return whether every reachable state was expanded."""
         return len(self.edge_ends) == len(self.states)
 
     def depth(self) -> int:
@@ -87,7 +87,7 @@ class Exploration:
         self.edge_ends.append(len(edges))
 
     def _find_stuck(self) -> None:
-        """Mark what reaches a good state without faults; BFS order makes backward passes converge fast."""
+        """Mark the states that reach a good state without faults; BFS order makes backward passes converge fast."""
         count = len(self.states)
         marked = bytearray(self.world.is_good(state) for state in self.states)
         pending = [number for number in range(count - 1, -1, -1) if not marked[number]]

@@ -15,7 +15,7 @@ Frozen = tuple[Any, ...]
 
 
 def check_fields(module: Any) -> None:
-    """Refuse a Ledger with a field this module does not know: it would be left out of the state."""
+    """Refuse a Ledger with a field that this module does not know: the state would lack it."""
     ledger = tuple(field.name for field in fields(module.Ledger))
     record = tuple(field.name for field in fields(module._Record))
     if ledger != FIELDS or record != RECORD_FIELDS:
@@ -23,7 +23,7 @@ def check_fields(module: Any) -> None:
 
 
 def freeze(ledger: Any) -> Frozen:
-    """Return everything a ledger knows, in one canonical order. The shape never changes in the model."""
+    """Return all data of a ledger in one canonical order. The shape never changes in the model."""
     return (
         ledger.synced,
         ledger.deprecated,
@@ -48,7 +48,7 @@ def freeze(ledger: Any) -> Frozen:
 
 
 def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
-    """Return a ledger that behaves as the frozen one did."""
+    """Return a ledger that behaves like the frozen one."""
     (
         synced,
         deprecated,

@@ -1,5 +1,5 @@
 """
-Planted bugs: what a checker is worth.
+Planted bugs, which the model checker must find.
 
 Each is one mutation of production code, or one assumption about the environment dropped, with the smallest
 configuration known to show it. A bug that goes uncaught means that the checker, or the rule, is blind.

@@ -10,7 +10,7 @@ from tests.model.rules import S2, S3, Version
 KINDS: Final = frozenset(
     {"agent", "worker", "replace", "success", "patch", "controller", "handover", "write", "remind"}
 )
-SPOILERS: Final = frozenset({"lost", "torn"})  # by other hands: the status is lost; D is written beyond S
+SPOILERS: Final = frozenset({"lost", "torn"})  # a person's changes: the status is lost; D is written beyond S
 ASSUMPTIONS: Final = frozenset(
     {
         "conflict",  # a status write with an old resourceVersion fails
@@ -24,7 +24,7 @@ ASSUMPTIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What may happen in one exploration.
+    """The bounds and faults of one exploration.
 
     Args:
         slots: N.
@@ -75,14 +75,14 @@ class Config:
 
 
 NONE, RUNNING, FAILED, SUCCEEDED = "", "running", "failed", "succeeded"
-LEFTOVERS = "leftovers"  # of a supervisor's worker: its main process is gone, others of its tree may be left
+LEFTOVERS = "leftovers"  # state of a supervisor's worker: its main process is gone, leftovers may exist
 LIVE, LEAVING, COMPLETE = "live", "leaving", "complete"
 Worker = tuple[int, str]  # epoch of this run of the container, state
 NO_WORKER: Worker = (0, NONE)
 
 
 class Pod(NamedTuple):
-    """One Pod: what the API server holds and what runs."""
+    """One Pod: its object at the API server and its processes."""
 
     uid: str
     annotation: int = 0  # as stored; 0 is absent
@@ -90,7 +90,7 @@ class Pod(NamedTuple):
     agent: Any = None  # AgentState; None: the process is gone and kubelet has not started the next one
     request: int = 0  # the epoch of a PATCH that is on the wire
     reply: int = 0  # the epoch of a PATCH that was stored and is not answered yet
-    orphan: int = 0  # the epoch of a PATCH on the wire that nobody waits for
+    orphan: int = 0  # the epoch of a PATCH on the wire whose sender is gone
     worker: Worker = NO_WORKER
     reported: Worker = NO_WORKER  # as kubelet last reported it
     telling: int = 0  # the epoch of a PATCH on the wire that tells of the worker's death; whoever sent it may be gone
@@ -99,7 +99,7 @@ class Pod(NamedTuple):
     told: bool = False  # with a supervisor: the worker was told to stop
     seen: Version = (-1, -1, -1)  # with a supervisor: the newest version that its watch showed
     life_seen: int = 0  # how often the status had been lost in the newest version that this process saw
-    memory: int = 0  # EPOCH_FILE.ran; kept only where a status may be lost, nobody reads it elsewhere
+    memory: int = 0  # EPOCH_FILE.ran; kept only where a status may be lost, as only that reads it
     asked: bool = False  # this process asked for a consistent view
     started: Version | None = None  # the status when this process started; None once it no longer matters
     floor: int = 0  # with overlap: the newest epoch a worker of this slot had run when this process started
@@ -107,7 +107,7 @@ class Pod(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """One slot: the Pod that counts, the one that is on its way out, and what happened here so far."""
+    """One slot: its Pod, its leaving Pod, and its history."""
 
     number: int
     live: Pod | None
@@ -119,7 +119,7 @@ class SlotState(NamedTuple):
 
 def broken_by_start(config: Config, slot: SlotState, pod: Pod, epoch: int, now: Version) -> str:
     """Name the rule that a worker's start breaks, or return ""."""
-    if now[0]:  # the status was lost: nothing told a new Pod what its predecessor ran, or anybody what was synced
+    if now[0]:  # the status was lost: a new Pod cannot know its predecessor's epoch, and no part knows S
         return S2 if epoch <= pod.memory or pod.worker != NO_WORKER else ""
     last = pod.floor if config.overlap else slot.ran
     if epoch <= last or pod.worker != NO_WORKER:
@@ -128,7 +128,7 @@ def broken_by_start(config: Config, slot: SlotState, pod: Pod, epoch: int, now: 
 
 
 def remembering(config: Config, pod: Pod) -> Pod:
-    """Keep the epoch of the worker that starts where a process that comes later reads it."""
+    """Store the epoch of the starting worker where a later process reads it."""
     return pod._replace(memory=pod.worker[0]) if "lost" in config.kinds else pod
 
 
@@ -138,14 +138,14 @@ def reached(config: Config, pod: Pod) -> int:
 
 
 def without_agent(pod: Pod) -> Pod:
-    """End the agent's process: what it had on the wire may still be stored."""
+    """End the agent's process; its PATCH on the wire may still be stored."""
     return pod._replace(agent=None, orphan=pod.request or pod.orphan, request=0, reply=0, asked=False, started=None)
 
 
 def running_epochs(slot: SlotState, *, supervisor: bool) -> int:
     """Return the epochs whose workers run in this slot, as a bit mask.
 
-    A supervisor's worker counts until nothing of its tree is left.
+    A supervisor's worker counts until its tree is gone.
     """
     mask = 0
     for pod in (slot.live, slot.leaving):

@@ -154,7 +154,7 @@ class SlotMoves:
         agent, now = self.agent, versions[-1]
         for version in versions:
             if version[0] < pod.life_seen:
-                continue  # a list and its watch go forward; only another process begins anew with a stale cache
+                continue  # a list and its watch go forward; only a new process may begin with a stale cache
             seen = pod._replace(life_seen=version[0])
             epochs = self._read(version)
             text = f"sees S={version[1]} D={version[2]}"
@@ -179,7 +179,7 @@ class SlotMoves:
     def _stepped(
         self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
     ) -> tuple[str, Pod, str]:
-        """Step the production machine and perform what it asks for."""
+        """Step the production machine and perform its actions."""
         agent = self.agent
         try:
             state, actions = agent.step(pod.agent, event)

@@ -7,7 +7,7 @@ from tests.model.rules import Epochs, Version
 
 
 class Statuses:
-    """Reads stored versions; each once."""
+    """Reads stored versions, each one once."""
 
     def __init__(self, code: Code) -> None:
         self._wire = code.wire
@@ -24,9 +24,9 @@ class Statuses:
 
 
 def spoiled(versions: tuple[Version, ...], kinds: frozenset[str]) -> list[tuple[str, Version, int]]:
-    """Return what may become of a status by other hands: the text, the version, and the restarts that it may cost.
+    """Return the possible changes of a status by a person: the text, the version, and the restarts that it may cost.
 
-    It may be lost, whole or back to an older version, which begins another life of it; or D may be beyond S.
+    The status may be lost, whole or back to an older version, which begins a new life of it; or D may be beyond S.
     """
     life, synced, deprecated = versions[-1]
     found: list[tuple[str, Version, int]] = []

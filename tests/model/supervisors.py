@@ -68,7 +68,7 @@ class SupervisorMoves:
             yield text, pod._replace(reported=pod.container), ""
 
     def _views(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
-        """Deliver what the open watch has not shown yet: nothing is ever shown twice, unless asked for."""
+        """Deliver the versions that the open watch has not shown yet; a version is repeated only on request."""
         for version in versions:
             text = f"sees S={version[1]} D={version[2]}"
             if version > pod.seen:
@@ -96,7 +96,7 @@ class SupervisorMoves:
             yield self._stepped(slot, answered, self.agent.NotAccepted(epoch), now, text, "patch")
 
     def _worker(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
-        """End the worker's main process, let the supervisor notice, and end what was left: three moves."""
+        """End the worker's main process, let the supervisor notice, and end the leftovers: three moves."""
         epoch, state = pod.worker
         failed, succeeded = pod._replace(worker=(epoch, FAILED)), pod._replace(worker=(epoch, SUCCEEDED))
         match state:
@@ -114,7 +114,7 @@ class SupervisorMoves:
     def _stepped(
         self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
     ) -> tuple[str, Pod, str]:
-        """Step the production machine and perform what it asks for."""
+        """Step the production machine and perform its actions."""
         try:
             state, actions = self.machine.step(pod.agent, event)
         except InvariantError:

@@ -71,18 +71,18 @@ def test_what_is_planted_must_occur_once() -> None:
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.module], ids=lambda bug: bug.name)
 def test_each_planted_bug_fits_the_code(bug: Bug) -> None:
-    """Whoever changes a line that a bug changes learns it at once, and not after minutes of exploring."""
+    """Each planted bug's text occurs in the current code."""
     assert bug.code() != Code()
 
 
 def test_an_unfinished_exploration_says_so() -> None:
-    """A bound on states is never mistaken for a proof."""
+    """An exploration that reaches its bound on states reports that it is incomplete."""
     assert not explore(Config(2, 1, kinds("worker")), states_max=10).complete
 
 
 @given(st.lists(events.filter(lambda event: event[0] != "reshape"), max_size=30))
 def test_a_thawed_ledger_is_the_one_that_was_frozen(history: list[tuple[str, object]]) -> None:
-    """Nothing that a ledger knows is left out of the explored state."""
+    """A thawed ledger equals the frozen one."""
     ledger = Ledger(SHAPE)
     for name, value in history:
         play(ledger, name, value)

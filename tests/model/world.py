@@ -111,7 +111,7 @@ class World:
             yield Move("old leader: stops", (versions, leader, 0, *state[3:]), False, "")
 
     def _spoiling_moves(self, state: State) -> Iterator[Move]:
-        """Let somebody spoil the status; where nothing else costs a restart, this may cost none either."""
+        """Let a person spoil the status; where no other fault costs a restart, this may cost none either."""
         versions, kinds = self._versions[state[0]], self.config.kinds
         for text, version, cost in spoiled(versions, kinds) if state[3] else ():
             spoilt = self._intern_versions((*versions, version)[-self.config.stale :])
@@ -150,7 +150,7 @@ class World:
             yield Move(text, (*state[:5], 1, *state[FIRST_SLOT:]), False, rule)
             return
         want = (decision.synced, decision.deprecated)
-        is_behind = learned == number and want != versions[-1][1:]  # lost, or not what it reads as
+        is_behind = learned == number and want != versions[-1][1:]  # the status was lost, or is read as another one
         if want != known.status or is_behind:
             yield from self._write(state, position, number, want, name)
         elif len(known.ahead) == 1 < self.config.slots and "lost" in self.config.kinds and learned == number:
@@ -159,7 +159,7 @@ class World:
             yield from self._recreate(state, job, known.completed, name)
 
     def _delete(self, state: State, uid: str) -> Iterator[Move]:
-        """Delete the one Pod that is ahead of all others, as a person or the barrier's deadline does after a while."""
+        """Delete the one Pod that is ahead of all others, as a person or the barrier's deadline does later."""
         for position in range(FIRST_SLOT, self._last_slot):
             slot = self._slots[state[position]]
             if slot.live is not None and slot.live.uid == uid and slot.live.life == LIVE and slot.leaving is None:
