@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _false_alarm(hunts: Sequence[Hunt]) -> str:
-    """Run all that caught something on the code as it is; say what fails there too, "" for nothing."""
+    """Run every catching case on the real code; return the text of a failure there, "" for none."""
     cases = [hunted.case for hunted in hunts if hunted.case is not None]
     if not cases:
         return ""

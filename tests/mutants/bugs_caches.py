@@ -1,4 +1,4 @@
-"""Bugs in what stands between the API server and the programs: watches, informers, the workqueue, backoff."""
+"""Bugs between the API server and the programs: in watches, informers, the workqueue and backoff."""
 
 from tests.mutants.mutant import Area, Edit, Mutant
 

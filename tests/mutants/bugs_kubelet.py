@@ -1,4 +1,4 @@
-"""Bugs of kubelet's that real clusters had, in the model of it."""
+"""Real bugs of kubelet, in the simulator's kubelet."""
 
 from tests.mutants.mutant import Area, Edit, Mutant
 

@@ -1,4 +1,4 @@
-"""Bugs in the protocol both programs obey, and in the agent."""
+"""Bugs in the protocol of both programs, and in the agent."""
 
 from tests.mutants.mutant import Area, Edit, Mutant
 

@@ -1,9 +1,9 @@
 """
-Disturb the code that Python finds first, until a property breaks; the last line of the output says what did it.
+Disturb the code that Python finds first, until a property breaks; the last line of the output names the case.
 
 Ordinary seeds come first, then seeds of those faults without which a bug cannot show, then perturbed situations (one
 of each kind before the second of any), then more ordinary seeds.
-Given cases instead, just those are run.
+With cases as arguments, only those are run.
 """
 
 from __future__ import annotations

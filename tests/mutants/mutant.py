@@ -1,4 +1,4 @@
-"""What a mutant is, and how it is planted: in a copy of the packages, which another process imports."""
+"""A mutant, and its planting: in a copy of the packages, which another process imports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import Enum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("common", "agent", "controller", "simulator", "deploy", "examples")  # all that a campaign imports or reads
+PACKAGES = ("common", "agent", "controller", "simulator", "deploy", "examples")  # a campaign imports or reads these
 
 
 class Area(Enum):
-    """What part of the system the bug is in."""
+    """The part of the system that has the bug."""
 
     PROTOCOL = "protocol"
     AGENT = "agent"
@@ -32,7 +32,7 @@ class Edit:
     Args:
         path: of the file, from the root.
         old: text that occurs exactly once in it.
-        new: what stands there instead.
+        new: its replacement.
     """
 
     path: str
@@ -53,7 +53,7 @@ class Edit:
                 "the code changed: plant the same mistake in what it is now"
             )
         for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
-            compiled.unlink()  # it must never hide the mistake
+            compiled.unlink()  # old byte code must never hide the mistake
         file.write_text(text.replace(self.old, self.new))
 
 
@@ -62,9 +62,9 @@ class Mutant:
     """One planted bug.
 
     Args:
-        name: what is wrong, in words.
-        model: the bug of somebody else that it is modelled on; "" for one of our own invention.
-        faults: without these it cannot show: after the first seeds, some are drawn from them alone.
+        name: the mistake, in words.
+        model: the other project's bug that it is modelled on; "" for a bug of our own invention.
+        faults: the faults without which it has no effect; AFTER the first seeds, some are drawn from them alone.
     """
 
     name: str

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.mutants.mutant import ROOT, Mutant
 
-SECONDS_MAX = 600.0  # of one mutant on two quiet cores: three times what all its runs take when nothing catches it
+SECONDS_MAX = 600.0  # for one mutant on two quiet cores: three times the duration of all runs of an uncaught one
 TYPOS = ("NameError", "ImportError", "ModuleNotFoundError", "SyntaxError", "UnboundLocalError")
 
 Case = dict[str, Any]
@@ -41,13 +41,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """What became of one mutant.
+    """The result of hunting one mutant.
 
     Args:
         runs: of the campaign.
-        case: what caught it: a seed, a perturbed situation, or a situation as it is.
+        case: the case that caught it: a seed, a perturbed situation, or an undisturbed situation.
         rule: the property that broke; "" when none did.
-        what: how it broke, or why nothing can be said.
+        what: how the property broke, or why there is no result.
     """
 
     mutant: Mutant
@@ -59,16 +59,16 @@ class Hunt:
 
     @property
     def is_caught(self) -> bool:
-        """Say whether the campaign saw it."""
+        """Return whether the campaign caught the mutant."""
         return bool(self.rule)
 
 
 class BrokenMutantError(Exception):
-    """A mutant is no mistake that a program can run with, but a typing error of ours."""
+    """A mutant cannot run: it has a typing error."""
 
 
 def hunt_all(mutants: Iterable[Mutant], bounds: Bounds, processes: int) -> Iterator[Hunt]:
-    """Hunt every mutant; yield what became of each as they finish."""
+    """Hunt every mutant; yield each result as it is finished."""
     with ThreadPoolExecutor(processes) as pool:
         for done in as_completed([pool.submit(hunt, mutant, bounds) for mutant in mutants]):
             yield done.result()

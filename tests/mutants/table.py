@@ -30,7 +30,7 @@ def line(hunt: Hunt) -> str:
 
 
 def case(hunt: Hunt) -> str:
-    """Name what caught it."""
+    """Name the case that caught the mutant."""
     match hunt.case:
         case {"seed": seed, "faults": faults}:
             return f"seed {seed} of {', '.join(faults)}"
@@ -67,7 +67,7 @@ def markdown(hunts: Sequence[Hunt]) -> str:
 
 
 def write(hunts: Sequence[Hunt]) -> None:
-    """Put the section into the page, in the place of the one that is there."""
+    """Replace the page's section."""
     text = PAGE.read_text() if PAGE.exists() else "# Reliability\n"
     before, _, rest = text.partition(HEADING)
     _, heading, after = rest.partition("\n## ")
