@@ -18,7 +18,7 @@ def written(folder: Path, text: str) -> Profile:
 
 
 def test_every_shipped_profile_has_every_quantity_and_its_source() -> None:
-    """At least five clusters can be chosen, and no number of theirs stands without a source."""
+    """At least five profiles are shipped, and each of their numbers has a source."""
     assert len(shipped()) >= 5
     for name in shipped():
         profile = read_profile(name)
@@ -28,7 +28,7 @@ def test_every_shipped_profile_has_every_quantity_and_its_source() -> None:
 
 
 def test_a_cluster_owners_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
-    """What a file does not name comes from the lab's profile, with the lab's source."""
+    """A quantity that a file does not name comes from the lab's profile, with the lab's source."""
     mine = written(tmp_path, '[apiserver.cores]\nvalue = 96\nsource = "ours"\n')
     lab = read_profile("lab")
     assert mine["apiserver.cores"] == 96
@@ -89,13 +89,13 @@ def test_a_tail_has_the_quantiles_that_it_names() -> None:
     ],
 )
 def test_an_impossible_profile_is_refused_with_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
-    """Nothing runs with a number that cannot be, that nobody knows, or whose source is not named."""
+    """A profile with an impossible number, an unknown quantity or a missing source is refused."""
     with pytest.raises(ProfileError) as refused:
         written(tmp_path, text)
     assert said in str(refused.value)
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
-    """Who misspells a profile is told the names."""
+    """An unknown profile name is refused with the known names."""
     with pytest.raises(ProfileError, match="big, far, lab"):
         read_profile("bigg")

@@ -24,14 +24,14 @@ from tests.conformance.widgets import CRD
 
 KUBECTL = shutil.which("kubectl")
 DEADLINE_S = 60.0
-"""kubectl starts in 0.1 s; a minute of nothing means that it waits for what never comes."""
+"""kubectl starts in 0.1 s; after a minute without an end it waits for ever."""
 
 pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture(autouse=True)
 def _kubectl() -> None:
-    """Skip where kubectl is missing, say how to get it, and fail in CI, where a green run must mean that it ran."""
+    """Skip without kubectl and say how to get it; in CI fail, because a green run must mean that the test ran."""
     if KUBECTL is not None:
         return
     missing = "kubectl is not on PATH; https://kubernetes.io/docs/tasks/tools/ says how to get it"

@@ -162,7 +162,7 @@ async def test_a_herd_watches_one_object_and_patches_its_pods() -> None:
     assert server.watchers("example.com", "widgets") == 0
 
 
-@pytest.mark.slow  # it measures CPU time: a quick test says the same on every machine
+@pytest.mark.slow  # slow because it measures CPU time, which differs between machines
 async def test_patch_is_cheap() -> None:
     """An annotation PATCH costs well under two milliseconds of CPU, however many Pods there are."""
     server = _server()

@@ -25,7 +25,7 @@ def versions(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("updates", [0, 1, PENDING_UPDATES_MAX - 1, PENDING_UPDATES_MAX, 3 * PENDING_UPDATES_MAX])
 def test_owners_that_are_asked_for_late_are_the_same(updates: int) -> None:
-    """Whether an update is settled at once or when somebody asks, the same managers own the same fields."""
+    """An update that is settled later gives the same owners as one that is settled at once."""
     seen = versions(updates + 1)
     book, key = OwnerBook(), "pod"
     expected = after_create(seen[0], Writer("maker", "", "v1", "t0"))

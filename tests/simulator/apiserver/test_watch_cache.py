@@ -80,7 +80,7 @@ def test_slow_watcher_is_closed_and_nobody_else() -> None:
 
 
 def test_objects_cross_the_border_of_a_selection() -> None:
-    """A change of labels makes ADDED and DELETED out of MODIFIED for those who select by label."""
+    """For watchers by label a change of labels becomes ADDED or DELETED."""
     store, cache = _store()
     wants = Selection("ns", None, lambda obj: obj["metadata"]["labels"].get("in") == "yes")
     watcher = cache.open(wants, after=store.revision, buffer_max=10)

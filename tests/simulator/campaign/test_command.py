@@ -15,7 +15,7 @@ from inplace.simulator.campaign.run import Outcome, run_seed
 
 
 def test_a_seed_prints_its_hash_and_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
-    """`run` says what was run, its trace's hash, and which faults struck."""
+    """`run` prints the scenario, the trace's hash and the faults that struck."""
     assert main(["run", "--seed", "7", "--trace"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"trace hash [0-9a-f]{16}, \d+ events", printed)
@@ -24,7 +24,7 @@ def test_a_seed_prints_its_hash_and_its_faults(capsys: pytest.CaptureFixture[str
 
 
 def test_soak_counts_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    """`soak` prints a line for each fault of the catalogue and what all of it came to."""
+    """`soak` prints a line for each fault of the catalogue and the sum."""
     assert main(["soak", "--first", "0", "--seeds", "2", "--processes", "1"]) == 0
     printed = capsys.readouterr().out
     assert all(re.search(rf"^  {name} +\d+  ", printed, re.MULTILINE) for name in CATALOGUE)
@@ -33,7 +33,7 @@ def test_soak_counts_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_failure_comes_out_of_its_process() -> None:
-    """What a child process found reaches the soak as it was found: a failure that cannot be told would stop it dead."""
+    """A violation in a child process reaches the soak unchanged: it can be pickled."""
     failure = replace(run_seed(0, only=[]), violation=ViolationError("S1", "two epochs"))
     told: Outcome = pickle.loads(pickle.dumps(failure))  # noqa: S301
     assert told.violation is not None
@@ -58,7 +58,7 @@ def test_a_group_of_any_size_prints_what_it_took(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_bad_input_is_refused(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing runs, and the message says what is allowed."""
+    """Bad input is refused with the allowed values, and nothing runs."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

@@ -13,7 +13,7 @@ from inplace.simulator.campaign.world import SPARE_NODES
 
 pytestmark = pytest.mark.slow
 
-SEEDS_MAX = 12  # some faults need a scenario that has what they strike: two controllers, a worker that waits
+SEEDS_MAX = 12  # some faults need a scenario with their target: two controllers, a worker that waits
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -28,7 +28,7 @@ def test_the_fault_strikes(name: str) -> None:
 
 
 def test_no_fault_needs_a_node() -> None:
-    """What strikes kubelets strikes nobody when all nodes are dead."""
+    """Faults of kubelets do nothing, without an error, when all nodes are dead."""
     nodes = 1 + SPARE_NODES  # a node for all Pods of the default scenario
     names = ("node-death",) * nodes + ("partition-kubelet", "kubelet-pause", "node-death-and-return")
     strikes = tuple(ScheduledFault(number, 1.0 + number / 10, CATALOGUE[name]) for number, name in enumerate(names))
@@ -38,7 +38,7 @@ def test_no_fault_needs_a_node() -> None:
 
 
 def test_a_storm_is_over_when_faults_are() -> None:
-    """What a fault does later, it does not do any more: a cheap restart is measured then."""
+    """A fault that lasts has no effect after the faults' end, when a restart's cost is measured."""
     for seed in range(SEEDS_MAX):
         storm = ScheduledFault(0, 4.9, CATALOGUE["api-410-storm"])
         outcome = run_scenario(seed, Scenario(), (storm,), until_s=5.0, keeps=True)
@@ -48,7 +48,7 @@ def test_a_storm_is_over_when_faults_are() -> None:
 
 
 def test_each_place_has_its_faults() -> None:
-    """So many strike at each place; a fault that is dropped or moved is a decision."""
+    """Each place has its number of faults; dropping or moving one must change this test."""
     assert Counter(fault.place for fault in CATALOGUE.values()) == {
         FaultSite.API: 17,
         FaultSite.NETWORK: 13,

@@ -1,4 +1,4 @@
-"""The judge can find every property broken; a judge that cannot is worth nothing."""
+"""The judge finds every property when it is broken."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def job() -> dict[str, Any]:
 
 
 class Bench:
-    """A judge, and hands that do what programs do."""
+    """A judge, and methods that act as the programs do."""
 
     def __init__(self) -> None:
         self.judge = Judge(Trace())
         self._revision = 0
 
     def write(self, plural: str, obj: dict[str, Any], *, by: str = "user", event_type: str = "MODIFIED") -> None:
-        """Show a write."""
+        """Show the judge a write."""
         self._revision += 1
         key = ("default", obj["metadata"]["name"])
         event = Event(self._revision, event_type, key, obj, None)  # type: ignore[arg-type]  # one of the three
@@ -77,7 +77,7 @@ class Bench:
         process.start(program())
 
     def announce(self, epoch: int, *indexes: int) -> None:
-        """Let agents announce."""
+        """Let agents announce an epoch."""
         for index in indexes:
             self.write("pods", pod(index, epoch), by=f"agent/pod-{index}#1")
 
@@ -92,7 +92,7 @@ class Bench:
 
 
 async def good(bench: Bench) -> None:
-    """Start a group as it should be."""
+    """Start a group correctly."""
     bench.sync(0, 0)
     bench.announce(1, 0, 1)
     bench.sync(1, 0)
@@ -111,7 +111,7 @@ async def two_epochs(bench: Bench) -> None:
 
 
 async def twice(bench: Bench) -> None:
-    """Let a worker come back into its epoch."""
+    """Let a worker start again in its epoch."""
     await good(bench)
     bench.judge.worker_stopped(pod(0))
     await bench.start(0)
@@ -131,7 +131,7 @@ async def replaced_by_force(bench: Bench) -> None:
 
 
 async def replaced_by_force_unseen(bench: Bench) -> None:
-    """Do the same, and then let a new leader list the Pods: it cannot know of the one that went before."""
+    """Delete a waiting Pod by force, then let a new leader list the Pods: it cannot know of the deleted one."""
     bench.sync(0, 0)
     bench.announce(1, 0, 1)
     bench.write("pods", pod(0, 1), event_type="DELETED")
@@ -145,7 +145,7 @@ async def replaced_by_force_unseen(bench: Bench) -> None:
 
 
 async def outlived_by_its_worker(bench: Bench) -> None:
-    """Delete a Pod by force whose worker runs on: the others restart, and nobody can know when it ends."""
+    """Delete a Pod by force whose worker runs on: the others restart, and no program can know when it ends."""
     await good(bench)
     bench.write("pods", pod(0, 1), event_type="DELETED")
     bench.judge.worker_stopped(pod(1))
@@ -158,7 +158,7 @@ async def outlived_by_its_worker(bench: Bench) -> None:
 
 
 async def skipped(bench: Bench) -> None:
-    """Sync and deprecate an epoch in one write, before everybody announced it; the next one is not counted."""
+    """Sync and deprecate an epoch in one write, before all slots announced it; the next one is not counted."""
     policy = GROUP.manifest()["spec"]["failurePolicy"] | {"maxRestarts": 0}
     bench.sync(0, 0, failurePolicy=policy)
     bench.announce(1, 0)
@@ -186,7 +186,7 @@ async def moved_by_two(bench: Bench) -> None:
 
 
 async def edited_alone(bench: Bench) -> None:
-    """Edit the epoch of a group's only Pod by hand: that Pod decides, and nobody else is there to mix with."""
+    """Edit the epoch of a group's only Pod by hand: that Pod alone decides."""
     one = GROUP.manifest()["spec"]["replicatedJobs"]
     one[0]["template"]["spec"] |= {"parallelism": 1, "completions": 1}
     bench.sync(0, 0, replicatedJobs=one)
@@ -199,7 +199,7 @@ async def edited_alone(bench: Bench) -> None:
 
 
 async def edited_beside_another(bench: Bench) -> None:
-    """Do the same to one Pod of two."""
+    """Edit the epoch of one Pod of two by hand."""
     await good(bench)
     bench.judge.note_cause(2)
     bench.write("pods", pod(0, 37))
@@ -207,32 +207,32 @@ async def edited_beside_another(bench: Bench) -> None:
 
 
 async def early(bench: Bench) -> None:
-    """Let a worker start before S."""
+    """Let a worker start BEFORE its epoch is synced."""
     bench.announce(1, 0, 1)
     await bench.start(0, 1)
 
 
 async def synced_alone(bench: Bench) -> None:
-    """Sync without everybody."""
+    """Sync before all slots announced."""
     bench.announce(1, 0)
     bench.sync(1, 0)
 
 
 async def back(bench: Bench) -> None:
-    """Let S go back."""
+    """Let S decrease."""
     await good(bench)
     bench.sync(0, 0)
 
 
 async def recreated(bench: Bench) -> None:
-    """Delete a Job of which nothing had ended."""
+    """Delete a Job without an ended Pod."""
     await good(bench)
     bench.write("jobs", job())
     bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
 
 
 async def recreated_after_success(bench: Bench) -> None:
-    """Delete a Job one of whose Pods completed, and was evicted then."""
+    """Delete a Job with a Pod that completed and was evicted afterwards."""
     await good(bench)
     bench.write("jobs", job() | {"status": {"succeeded": 1}})
     bench.write("jobs", job(), by="controller-0#1", event_type="DELETED")
@@ -250,14 +250,14 @@ async def once_too_often(bench: Bench) -> None:
 
 
 async def for_nothing(bench: Bench) -> None:
-    """Restart although nothing died."""
+    """Restart without a cause."""
     await good(bench)
     bench.announce(2, 0, 1)
     bench.sync(2, 1)
 
 
 def judged(story: Callable[[Bench], Any]) -> ViolationError | None:
-    """Return what the judge found."""
+    """Return the judge's violation."""
 
     async def main() -> ViolationError | None:
         bench = Bench()
@@ -290,7 +290,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("story", "rule"), BROKEN)
 def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) -> None:
-    """Each story breaks one property, and that is the one which is named."""
+    """Each story breaks one property, and the judge names it."""
     violation = judged(story)
     assert violation is not None
     assert violation.rule == rule
@@ -309,7 +309,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
     ],
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
-    """The judge has nothing against a group that starts as it should, nor a Job that is made anew for a reason."""
+    """The judge reports nothing for a correct start and for a Job that is recreated for a reason."""
     assert judged(story) is None
 
 
@@ -353,7 +353,7 @@ async def _fail_the_jobset(world: World, rng: Random, name: str) -> None:
 
 
 async def _cling(world: World, rng: Random, name: str) -> None:
-    """Go on when told to end."""
+    """Run on after the cancellation."""
     while True:
         try:
             await world.clock.sleep(10.0)
@@ -363,7 +363,7 @@ async def _cling(world: World, rng: Random, name: str) -> None:
 
 
 async def _spin(world: World, rng: Random, name: str) -> None:
-    """Work without end and never rest."""
+    """Work for ever without waiting."""
     while True:
         for _ in range(10_000):
             world.trace.add("spin", "")
@@ -378,7 +378,7 @@ async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> No
 
 
 def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome:
-    """Run a group in which something goes wrong that no program can make good."""
+    """Run a group with a fault that no program can repair."""
     planted_fault = replace(CATALOGUE["probe-lies"], strike=strike)
     harmless: Fault = CATALOGUE["watch-closed"]
     strikes = (
@@ -390,7 +390,7 @@ def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outco
 
 
 def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
-    """Without `inplace-agent wait`, a worker whom kubelet lets in too early breaks safety."""
+    """Without `inplace-agent wait`, a worker that kubelet starts too early breaks safety."""
     outcome = planted(_lie)
     assert outcome.violation is not None
     assert outcome.violation.rule in (rules.S1, rules.S2, rules.S3)
@@ -413,21 +413,21 @@ BAD_ENDS = [
 
 @pytest.mark.parametrize(("strike", "rule"), BAD_ENDS)
 def test_an_end_that_is_not_good_is_found(strike: Any, rule: str) -> None:
-    """A group that stays apart, a restart that is dear, an end that is missing or wrong, a program without an end."""
+    """L1 to L4 and S8 are found: no sync, a costly restart, a missing or wrong end, a program that does not end."""
     outcome = planted(strike)
     assert outcome.violation is not None
     assert outcome.violation.rule == rule
 
 
 def test_a_budget_that_is_raised_after_the_end_explains_nothing() -> None:
-    """A JobSet that failed with its restarts used up failed rightly, whatever somebody writes into its spec later."""
+    """A JobSet that failed with used-up restarts is no violation, also when maxRestarts is raised later."""
     outcome = planted(_raise_the_budget_too_late, 3.0, replace(GROUP, max_restarts=0))
     assert outcome.jobset["status"]["terminalState"] == "Failed"
     assert outcome.violation is None
 
 
 def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
-    """Of a schedule of three the one that matters is left."""
+    """Of a schedule of three faults only the needed one is left."""
 
     def run(seed: int, only: list[int]) -> Outcome:
         outcome = planted(_lie)
@@ -439,6 +439,6 @@ def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
 
 
 def test_every_property_has_a_story_that_breaks_it() -> None:
-    """A property that is judged from now on needs one, here or with the manners."""
+    """Every property has a story that breaks it, here or in test_manners.py."""
     manners = {rule for _, rule in MANNERS if rule is not None}
     assert {rule for _, rule in (*BROKEN, *BAD_ENDS)} | manners == properties()

@@ -1,4 +1,4 @@
-"""How programs ask is judged, and each of the rules can be broken."""
+"""The judge of manners finds each broken rule about requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENT, LEADER = "agent/pod-0#1", "controller-0#1"
 
 
 class Bench:
-    """A judge of manners, and programs that ask."""
+    """A judge of manners, and programs that send requests."""
 
     def __init__(self) -> None:
         self.judge = Judge(Trace())
@@ -40,7 +40,7 @@ class Bench:
         await Process(by).start(program())
 
     async def refuse(self, by: str, after_s: int) -> None:
-        """Let the server tell a process when to come back."""
+        """Let the server answer a process with Retry-After."""
 
         async def program() -> None:
             self.manners.refused(PATCH, refusal(429, "TooManyRequests", retry_after_s=after_s))
@@ -48,7 +48,7 @@ class Bench:
         await Process(by).start(program())
 
     async def touch_lease(self) -> None:
-        """Let somebody write into the Lease by hand."""
+        """Let a person write the Lease by hand."""
         self.judge.observe("leases", Event(1, "MODIFIED", ("ns", "lease"), {"metadata": {"name": "lease"}}, None))
 
 
@@ -136,5 +136,5 @@ MANNERS = [
 
 @pytest.mark.parametrize(("scene", "rule"), MANNERS)
 def test_manners(scene: Callable[[Bench], object], rule: str | None) -> None:
-    """A deposed leader's write, a request without a pause and one before its time are seen, and nothing else is."""
+    """Exactly a deposed leader's write, a request without a pause and one before Retry-After are violations."""
     assert rule_of(scene) == rule

@@ -35,7 +35,7 @@ FEW = Bounds(40, 0, 0, 40)
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_still_fits(mutant: Mutant) -> None:
-    """Each replaced text occurs once, and what comes of it can be compiled."""
+    """Each replaced text occurs once, and the result compiles."""
     texts: dict[str, str] = {}
     for edit in mutant.edits:
         text = texts.setdefault(edit.path, (ROOT / edit.path).read_text())
@@ -46,7 +46,7 @@ def test_every_mutant_still_fits(mutant: Mutant) -> None:
 
 
 def test_there_are_enough_of_every_kind() -> None:
-    """So many in each part that can go wrong; a bug that is no longer planted is a decision."""
+    """Each area has its number of mutants; dropping one must change this test."""
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert Counter(mutant.area for mutant in MUTANTS) == PLANTED
     assert PLANTED.keys() == set(Area)
@@ -55,40 +55,40 @@ def test_there_are_enough_of_every_kind() -> None:
 
 @pytest.mark.parametrize("name", FAST)
 def test_the_campaign_catches(name: str) -> None:
-    """The campaign is worth something in every run of the tests."""
+    """The campaign catches these mutants."""
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     assert hunt(mutant, FEW).is_caught
 
 
 def test_the_code_as_it_is_is_not_caught() -> None:
-    """What the hunt calls caught is the mutant's doing: the same way to run, without a mistake, finds nothing."""
+    """The hunt finds nothing in the real code."""
     hunted = hunt(Mutant("none", Area.PROTOCOL, ()), Bounds(2, 0, 2, 3))
     assert (hunted.is_caught, hunted.runs) == (False, 5)
 
 
 def test_a_mutant_that_does_not_fit_fails_loudly(tmp_path: Path) -> None:
-    """A replacement whose text is gone says what to do, instead of being caught never or always."""
+    """A mutant whose text is gone raises an error with the cure."""
     (tmp_path / "file.py").write_text("a = 1\n")
     with pytest.raises(StaleMutantError, match=r"file\.py: expected 'b' exactly once, saw it 0 times"):
         Edit("file.py", "b", "c").apply(tmp_path)
 
 
 def test_a_typing_error_is_no_catch() -> None:
-    """A mutant that does not run proves nothing about the campaign."""
+    """A mutant that cannot run raises an error and does not count as caught."""
     edit = Edit("common/epoch/ledger.py", "top = max(self._pods_at, default=0)\n        broken", "broken")
     with pytest.raises(BrokenMutantError, match="top"):
         hunt(Mutant("typo", Area.PROTOCOL, (edit,)), FEW)
 
 
 def test_the_page_lists_them_all() -> None:
-    """docs/reliability.md names each mutant once and what it is modelled on, and says of all what caught them."""
+    """docs/reliability.md names each mutant once, with its model and the case that caught it."""
     section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
     rows = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| ")][1:]
     assert [row[:3] for row in rows] == [[m.name, m.area.value, m.model or OURS] for m in MUTANTS]
 
 
 def test_a_survivor_is_shown() -> None:
-    """The table says of a mutant that nothing caught it."""
+    """The table shows a mutant that was not caught."""
     survivor = Hunt(replace(MUTANTS[0], name="one that lives"), 480, 1.0)
     assert "| one that lives |" in markdown([survivor])
     assert "**not caught** | - | 480 |" in markdown([survivor])
@@ -96,7 +96,7 @@ def test_a_survivor_is_shown() -> None:
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing of this name"], ["--processes", "x"]])
 def test_bad_input_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """What the command cannot do is answered with what it can."""
+    """Bad input is refused with the allowed values."""
     with pytest.raises(SystemExit):
         main(arguments)
     assert "expected" in capsys.readouterr().err

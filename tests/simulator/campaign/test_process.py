@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_killed_process_leaves_no_coroutine_behind() -> None:
-    """A task that was made and not begun takes no step, and what anyio wraps for it is closed."""
+    """A killed process's unstarted task takes no step, and the coroutine inside anyio's wrapper is closed."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     steps: list[str] = []
@@ -36,4 +36,4 @@ async def test_a_killed_process_leaves_no_coroutine_behind() -> None:
     loop.drive = None
     assert running.cancelled()
     assert steps == []
-    gc.collect()  # a coroutine that was never awaited says so, and a warning is an error here
+    gc.collect()  # an unawaited coroutine would warn, and a warning is an error here

@@ -11,14 +11,14 @@ from inplace.simulator.campaign.sieve import FAULT, SITUATIONS, Pattern, plans, 
 pytestmark = pytest.mark.slow
 
 SEEDS = 500
-FOUND = ((1000257, (2, 3, 5, 6)), (7006544, (0, 5)))  # by `make soak`, shrunk; each failed before it was mended
-PER_TEST = 20  # so that they spread over the cores
+FOUND = ((1000257, (2, 3, 5, 6)), (7006544, (0, 5)))  # found by `make soak`, shrunk; each failed before its fix
+PER_TEST = 20  # several tests, so that they run on all cores
 PLANS_PER_SITUATION = 12  # `make soak` carries out all of them
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_no_seed_breaks_a_property(first: int) -> None:
-    """With any of the faults at any moment, safety holds, and the group comes to a good end once they stop."""
+    """With any faults at any moment safety holds, and the group recovers and completes after them."""
     for seed in range(first, first + PER_TEST):
         outcome = run_seed(seed)
         assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay_command(outcome)}"
@@ -26,14 +26,14 @@ def test_no_seed_breaks_a_property(first: int) -> None:
 
 @pytest.mark.parametrize(("seed", "strikes"), FOUND)
 def test_what_a_soak_found_is_mended(seed: int, strikes: tuple[int, ...]) -> None:
-    """A failure that a fresh seed showed once does not come back."""
+    """A fixed failure of an earlier seed does not come back."""
     outcome = run_seed(seed, only=strikes)
     assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay_command(outcome, strikes)}"
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_no_plan_breaks_a_situation(name: str) -> None:
-    """Whoever dies at a write, misses a delivery, or goes back in time: the group comes to a good end."""
+    """The group recovers when a program dies at a write, misses a delivery, or moves to a stale server."""
     every = list(enumerate(plans(name)))
     for number, plan in every[:: -(-len(every) // PLANS_PER_SITUATION)]:
         outcome = run_plan(plan)

@@ -1,4 +1,4 @@
-"""The search at random: fresh seeds every time, one that fails does not end it, and every kind of failure is shrunk."""
+"""The random search: fresh seeds every time, a failing seed does not end it, and each kind of failure is shrunk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def failed(seed: int, rule: str, strikes: int) -> Outcome:
 
 @pytest.mark.slow
 def test_every_violation_is_counted_and_each_kind_is_shrunk_once() -> None:
-    """A bug that every seed finds ends nothing and hides no other; the witness is the run with the fewest faults."""
+    """A common violation neither ends the soak nor hides others; the witness is the run with the fewest faults."""
     tally, shrunk = Tally(), []
 
     def shrink(outcome: Outcome) -> tuple[list[int], Outcome]:
@@ -64,7 +64,7 @@ def test_the_soak_says_first_how_to_run_it_again(capsys: pytest.CaptureFixture[s
 
 
 def test_more_seeds_than_a_minute_has_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Beyond that, the seeds of two soaks would overlap."""
+    """More seeds than a minute has are refused: the seeds of two soaks would overlap."""
     with pytest.raises(SystemExit):
         main(["soak", "--seeds", str(SEEDS_TOGETHER_MAX + 1)])
     assert f"expected at most {SEEDS_TOGETHER_MAX}" in capsys.readouterr().err

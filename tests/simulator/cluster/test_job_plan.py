@@ -118,7 +118,7 @@ def test_a_job_completes_when_every_index_succeeded() -> None:
 
 
 def test_suspension_deletes_the_pods_and_resumption_starts_the_clock_again() -> None:
-    """The conditions say which of the two was last."""
+    """A suspension deletes the Pods; a resume starts the clock again; the conditions show which was last."""
     suspended = decide(job(suspend=True), pod(0), pod(1), pod(2))
     assert len(suspended.delete) == 3
     assert conditions(suspended)["Suspended"] == ("JobSuspended", "Job suspended")
@@ -138,7 +138,7 @@ def test_an_elastic_job_drops_the_highest_indexes() -> None:
 
 
 def test_restarts_count_against_the_limit_only_under_on_failure() -> None:
-    """The trap: in-place restarts with restartPolicy OnFailure use up backoffLimit."""
+    """In-place restarts use up backoffLimit under restartPolicy OnFailure, and not under Never."""
     running = pod(0)
     running["status"]["containerStatuses"] = [{"name": "worker", "restartCount": 3, "state": {"running": {}}}]
     never = decide(job(backoffLimit=3), running)

@@ -211,7 +211,7 @@ def test_waiting_for_what_never_happens_times_out(example: Documents) -> None:
 
 @pytest.mark.virtual_time
 async def test_the_admission_policies_are_there(example: Documents) -> None:
-    """What deploy/admission refuses on a real cluster is refused here: here, a claim that no container mounts."""
+    """The cluster has the policies of deploy/admission: they refuse a claim that no container mounts."""
     *others, jobset = example
     template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     jobset["spec"]["volumeClaimPolicies"] = [{"templates": [template]}]

@@ -50,7 +50,7 @@ def epochs(cluster: Cluster) -> dict[str, tuple[int, int]]:
 
 
 def works(pod: dict[str, Any]) -> bool:
-    """Say whether the worker of a Pod runs."""
+    """Return whether the worker of a Pod runs."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return bool(statuses) and all("running" in status["state"] for status in statuses)
 

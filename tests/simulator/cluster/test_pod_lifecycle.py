@@ -30,7 +30,7 @@ def training_pod(**spec: Any) -> dict[str, Any]:
 
 
 class Driver:
-    """Feeds a lifecycle, starting every container at once, and remembers what it asked for."""
+    """Feeds a lifecycle, starts every container at once, and records the requested actions."""
 
     def __init__(self, pod: dict[str, Any]) -> None:
         self.pod = PodLifecycle(parse_pod(pod))
@@ -54,7 +54,7 @@ class Driver:
         self.step(life.StartupPassed(name, self.pod.containers[name].instance))
 
     def take_log(self) -> list[str]:
-        """Return what was asked for since the last call."""
+        """Return the actions since the last call."""
         log, self.log = self.log, []
         return log
 
@@ -217,7 +217,7 @@ EVENTS = st.lists(
 
 @given(events=EVENTS, delete_at=st.integers(0, 40))
 def test_the_worker_never_runs_behind_a_barrier_that_is_up(events: list[tuple[str, int]], delete_at: int) -> None:
-    """Whatever exits when, a worker is only started by a lifted barrier, and a deleted Pod stops for good."""
+    """With exits in any order a worker starts only behind a lifted barrier, and a deleted Pod stops for good."""
     driver = Driver(training_pod())
     for position, (name, code) in enumerate(events):
         driver.now_s += 1
