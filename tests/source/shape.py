@@ -1,10 +1,10 @@
 """
-Check what import-linter's layers and ruff do not: no modules import each other in a circle, and none is too long.
+Check the source's shape beyond import-linter and ruff: no modules import each other in a circle, none is too long.
 
     python -m tests.source.shape
 
-Every import counts, also one inside a function or under TYPE_CHECKING: whoever reads one module of a circle has to
-read them all, whenever Python runs the import.
+Every import counts, also one inside a function or under TYPE_CHECKING: a reader of one module of a circle has to read
+all of them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def test_it_checks_what_make_check_checks() -> None:
 
 
 def test_seconds_are_told_for_each_stage() -> None:
-    """In the order of the stages, and the sum."""
+    """Each stage's seconds are printed in order, and their sum."""
     done = run("stage echo one\nstage echo 'two words'\n")
     assert done.returncode == 0
     told = [re.sub(r" *\d+ s  ", "", line) for line in done.stdout.partition("by stage:\n")[2].splitlines()]
@@ -34,7 +34,7 @@ def test_seconds_are_told_for_each_stage() -> None:
 
 
 def test_a_stage_that_fails_ends_the_run_and_is_named() -> None:
-    """Also where a line in the middle of a function fails; the seconds so far are told."""
+    """A failing stage ends the run and is named, also when a line inside a function fails; seconds are printed."""
     done = run("broken() { false; echo on; }\nstage echo one\nstage broken\nstage echo three\n")
     assert done.returncode == 1
     assert "broken: it failed" in done.stdout

@@ -29,7 +29,7 @@ def test_nothing_is_wrong_here() -> None:
 
 @pytest.mark.parametrize("number", range(len(WAYS_TO_IMPORT)), ids=[*WAYS_TO_IMPORT])
 def test_a_circle_of_three_modules_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """However one of its modules imports the next, a circle is found and all its imports are named."""
+    """A circle of three modules is found with any form of import, and all its imports are named."""
     package = f"planted_circle_{number}"
     one_way = [*WAYS_TO_IMPORT.values()][number]
     circle = {"a": one_way, "b": "from {package} import c", "c": "import {package}.a", "d": "from {package} import a"}
