@@ -20,7 +20,7 @@ def program(path: Path, text: str) -> None:
 
 
 def test_the_shim_that_was_built_goes_before_the_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Containerd looks for its shim on PATH: with Debian's installed it still finds the one that was built with it."""
+    """PATH finds the shim that was built with containerd BEFORE the machine's own."""
     built, installed = tmp_path / "built", tmp_path / "installed"
     for folder in (built, installed):
         program(folder / SHIM, "echo no")
@@ -45,7 +45,7 @@ def test_the_shim_that_was_built_goes_before_the_machines(monkeypatch: pytest.Mo
 def test_a_firewall_that_counts_is_no_trace(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, counts: str
 ) -> None:
-    """Packets that come between two looks are not what a run left; a rule more is."""
+    """Changed packet counters of the firewall are not a run's trace; an added rule is."""
     count, more = tmp_path / "count", tmp_path / "more"
     count.write_text("1")
     program(
@@ -60,5 +60,5 @@ def test_a_firewall_that_counts_is_no_trace(
 
 
 def test_a_library_is_missed_where_its_builder_is_not() -> None:
-    """Something else may have brought pkg-config: what runc is built with is asked for by its own name."""
+    """A missing library is found also when pkg-config is installed: the check asks for the library itself."""
     assert host.missing_packages({}, {"no-such-library": "libnone-dev"}) == ["libnone-dev"]
