@@ -1,8 +1,8 @@
 """
-For all tests: what the machine that runs them is like must not matter.
+Settings for all tests: their results must not depend on the machine.
 
-How many examples a property gets is the profile's, not the test's: `make test` draws few, `make test-sim` many, both
-the same each time; `make soak` draws others each time and prints what reproduces a failure.
+The profile sets the number of a property's examples: `make test` draws few, `make test-sim` many, both the same each
+time. `make soak` draws others each time and prints how to reproduce a failure.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hypothesis import settings
 
 from inplace.simulator.cluster.virtual_time import run
 
-# No deadline per example: others use the machine too.
+# No deadline per example: other programs use the machine too.
 settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, derandomize=True, database=None, max_examples=200)
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=10_000)
 settings.load_profile("quick")
 
-# A shell that starts the tests in its background lets them ignore SIGINT, and their processes after them.
+# A shell that starts the tests in the background makes them and their processes ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,6 +1,6 @@
 """A transport over aiohttp for tests: plain, TLS with a client certificate, or a bearer token.
 
-Deliberately not the product's: what judges a server must not share bugs with what will talk to it.
+Deliberately not the product's transport: a test of a server must not share bugs with the server's real clients.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class AiohttpTransport:
 
     def _send(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.client._RequestContextManager:
         if self._session is None:
-            # Here and not in the constructor: a session belongs to the event loop that is running.
+            # Here and not in the constructor: a session belongs to the running event loop.
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._tls or True))
         return self._session.request(
             request.method,

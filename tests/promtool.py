@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 PROMTOOL = shutil.which("promtool")
-DEADLINE_S = 240.0  # the tests of the rules take 4 s of CPU, and took 28 s beside five other programs on two cores
+DEADLINE_S = 240.0  # the rules' tests take 4 s of CPU, and took 28 s beside five other programs on two cores
 
 
 def require(program: str, found: str | None) -> str:
-    """Return where a program of Debian's package prometheus is.
+    """Return the path of a program of Debian's package prometheus.
 
-    Where it is missing the test is skipped, and fails in CI, where a green run must mean that it ran.
+    Without it the test is skipped; in CI it fails, because a green run must mean that the test ran.
     """
     if found is None:
         missing = (
@@ -35,7 +35,7 @@ def require(program: str, found: str | None) -> str:
 
 
 async def complaints(exposed: bytes) -> str:
-    """Return what promtool says about metrics in the text format, "" when it is content."""
+    """Return promtool's complaints about metrics in the text format, "" when there are none."""
     pipe = asyncio.subprocess.PIPE
     tool = await asyncio.create_subprocess_exec(
         require("promtool", PROMTOOL), "check", "metrics", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT
@@ -47,7 +47,7 @@ async def complaints(exposed: bytes) -> str:
 
 
 def verdict(*command: str | Path) -> tuple[bool, str]:
-    """Return whether promtool is content with what it is told to look at, and what it says."""
+    """Return whether promtool accepts its input, and its output."""
     ran = subprocess.run(
         [require("promtool", PROMTOOL), *command],
         stdout=subprocess.PIPE,
