@@ -1,5 +1,5 @@
 """
-What the agents' admission policy costs the API server: CPU of one announcement with it and without.
+Measure the API server's CPU for one announcement, with the agents' admission policy and without.
 
     python -m benchmarks.agent_policy [--patches 500] [--rounds 5] [--json]
 

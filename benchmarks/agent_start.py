@@ -41,7 +41,7 @@ NAMESPACE, JOBSET = "bench", "train"
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
 SETTLE_S = 1.0  # after the announcement: lazy imports are done and memory is what a waiting agent keeps
 FOLDER = Path(__file__).parent
-# As the image starts it (Containerfile): isolated, without `site`, with two folders on the path.
+# As in the image (Containerfile): isolated, without `site`, with two folders on the path.
 LAUNCHER = "import sys; sys.path[:0] = {}; from inplace.agent.main import main; sys.exit(main())"
 AGENTS = {
     "agent": ["-IS", "-c", LAUNCHER.format([str(FOLDER.parent), sysconfig.get_path("purelib")])],
@@ -86,7 +86,7 @@ def jobset(pods: int) -> dict[str, Any]:
 
 
 def container() -> dict[str, Any]:
-    """Return a container that nobody will run: no kubelet takes part."""
+    """Return a container that is never run: no kubelet takes part."""
     return {"name": "worker", "image": "example.invalid/worker:1"}
 
 

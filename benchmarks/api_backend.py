@@ -38,7 +38,7 @@ class Backend:
 
     Args:
         client: the administrator's.
-        agent_kubeconfig: what an agent gets as KUBECONFIG.
+        agent_kubeconfig: an agent's KUBECONFIG.
         agent_requests: counts the requests that agents made so far.
         server_cpu_s: user and system time of a real server so far; the embedded one has none of its own.
     """

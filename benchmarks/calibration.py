@@ -127,7 +127,7 @@ def table(found: list[Comparison]) -> str:
 
 
 def with_table(page: str, rows: str) -> str:
-    """Return the page with this table instead of the one that it has."""
+    """Return the page with its table replaced by this one."""
     before, head, rest = page.partition(_HEAD)
     if not head:
         raise ValueError(f"expected a table that begins with {_HEAD!r} in the page, saw none")

@@ -12,7 +12,7 @@ from benchmarks.controller_restart import MeasuredRestart, announce_all, form, w
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
 
-BURST_S_MAX = 300.0  # five times the promise: what takes longer has failed, not merely missed it
+BURST_S_MAX = 300.0  # five times the promise: a longer wait is a failure, not only a missed promise
 SERVICE_S_MAX = 30.0
 GROUP_PODS = 4  # small, so that the announcements take no time worth speaking of
 SERVICE_POLL_S = 0.01
@@ -54,7 +54,7 @@ async def measure_burst(lab: Lab, process: ControllerProcess, jobsets: int, idle
 
 
 async def measure_service(client: KubeClient, round_: int) -> tuple[float, float]:
-    """Return the seconds until a new JobSet has its Service, and has it again after somebody deleted it."""
+    """Return the seconds until a new JobSet has its Service, and until a deleted Service is there again."""
     name = f"service-{round_}"
     await client.create(JOBSETS, NAMESPACE, jobset(name, 1))
     began_s = time.monotonic()  # not before: a server takes up to 2 s for the first write of a new CRD

@@ -80,7 +80,7 @@ class Lab:
 
     @asynccontextmanager
     async def controller(self, program: Sequence[str] = PROGRAM) -> AsyncIterator[ControllerProcess]:
-        """Run the controller as deploy/ would, all namespaces and leader election included; end it afterwards."""
+        """Run the controller as deploy/ does, for all namespaces and with leader election; end it afterwards."""
         probes, metrics = (f"127.0.0.1:{Backend.free_port()}" for _ in range(2))
         process = await asyncio.create_subprocess_exec(
             *(*program, "--kubeconfig", str(self.kubeconfig), "--log-level", "warning"),
@@ -141,7 +141,7 @@ async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
 
 
 async def _create(client: KubeClient, document: dict[str, object]) -> None:
-    """Create what a manifest describes."""
+    """Create the object of a manifest."""
     group, _, version = str(document["apiVersion"]).rpartition("/")
     kind, metadata = str(document["kind"]), document["metadata"]
     assert isinstance(metadata, dict)

@@ -43,7 +43,7 @@ def _example() -> KubeObject:
 
 
 def jobset(name: str, pods: int) -> KubeObject:
-    """Return the JobSet of examples/train.yaml with so many Pods."""
+    """Return the JobSet of examples/train.yaml with this number of Pods."""
     manifest = deepcopy(_example())
     manifest["metadata"] = {"name": name, "namespace": NAMESPACE}
     manifest["spec"]["failurePolicy"]["maxRestarts"] = RESTARTS_MAX

@@ -22,7 +22,7 @@ from inplace.common.kube.watch import watch_lines
 
 SEEN_S_MAX = 60.0  # a controller that needs a minute for one status write does not work
 WATCH_S = 7_200  # longer than any run; 5,000 announcements on a busy machine take minutes without a status write
-TAIL_S = 2.0  # what a restart leaves to do (counters, Events) counts as its cost
+TAIL_S = 2.0  # a restart's later work (counters, Events) counts as its cost
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ NAMESPACE = "default"
 
 
 def jobset(name: str, pods: int) -> KubeObject:
-    """Return a JobSet that has restarted once, and of which everything is known that can be told."""
+    """Return a JobSet that has restarted once and has a value for every metric."""
     failure = Failure(f"{name}-w-0-3-abcde", "node-0123", "worker", 137, "OOMKilled", "out of memory")
     last = {
         "epoch": 2,
@@ -69,7 +69,7 @@ def pod(name: str, index: int) -> Pod:
 
 
 def filled(jobsets: int, pods: int) -> Metrics:
-    """Return the metrics of a controller that knows so many JobSets, each of which has restarted."""
+    """Return the metrics of a controller with this number of JobSets; each has restarted."""
     metrics, log = Metrics(), structlog.get_logger()
     membership = Membership(lambda *_: None, lambda *_: None, LoopClock(), log)
     owner = {"kind": wire.KIND, "controller": True}

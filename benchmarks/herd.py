@@ -61,7 +61,7 @@ CONCURRENCIES = (4, 8, 16, 32, 64)  # of which the closed loop takes the best
 CREATES_AT_ONCE = 16
 PREPARED_S_MAX = 120.0  # for the clients to be ready
 APPLIED_S_MAX = 30.0  # for the server to follow a change of deploy/apf
-EXIT_S_MAX = 5.0  # of a client process that has nothing left to do
+EXIT_S_MAX = 5.0  # of an idle client process
 POLL_S = 0.1
 GO_S = 0.2  # from the order to the start, so that all processes have read it
 SETTLE_S = 12.0  # a server that has just begun is busy with itself, and shares its seats out every 10 s
@@ -274,7 +274,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(agents: int, concurrency: int, rounds: dict[Variant, list[Round]]) -> dict[str, Any]:
-    """Return what --json prints."""
+    """Return the object that --json prints."""
     rows = {variant: row_of(variant, each, agents) for variant, each in rounds.items()}
     capacity_s = rows[CAPACITY]["seconds"]
     return {

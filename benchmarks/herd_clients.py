@@ -89,7 +89,7 @@ def pod_name(index: int) -> str:
 
 
 class _Transport:
-    """The agent's transport, with each answer's status told."""
+    """The agent's transport; it reports each answer's status."""
 
     def __init__(self, inner: Http1Transport, on_answer: _Answered) -> None:
         self._inner = inner
@@ -111,7 +111,7 @@ class _Transport:
 
 
 class _Quiet:
-    """A barrier nobody probes, and a log nobody reads."""
+    """A barrier and a log without an effect."""
 
     async def start(self) -> None: ...
 
@@ -141,7 +141,7 @@ class _Agents:
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     async def run(self) -> Tally:
-        """Prepare all agents, free them when told, and follow them until all are ready."""
+        """Prepare all agents, release them on command, and follow them until all are ready."""
         prepare = self._obvious if self._task.obvious else self._ours
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(self._in_turn(prepare(self._task.first + i))) for i in range(self._task.count)]
@@ -218,7 +218,7 @@ class _Agents:
         return transport
 
     def _counter(self, ready: asyncio.Event) -> _Answered:
-        """Return what counts one agent's answers, and notices when it has announced and watches."""
+        """Return a function that counts one agent's answers, and notices its announcement and its watch."""
         taken: set[str] = set()
 
         def answered(verb: str, status: int) -> None:

@@ -73,12 +73,12 @@ class Judgement:
 
     @property
     def order(self) -> tuple[float, float]:
-        """Return what is compared: least is best."""
+        """Return the compared value: least is best."""
         return max(self.rejected, REJECTED_MAX), self.above_bound
 
 
 def judge(slots: Slots, scenarios: Sequence[Scenario], seeds: int) -> Judgement:
-    """Return what these constants bring."""
+    """Return the results of these constants."""
     profiles: dict[str, Profile] = {name: read_profile(name) for name in {each.profile for each in scenarios}}
     rejected, above = [], []
     for each in scenarios:

@@ -26,7 +26,7 @@ class Variant:
 
 
 CAPACITY = Variant("capacity", apf=True, capacity=True)
-WITH_APF = Variant("with apf, no slots", apf=True)  # what deploy/apf says to do
+WITH_APF = Variant("with apf, no slots", apf=True)  # the setting that deploy/apf recommends
 WITHOUT = Variant("without apf, slots", apf=False, slots=True)  # the defaults
 VARIANTS = (
     CAPACITY,

@@ -84,7 +84,7 @@ class Row:
 
     @property
     def is_within(self) -> bool:
-        """Say whether all bounds hold."""
+        """Return whether all bounds hold."""
         in_time = self.loop_pause_ms_max <= PAUSE_MS_MAX and self.restart_beside_ms <= RESTART_MS_MAX
         return in_time and self.rss_mb <= RSS_MB_MAX and not self.lease_lost
 
@@ -236,7 +236,7 @@ async def measure(options: argparse.Namespace) -> list[Row]:
 
 
 def is_chosen(name: str, only: Sequence[str] | None) -> bool:
-    """Say whether a row is asked for."""
+    """Return whether a row is selected."""
     return not only or any(part in name for part in only)
 
 

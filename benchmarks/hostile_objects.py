@@ -193,7 +193,7 @@ def _jobs(count: int, victim: KubeObject) -> Iterator[KubeObject]:
 
 
 def _pods(count: int, victim: KubeObject) -> Iterator[KubeObject]:
-    """Yield Pods that claim to be workers of somebody else's JobSet, and of a Job that does not exist."""
+    """Yield Pods that claim to be workers of another user's JobSet, and of a Job that does not exist."""
     metadata = victim["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "none", "uid": "no-such-job", "controller": True}
     labels = {

@@ -21,7 +21,7 @@ from inplace.common.epoch.slot import Shape, Slot
 
 SIZES = (100, 1_000, 10_000)
 EVENTS_MIN = 20_000  # events per measurement, so that a small group is not timed by the clock's grain
-ROUNDS = 15  # sizes take turns, so that a slow moment of the machine hits all of them
+ROUNDS = 15  # sizes take turns, so that a slow moment of the machine affects all of them
 LIST_EVENTS_MAX = 200  # the list baseline costs O(Pods) per event: 10,000 Pods need no more events to show it
 
 

@@ -84,7 +84,7 @@ def default_level(profile: Profile) -> Level:
 
 
 def shipped_level(profile: Profile) -> Level:
-    """Return the level of deploy/apf: what it may lend is away when the herd comes."""
+    """Return the level of deploy/apf; the seats that it may lend are lent out when the herd comes."""
     found = next(d for d in yaml.safe_load_all(APF.read_text()) if d["kind"] == "PriorityLevelConfiguration")
     limited = found["spec"]["limited"]
     shares, queuing = limited["nominalConcurrencyShares"], limited["limitResponse"]["queuing"]

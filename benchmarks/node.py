@@ -53,7 +53,7 @@ LOAD_MAX: Final = 0.5
 
 
 def _as_shipped(jobset: KubeObject) -> None:
-    """Take away what the tests add to examples/ so that Pods keep to Pod Security `restricted`."""
+    """Remove the fields that the tests add to examples/ for Pod Security `restricted`."""
     pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     for container in (*pod["containers"], *pod.get("initContainers", ())):
         del container["securityContext"]

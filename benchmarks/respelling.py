@@ -1,5 +1,5 @@
 """
-Measure what the policy of deploy/admission/immutable.yaml costs an update that spells templates anew.
+Measure the cost of the policy of deploy/admission/immutable.yaml for an update with another spelling of templates.
 
 A real kube-apiserver gets updates of two JobSets, with the policy and then without it: examples/train.yaml as its
 author and as a client with Go types writes it, in turns; and one with 900 environment variables whose empty value is
@@ -45,8 +45,8 @@ class Row:
     """One run over one JobSet.
 
     Args:
-        update: what is spelled anew.
-        plain_cpu_ms: what an update without the policy costs the server.
+        update: the part with another spelling.
+        plain_cpu_ms: the server's CPU time for an update without the policy.
         guarded_cpu_ms: with it.
         ratio: of the two.
         plain_ms: the median time of an update without the policy.
@@ -62,7 +62,7 @@ class Row:
 
 
 def spellings(fields: int) -> dict[str, tuple[KubeObject, KubeObject]]:
-    """Return pairs of manifests, by what they are."""
+    """Return pairs of manifests, by description."""
     documents: list[KubeObject] = list(yaml.safe_load_all(EXAMPLE.read_text()))
     (plain,) = (document for document in documents if document["kind"] == "JobSet")
     plain["metadata"]["name"] = "usual"
@@ -90,7 +90,7 @@ def _with_env(manifest: KubeObject, count: int, spelled: dict[str, Any]) -> Kube
 async def update_ms(
     plane: ControlPlane, api: ApiClient, manifests: Sequence[KubeObject], updates: int
 ) -> tuple[float, float]:
-    """Return what an update from one spelling to the other costs the server, and the median time of all."""
+    """Return the server's CPU time for an update from one spelling to the other, and the median time of all."""
     path = f"{jobsets('default')}/{manifests[0]['metadata']['name']}"
     taken = []
     used_s = plane.apiserver_cpu_seconds()

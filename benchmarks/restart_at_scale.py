@@ -43,7 +43,7 @@ def modelled(profile: Profile, pods: int, mode: Mode, apf: bool, seeds: int) -> 
 
 
 def recreated_s(profile: Profile, pods: int, seed: int = 1) -> float:
-    """Return what it takes to make all Pods anew, at the calibrated rate, until the slowest one's worker runs."""
+    """Return the seconds to create all Pods anew, at the calibrated rate, until the slowest one's worker runs."""
     rng, delays = Random(seed), profile.delays
     names = ("kubelet.sandbox", "kubelet.container_start")
     slowest_s = max(sum(delays[name].draw(rng) for name in names) for _ in range(pods))
@@ -51,7 +51,7 @@ def recreated_s(profile: Profile, pods: int, seed: int = 1) -> float:
 
 
 def measure(profile: Profile, sizes: Iterable[int], seeds: int) -> dict[str, Any]:
-    """Return what --json prints."""
+    """Return the object that --json prints."""
     rows, baselines = [], []
     for pods in sizes:
         for mode in MODES:

@@ -38,7 +38,7 @@ class Slots:
     least_share: float = LEAST_SHARE
 
 
-NO_SLOTS: Final = Slots(window_s_max=0.0)  # what deploy/apf says to set
+NO_SLOTS: Final = Slots(window_s_max=0.0)  # the setting that deploy/apf recommends
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Restarting:
     # What the draws say without any contention.
 
     def kubelet_s(self) -> float:
-        """Return what the nodes alone take: the slowest Pod down, then the slowest up."""
+        """Return the nodes' share of the time: the slowest Pod down, then the slowest up."""
         if self.mode == "supervisor":
             return 0.0
         return max(self._ready_s()) + max(pod.up_s for pod in self.group)
@@ -155,7 +155,7 @@ class Restarting:
         return counted_s + fan_out_s + network_s + max(pod.up_s for pod in self.group)
 
     def _ready_s(self) -> list[float]:
-        """Return when each Pod could ask at the earliest: the first is told by its own death, the others by it."""
+        """Return each Pod's earliest first request: the dying Pod by its own death, the others by its announcement."""
         victim = self.group[0].down_s + self.group[0].agent_s
         told_s = self._seen_s if self.mode == "sidecar" else victim if self.mode == "upstream" else 0.0
         return [victim, *(told_s + pod.down_s + pod.agent_s for pod in self.group[1:])]

@@ -65,7 +65,7 @@ async def complete(cluster: Cluster, timeline: Timeline, number: int) -> None:
     """Wait until every worker of restart `number` was executed.
 
     Raises:
-        SystemExit: it takes longer than RESTART_S_MAX; the message says how far it came.
+        SystemExit: the restart takes longer than RESTART_S_MAX; the message says how far it came.
     """
     try:
         await cluster.until(

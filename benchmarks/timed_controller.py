@@ -48,7 +48,7 @@ class TurnsFile:
             self._shared = mmap.mmap(file.fileno(), _TURN.size)
 
     def note(self, wall_s: float, cpu_s: float) -> None:
-        """Keep what is longer than before."""
+        """Keep a turn that is longer than all before."""
         longest = self.read()
         if wall_s > longest.wall_s or cpu_s > longest.cpu_s:
             _TURN.pack_into(self._shared, 0, max(wall_s, longest.wall_s), max(cpu_s, longest.cpu_s))
@@ -63,7 +63,7 @@ class TurnsFile:
 
 
 class TimedSelector(selectors.DefaultSelector):
-    """A selector that times what the loop does between two calls of `select`."""
+    """A selector that times the loop's turn between two calls of `select`."""
 
     def __init__(self, turns: TurnsFile) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ async def prepared(pods: list[str], forms: list[str]) -> AsyncIterator[tuple[Bac
 
 
 async def idle_cpu_per_s(backend: Backend) -> float:
-    """Return the CPU that the server uses when nobody asks anything, in seconds per second."""
+    """Return the idle server's CPU use, in seconds per second."""
     before_s = backend.server_cpu_s()
     await asyncio.sleep(IDLE_S)
     return (backend.server_cpu_s() - before_s) / IDLE_S

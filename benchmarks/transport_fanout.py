@@ -47,13 +47,13 @@ class Watchers:
         self._clients = [self._open(start, form, version) for _ in range(count)]
 
     def drain(self) -> None:
-        """Read what has come (answers' heads), until nothing comes for a while."""
+        """Read the answers' heads, until no bytes come for a while."""
         while ready := self._selector.select(QUIET_S):
             for key, _ in ready:
                 self._read(key)
 
     def await_event(self) -> Arrival:
-        """Wait until each watcher got something, and nothing more comes."""
+        """Wait until each watcher got its event, and no more bytes come."""
         began_s = last_s = time.perf_counter()
         reached: set[int] = set()
         wire = body = 0
