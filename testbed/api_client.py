@@ -1,4 +1,4 @@
-"""Talk to a control plane as a kubeconfig says, with nothing of the product in between.
+"""Talk to a control plane of a kubeconfig, without the product's code.
 
 Deliberately thin: JSON in, JSON out, an exception with the server's own words for everything but a 2xx.
 Tests that judge the product's client must not use the product's client to look at the result.
@@ -20,7 +20,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class UnexpectedStatus(Exception):
-    """The API server answered with something else than 2xx; `status` and `body` say with what."""
+    """The API server's answer was not 2xx; `status` and `body` hold it."""
 
     def __init__(self, method: str, path: str, status: int, body: str) -> None:
         super().__init__(f"{method} {path}: expected a 2xx, saw {status}: {body}")
@@ -39,7 +39,7 @@ class ApiClient:
         return json.loads(await self.text("GET", path, query=query))
 
     async def post(self, path: str, body: Mapping[str, Any], **query: str) -> Any:
-        """Create what `body` describes and return what the server made of it."""
+        """Create the object of `body` and return the stored object."""
         return json.loads(await self.text("POST", path, body=body, query=query))
 
     async def patch(self, path: str, body: Mapping[str, Any], **query: str) -> Any:

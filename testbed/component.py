@@ -29,7 +29,7 @@ CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ControlPlaneError(Exception):
-    """A component did not do what was asked; the message ends with the tail of its log."""
+    """A component failed; the message ends with the tail of its log."""
 
 
 class Component:
@@ -76,7 +76,7 @@ class Component:
             process.wait()
 
     def pause(self) -> None:
-        """Let the process stand still (SIGSTOP) until it is ended; nothing of what it does is in between."""
+        """Stop the process (SIGSTOP) until it is ended; it does no work in between."""
         self.check_alive()
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)

@@ -44,7 +44,7 @@ class ControlPlane:
     """Start, expose and stop one control plane; use it as an async context manager or by start() and stop().
 
     Args:
-        binaries: what `find_binaries()` returned.
+        binaries: the result of `find_binaries()`.
         with_controllers: also run kube-controller-manager and kube-scheduler, and with them the admission
             plugin ServiceAccount, which needs them.
         apiserver_flags: appended to kube-apiserver's own, so a later value wins.
@@ -147,7 +147,7 @@ class ControlPlane:
         return self._credentials.client_kubeconfig(url, user, group)
 
     async def create_namespace(self, prefix: str = "test") -> str:
-        """Create a namespace in no other test's way and return its name; Pods may be created in it."""
+        """Create a namespace with a unique name, in which Pods can be created, and return the name."""
         async with self.client() as api:
             created = await api.post("/api/v1/namespaces", {"metadata": {"generateName": f"{prefix}-"}})
             name: str = created["metadata"]["name"]
@@ -162,7 +162,7 @@ class ControlPlane:
             try:
                 await api.post(accounts, {"metadata": {"name": name}})
             except UnexpectedStatus as error:
-                if error.status != 409:  # AlreadyExists is what we want.
+                if error.status != 409:  # AlreadyExists is fine.
                     raise
             request = {"spec": {"expirationSeconds": TOKEN_LIFETIME_S}}
             granted = await api.post(f"{accounts}/{name}/token", request)
@@ -170,7 +170,7 @@ class ControlPlane:
         return self._credentials.token_kubeconfig(self.url, user, granted["status"]["token"])
 
     async def _start_controllers(self) -> None:
-        """Start the controllers, if there are any, and return when they act on what they see."""
+        """Start the controllers, if there are any, and return when they act on objects."""
         for component in self._controllers.values():
             component.start()
         for port, component in self._controllers.items():

@@ -13,7 +13,7 @@ from inplace.common.kube.errors import AlreadyExists, NotFound, Throttled
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS
 
 CRD = Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml"
-SERVED_S_MAX = 30.0  # a real server takes about a second, more when the machine is busy
+SERVED_S_MAX = 30.0  # a real server takes about a second, longer on a busy machine
 POLL_S = 0.1
 
 

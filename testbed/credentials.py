@@ -1,4 +1,4 @@
-"""Make what a control plane proves identities with: one CA, certificates and the service-account key.
+"""Make a control plane's credentials: one CA, certificates and the service-account key.
 
 Guarantees: everything is ECDSA P-256, as a cluster tuned for many short TLS connections has it, so that
 handshake costs measured here mean something. Every kubeconfig names files of this folder only and is valid
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 SERVICE_ADDRESS = "10.0.0.1"
-"""The first address of SERVICE_CIDR: what the Service `kubernetes.default` always gets."""
+"""The first address of SERVICE_CIDR, which the Service `kubernetes.default` always gets."""
 
 SERVICE_PORT = 443
 """The port of that Service."""
@@ -24,7 +24,7 @@ SERVER_NAMES = ("127.0.0.1", SERVICE_ADDRESS, "localhost", "kubernetes.default.s
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """Name the certificate and key with which one client proves who it is."""
+    """The certificate and key of one client."""
 
     certificate: Path
     key: Path

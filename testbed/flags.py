@@ -16,7 +16,7 @@ from testbed.ports import LOOPBACK
 SERVICE_CIDR = "10.0.0.0/24"
 
 ISSUER = "https://kubernetes.default.svc"
-"""The issuer and audience of ServiceAccount tokens; nobody fetches it here."""
+"""The issuer and audience of ServiceAccount tokens; it is never fetched here."""
 
 WATCH_DRAIN_S = 2
 """On SIGTERM the API server ends its watches cleanly (measured: within 10 ms). Without this it waits for its
@@ -81,7 +81,7 @@ def apiserver(ports: Ports, credentials: Credentials, *, service_account_admissi
 
 
 def apiserver_for_pods() -> Sequence[str]:
-    """Return what kube-apiserver needs in addition when Pods of real nodes are among its clients."""
+    """Return kube-apiserver's additional flags for clients in Pods of real nodes."""
     return ("--bind-address=0.0.0.0", f"--advertise-address={SERVICE_ADDRESS}")
 
 

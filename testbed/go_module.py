@@ -25,7 +25,7 @@ HOW_TO_GET_GO = "Install Go 1.26 or newer from https://go.dev/dl/ and put it on 
 
 @dataclass(frozen=True, slots=True)
 class GoBuild:
-    """One `go build`: its packages, its flags, and what its environment has to say."""
+    """One `go build`: its packages, its flags, and its environment."""
 
     packages: tuple[str, ...]
     flags: tuple[str, ...]
@@ -40,10 +40,10 @@ class GoModule:
     Args:
         name: of the folder below the cache, and in messages.
         directory: where go.mod is.
-        sources: the files that decide what is built.
+        sources: the files that the build depends on.
         builds: run one after the other.
         cost: what a first build takes, for the one who waits.
-        hint: what else helps a machine without Go.
+        hint: another solution for a machine without Go.
     """
 
     name: str

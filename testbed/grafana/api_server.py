@@ -22,7 +22,7 @@ RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 JOBSETS: Final = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 PODS: Final = "/api/v1/namespaces/default/pods"
 USER: Final = "agent"
-GROUP: Final = "system:serviceaccounts"  # what the FlowSchema of the agents matches
+GROUP: Final = "system:serviceaccounts"  # the group that the agents' FlowSchema matches
 ROUND_S: Final = 0.5
 SERVED_S_MAX: Final = 60.0
 
@@ -59,7 +59,7 @@ def _scrape(plane: ControlPlane) -> dict[str, Any]:
 
 
 async def _prepare(admin: ApiClient) -> None:
-    """Create what the herd needs: the CRD, the priority levels, its rights, a JobSet and Pods."""
+    """Create the herd's objects: the CRD, the priority levels, its rights, a JobSet and Pods."""
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     await admin.post(crds, yaml.safe_load(CRD.read_text()))
     for document in yaml.safe_load_all(APF.read_text()):
@@ -86,7 +86,7 @@ async def _prepare(admin: ApiClient) -> None:
 
 
 async def _agent(api: ApiClient, index: int) -> None:
-    """Do what an agent does, again and again: list, patch, watch."""
+    """Repeat an agent's requests: list, patch, watch."""
     epoch = 0
     watch = {"watch": "true", "fieldSelector": "metadata.name=train", "timeoutSeconds": "2"}
     while True:

@@ -33,7 +33,7 @@ GET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Prometheus says to one query.
+    """Prometheus' answer to one query.
 
     Args:
         where: board and panel, or the group of a rule.
@@ -57,7 +57,7 @@ class Answer:
 
 
 def program() -> str:
-    """Return where Prometheus is, or end and say how to get it."""
+    """Return the path of Prometheus, or exit and say how to get it."""
     found = shutil.which("prometheus")
     if found is None:
         sys.exit(GET)
@@ -102,7 +102,7 @@ async def verdict_on(played: Played, where: str, panel: Panel, query: Query) -> 
 
 
 async def rules(played: Played) -> AsyncIterator[Answer]:
-    """Say how every rule fared while the scene was played, and evaluate it once more."""
+    """Return every rule's health during the scene, and its result at the end."""
     for rule in await played.prometheus.rules():
         fault = "" if rule["health"] == "ok" else f"{rule['health']}: {rule.get('lastError', '')}"
         full = [
@@ -129,7 +129,7 @@ async def evaluate(path: str, *, with_api_server: bool) -> list[Answer]:
 
 
 def main() -> int:
-    """Print the table; return 1 when something is wrong."""
+    """Print the table; return 1 when an answer has a fault."""
     parser = argparse.ArgumentParser(description="Evaluate every panel and rule on a real Prometheus.")
     parser.add_argument("--without-api-server", action="store_true", help="no kube-apiserver; its panels stay empty")
     options = parser.parse_args()

@@ -27,15 +27,15 @@ END_S_MAX: Final = 20.0  # it writes its head block when it ends
 
 
 class PrometheusError(Exception):
-    """It did not start, or refused a query; the message has its words."""
+    """Prometheus did not start, or refused a query; the message has its output."""
 
 
 class Prometheus:
     """A running Prometheus.
 
     Args:
-        url: where it answers.
-        log: what it printed.
+        url: its address.
+        log: the file of its output.
     """
 
     def __init__(self, url: str, log: Path) -> None:
@@ -62,7 +62,7 @@ class Prometheus:
         return [rule for group in (await self._get("rules"))["groups"] for rule in group["rules"]]
 
     async def targets(self) -> list[Any]:
-        """Return what is scraped, with its health."""
+        """Return the scraped targets, with their health."""
         found: list[Any] = (await self._get("targets"))["activeTargets"]
         return found
 

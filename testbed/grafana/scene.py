@@ -1,5 +1,5 @@
 """
-What the dashboards are tried on: a demo with failures that a real Prometheus scrapes.
+A demo with failures that a real Prometheus scrapes, to try the dashboards on.
 
 The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod and is restarted by
 hand, JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a
@@ -45,7 +45,7 @@ class Played:
     Args:
         start_s, end_s: Unix time of its begin and end.
         no_excuse: reasons for an empty panel that do not hold here.
-        jobset: what is chosen at the top of a board.
+        jobset: the chosen JobSet at the top of a board.
     """
 
     prometheus: Prometheus
@@ -56,17 +56,17 @@ class Played:
 
     @property
     def range_s(self) -> int:
-        """Return how long it took."""
+        """Return the scene's duration in seconds."""
         return int(self.end_s - self.start_s) + 1
 
 
 @asynccontextmanager
 async def scene(program: str, say: Callable[[str], None], *, with_api_server: bool) -> AsyncIterator[Played]:
-    """Play the scene; everything lives on until the block ends.
+    """Play the scene; its programs run until the block ends.
 
     Args:
         program: Prometheus.
-        say: told what happens.
+        say: called with a line for each step.
         with_api_server: beside a real kube-apiserver, which is built when it is not cached.
     """
     async with AsyncExitStack() as stack:

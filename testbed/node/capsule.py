@@ -40,7 +40,7 @@ LEAK = 86
 
 
 def inside() -> bool:
-    """Say whether this process runs in a capsule."""
+    """Return whether this process runs in a capsule."""
     return VARIABLE in os.environ
 
 
@@ -64,7 +64,7 @@ def run(command: Sequence[str]) -> int:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Wait for any other run on this machine: what one does, the other would take for what is left behind."""
+    """Wait for any other run on this machine: each would report the other's traces as left behind."""
     lock = cache_dir() / "capsule.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as handle:
@@ -106,7 +106,7 @@ def _run(command: Sequence[str], path: str, scratch: Path) -> int:
 
 
 def _first(scratch: Path, command: Sequence[str]) -> int:
-    """Be the capsule's first process: prepare it, run the command, reap what is orphaned meanwhile."""
+    """Be the capsule's first process: prepare it, run the command, reap orphans meanwhile."""
     subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
     child = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -118,7 +118,7 @@ def _first(scratch: Path, command: Sequence[str]) -> int:
 
 
 def _sweep() -> None:
-    """Remove what capsules left whose outer process was killed outright; everything else of theirs died with it."""
+    """Remove the cgroups and folders of capsules whose outer process was killed."""
     for path in cgroups.names(f"/{OWNERS}*"):
         if not Path("/proc", path.rpartition("-")[2]).exists():
             cgroups.remove(path)
