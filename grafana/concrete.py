@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-ALL: Final = ".*"  # what Grafana puts where All is chosen
+ALL: Final = ".*"  # Grafana's replacement for All
 
 
 def concrete(expr: str, *, rate_s: int = 60, range_s: int = 3600, price: float = 16.8, jobset: str = ALL) -> str:
@@ -14,8 +14,8 @@ def concrete(expr: str, *, rate_s: int = 60, range_s: int = 3600, price: float =
         expr: with Grafana's variables.
         rate_s: $__rate_interval, which Grafana makes at least four scrapes long.
         range_s: the range of the board.
-        price: what a person typed.
-        jobset: which JobSets are chosen.
+        price: the person's input.
+        jobset: the chosen JobSets.
     """
     values = {
         "__rate_interval": f"{rate_s}s",

@@ -180,7 +180,7 @@ def _series_colour(panel: Panel, series: Series, index: int) -> str:
 
 
 def _unbroken(each: Series, under: Sequence[tuple[float, float]]) -> list[list[tuple[float, float, float]]]:
-    """Return (time, value, what lies below) in stretches; where there was no answer, Grafana draws no line either."""
+    """Return stretches of (time, value, base); like Grafana, draw no line where there was no answer."""
     step_s = min((later[0] - at[0] for at, later in pairwise(each.points)), default=1.0)
     stretches: list[list[tuple[float, float, float]]] = []
     for (at, value), (_, base) in zip(each.points, under, strict=True):
@@ -191,7 +191,7 @@ def _unbroken(each: Series, under: Sequence[tuple[float, float]]) -> list[list[t
 
 
 def _stacked(series: list[Series]) -> list[tuple[Series, tuple[tuple[float, float], ...]]]:
-    """Return each series with what lies below it at its moments."""
+    """Return each series with the sum of the series below it at its moments."""
     below: dict[float, float] = {}
     layers = []
     for each in series:
@@ -214,7 +214,7 @@ def _grid(axes: _Axes, unit: str) -> list[str]:
 
 
 def _heatmap(panel: Panel, box: Box, series: list[Series], span: tuple[float, float]) -> list[str]:
-    """Draw what fell between two neighbouring edges; Prometheus' buckets count everything below theirs."""
+    """Draw the counts between two neighbouring edges, from Prometheus' cumulative buckets."""
     ordered = sorted(series, key=lambda each: float(each.labels["le"]))
     cells: list[tuple[float, int, float]] = []
     below: dict[float, float] = {}

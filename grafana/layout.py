@@ -19,7 +19,7 @@ def render(board: Board) -> Json:
         "tags": ["inplace", "jobset"],
         "schemaVersion": 39,
         "editable": True,
-        "graphTooltip": 1,  # one crosshair for all panels: what happened at that moment?
+        "graphTooltip": 1,  # one crosshair for all panels, to compare one moment
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
         "timezone": "browser",

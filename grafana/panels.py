@@ -1,5 +1,5 @@
 """
-The few Grafana shapes the dashboards use: a panel knows its queries, its runbook, and what it means when it is empty.
+The few Grafana shapes that the dashboards use: a panel has queries, a runbook, and a text for when it is empty.
 
 Why not a dashboard SDK: grafanalib is idle and the foundation SDK is in public preview; a dashboard is JSON, and the
 subset we need fits on one screen. Written for Grafana 10 to 13 (schemaVersion 39).

@@ -30,7 +30,7 @@ def mean(histogram: str, *, by: str, window: str = RATE, only: str = CLUSTER) ->
 
 
 def ours(expr: str) -> str:
-    """Return what of an expression comes from our controllers."""
+    """Return the series of an expression that come from our controllers."""
     return f"({expr} and on (cluster, job, instance) inplace_build_info{{{CLUSTER}}})"
 
 
@@ -52,8 +52,8 @@ def restarts(window: str, *, only: str = JOBSET) -> str:
 def counted(counter: str, window: str) -> str:
     """Return by how much a counter of a JobSet, given with its labels, grew in a window.
 
-    Such a series appears with the first thing that is counted, which increase() cannot see; so what was not there when
-    the window began has grown by all that it says.
+    Such a series appears with its first count, which increase() cannot see. So a series that was absent when the window
+    began counts with its whole value.
     """
     return f"((increase({counter}[{window}]) and {counter} offset {window}) or {counter})"
 
@@ -64,7 +64,7 @@ def lost_seconds(window: str, *, only: str = JOBSET) -> str:
 
 
 def lost_share(*, only: str = JOBSET) -> str:
-    """Return which share of the Pods' time in the range of the board they did not train, from 0 to 1.
+    """Return the share of the Pods' time in the board's range in which they did not train, from 0 to 1.
 
     The maximum over processes: a controller that lost the Lease within the window left series that say the same.
     """

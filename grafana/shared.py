@@ -39,7 +39,7 @@ JOBSETS: Final[tuple[Json, ...]] = (
 
 
 def duration_quantiles() -> Panel:
-    """Return how long restarts take, against the promise."""
+    """Return the panel of the durations of restarts, with the promise as limit."""
     name = "inplace_group_restart_duration_seconds"
     return Panel(
         "timeseries",
@@ -59,7 +59,7 @@ def duration_quantiles() -> Panel:
 
 
 def duration_heatmap() -> Panel:
-    """Return every restart as a cell."""
+    """Return the heatmap of the durations of restarts."""
     expr = f"sum by (le) (increase(inplace_group_restart_duration_seconds_bucket{{{CLUSTER}}}[{RATE}]))"
     return Panel(
         "heatmap",
@@ -72,7 +72,7 @@ def duration_heatmap() -> Panel:
 
 
 def duration_by_phase() -> Panel:
-    """Return where the time of a restart goes."""
+    """Return the panel of a restart's time by phase."""
     return Panel(
         "timeseries",
         "Where the time goes",
@@ -87,7 +87,7 @@ def duration_by_phase() -> Panel:
 
 
 def restarts_by_trigger() -> Panel:
-    """Return how often groups restart, and why."""
+    """Return the panel of group restarts by trigger."""
     return Panel(
         "timeseries",
         "Restarts per hour, by trigger",
@@ -112,7 +112,7 @@ def restarts_by_trigger() -> Panel:
 
 
 def pods_by_state() -> Panel:
-    """Return how the Pods stand."""
+    """Return the panel of Pods by state."""
     return Panel(
         "timeseries",
         "Pods by state",
@@ -129,7 +129,7 @@ def pods_by_state() -> Panel:
 
 
 def first_failures() -> Panel:
-    """Return who failed first."""
+    """Return the panel of first failures."""
     by = f"{BY_JOBSET}, pod, node, container, reason, exit_code"
     return Panel(
         "table",
@@ -150,7 +150,7 @@ def first_failures() -> Panel:
 
 
 def budget() -> Panel:
-    """Return how many restarts are left."""
+    """Return the panel of the remaining restarts."""
     return Panel(
         "bargauge",
         "Restarts left",
@@ -167,7 +167,7 @@ def budget() -> Panel:
 
 
 def effective_time() -> Panel:
-    """Return what group restarts left."""
+    """Return the panel of the training time beside group restarts."""
     return Panel(
         "stat",
         "Effective time",
@@ -179,7 +179,7 @@ def effective_time() -> Panel:
 
 
 def lost_pod_hours(*, title: str = "Lost Pod-hours") -> Panel:
-    """Return what did not train."""
+    """Return the panel of the Pod-hours lost to group restarts."""
     return Panel(
         "stat",
         title,
@@ -191,7 +191,7 @@ def lost_pod_hours(*, title: str = "Lost Pod-hours") -> Panel:
 
 
 def money() -> Panel:
-    """Return what that cost."""
+    """Return the panel of the cost of the lost Pod-hours."""
     return Panel(
         "stat",
         "What it cost",
@@ -203,7 +203,7 @@ def money() -> Panel:
 
 
 def requests() -> Panel:
-    """Return what the controller asks of the API server."""
+    """Return the panel of the controller's requests to the API server."""
     rate = ours(f"rate(rest_client_requests_total{{{CLUSTER}}}[{RATE}])")
     return Panel(
         "timeseries",
@@ -216,7 +216,7 @@ def requests() -> Panel:
 
 
 def staleness() -> Panel:
-    """Return how old the controller's view may be."""
+    """Return the panel of the age of the controller's view."""
     return Panel(
         "timeseries",
         "Silence of the watches",
@@ -229,7 +229,7 @@ def staleness() -> Panel:
 
 
 def leaders() -> Panel:
-    """Return who leads."""
+    """Return the panel of the leaders."""
     return Panel(
         "stat",
         "Controllers that lead",
