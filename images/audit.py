@@ -29,14 +29,14 @@ SOURCE: Final[str] = PyPI.pypi_url  # the address is pip's
 ANSWER_S_MAX: Final = 20.0
 ANSWER_BYTES_MAX: Final = 20_000_000  # a page lists the files of one version, some 1,000 lines
 AT_ONCE: Final = 8
-SILENT_MAX: Final = 3  # the first packages without an answer: the source is not there, and nobody waits for the rest
+SILENT_MAX: Final = 3  # packages without an answer after which the audit stops asking
 ACCEPTED: Final[Mapping[str, str]] = {}
-"""Advisories that we live with, by id or alias, each with the reason."""
+"""Accepted advisories, by id or alias, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advisory:
-    """Something wrong with one version.
+    """A vulnerability of one version.
 
     Args:
         names: its id and its aliases.
@@ -55,7 +55,7 @@ class Advisory:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A package about which nobody said anything."""
+    """A package for which the source gave no answer."""
 
     package: str
     why: str
@@ -65,7 +65,7 @@ Fetch = Callable[[str], bytes]
 
 
 def fetched(url: str) -> bytes:
-    """Return what stands at an address.
+    """Return the content of an address.
 
     Raises:
         OSError: it cannot be had.
@@ -76,7 +76,7 @@ def fetched(url: str) -> bytes:
 
 
 def about(package: Package, source: str, fetch: Fetch) -> list[Advisory] | Unanswered:
-    """Return the advisories about one locked version that nobody withdrew or accepted."""
+    """Return the advisories about one locked version, without withdrawn and accepted ones."""
     spelled = f"{package.name} {package.version}"
     try:
         page: Mapping[str, Any] = json.loads(fetch(f"{source}/{package.name}/{package.version}/json"))
@@ -97,7 +97,7 @@ def about(package: Package, source: str, fetch: Fetch) -> list[Advisory] | Unans
 
 
 def audit(locked: Sequence[Package], source: str, fetch: Fetch) -> tuple[list[Advisory], list[Unanswered]]:
-    """Return all advisories, and whom nobody could be asked about."""
+    """Return all advisories, and the packages without an answer."""
     ask = partial(about, source=source, fetch=fetch)
     tried = [ask(package) for package in locked[:SILENT_MAX]]
     rest = locked[SILENT_MAX:]
@@ -111,7 +111,7 @@ def audit(locked: Sequence[Package], source: str, fetch: Fetch) -> tuple[list[Ad
 
 
 def main(arguments: list[str] | None = None, fetch: Fetch = fetched) -> int:
-    """Print what was found; return 1 when there is an advisory."""
+    """Print the findings; return 1 when there is an advisory."""
     parser = argparse.ArgumentParser(prog="images.audit", description=__doc__.partition("\n")[0])
     parser.add_argument("--source", default=SOURCE, metavar="URL", help="PyPI's JSON pages (default: %(default)s)")
     source = parser.parse_args(arguments).source.rstrip("/")

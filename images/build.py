@@ -63,7 +63,7 @@ class Buildah:
 
         Raises:
             MissingComponent: there is no buildah.
-            BuildFailed: what it said went to stderr.
+            BuildFailed: buildah failed; its output went to stderr.
         """
         volumes = (f"--volume={CERTIFICATES}:{CERTIFICATES}:ro",) if CERTIFICATES.is_dir() else ()
         command = (
@@ -98,14 +98,14 @@ class Buildah:
         return [layer["size"] for layer in manifest["layers"]]
 
     def has(self, tag: str) -> bool:
-        """Say whether the image is here or can be pulled."""
+        """Return whether the image is in the storage or can be pulled."""
         return self._run("pull", "--quiet", "--policy=missing", tag, check=False).returncode == 0
 
     def digest(self, tag: str) -> str:
-        """Return the digest of the image that is here under a name.
+        """Return the digest of the stored image of a name.
 
         Raises:
-            BuildFailed: it is not here, and cannot be pulled.
+            BuildFailed: the image is not stored and cannot be pulled.
         """
         self._run("pull", "--quiet", "--policy=missing", tag)
         return self._run("inspect", "--type=image", "--format={{.FromImageDigest}}", tag).stdout.strip()
@@ -126,17 +126,17 @@ class Buildah:
 
 
 class Bases(NamedTuple):
-    """What the images are based on, and the same Python with pip."""
+    """The base of the images, and an image of the same Python with pip for the build."""
 
     run: str
     build: str
 
     def arguments(self) -> list[str]:
-        """Return the build arguments that name them."""
+        """Return the build arguments that name the bases."""
         return [f"BASE={self.run}", f"BUILD_BASE={self.build}"]
 
     def unpinned(self) -> list[str]:
-        """Return those that name no digest, so that another image may stand behind the name tomorrow."""
+        """Return the bases without a digest: their names may mean another image tomorrow."""
         return sorted({name for name in self if not re.search(r"@sha256:[0-9a-f]{64}$", name)})
 
 
@@ -177,7 +177,7 @@ def build_image(buildah: Buildah, target: str, bases: Bases) -> str:
 
 
 def _bases(buildah: Buildah, base: str, build_base: str, *, from_debian: bool, pinned: bool) -> Bases:
-    """Return the bases that were asked for, or those that can be had.
+    """Return the requested bases, or else the available ones.
 
     Raises:
         BuildFailed: a digest was demanded, and a base has none.

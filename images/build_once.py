@@ -23,7 +23,7 @@ STDERR_FD = 2
 
 
 class MissingComponent(Exception):
-    """Something is not on this machine; the message says what, and how to get it."""
+    """A tool is missing on this machine; the message names it and says how to get it."""
 
 
 class BuildFailed(Exception):
@@ -31,12 +31,12 @@ class BuildFailed(Exception):
 
 
 def cache_dir() -> Path:
-    """Return the folder for what is slow to make and safe to delete."""
+    """Return the cache folder: its contents are slow to make and safe to delete."""
     return Path(os.environ.get("INPLACE_CACHE_DIR") or Path.home() / ".cache" / "inplace")
 
 
 def build_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return `folder`, after `make` has filled it when it does not exist; nobody ever sees half of it."""
+    """Return `folder`; if it does not exist, `make` fills it first, and it appears only complete."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _exclusive(folder.parent / "lock"):
@@ -51,10 +51,10 @@ def build_once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 def run_nicely(command: Sequence[str], *, directory: Path, environment: Mapping[str, str] | None = None) -> None:
     """
-    Run a long command below everybody else.
+    Run a long command at the lowest priority.
 
     Raises:
-        BuildFailed: it did not succeed; what it said went to stderr.
+        BuildFailed: the command failed; its output went to stderr.
     """
     words = ("nice", "-n", str(BUILD_NICENESS), *command)
     try:

@@ -17,7 +17,7 @@ SUITE = "bookworm"
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = ("python3", "python3-pip")
 REVISION = "2"
-"""Of what `python` is made of; another one is another folder of the cache."""
+"""The version of `python`'s recipe; another version is another folder of the cache."""
 
 WHEELS = ("libdl.so.2", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libutil.so.1")
 """What a compiled wheel may expect of any system (PEP 600, manylinux) and Python itself does not need."""

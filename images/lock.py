@@ -27,7 +27,7 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
         "tenacity",
     ),
 }
-"""What each program imports itself; tests/images holds it to that."""
+"""The packages that each program imports itself; tests/images checks the list."""
 
 _ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(.*(?:\n[ \t].*)*)\n", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -36,7 +36,7 @@ _VIA = re.compile(r"^ +# +(?:via )?([A-Za-z0-9._-]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Package:
-    """One entry of the lock file: its text, and who asked for it."""
+    """One entry of the lock file: its text, and the packages that require it."""
 
     name: str
     version: str
