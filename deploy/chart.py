@@ -26,7 +26,7 @@ class Template:
     Args:
         source: under deploy/.
         condition: a value that leaves the whole file out when it is false; "" never does.
-        values: what stands in the manifest, once, by what stands in the template.
+        values: the manifest's texts (each occurs once), by their replacement in the template.
         namespaces: how often the installation's namespace is named.
     """
 
@@ -189,7 +189,7 @@ def templates() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the templates, and remove those that have no source any more."""
+    """Write the templates, and remove those without a source."""
     wanted = templates()
     TEMPLATES.mkdir(parents=True, exist_ok=True)
     for path in TEMPLATES.glob("*.yaml"):

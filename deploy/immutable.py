@@ -5,7 +5,7 @@ A client with Go types writes back another spelling of what it read: `resources:
 for `args: []`, `cpu: "1"` for `cpu: 1000m`. So templates are compared as the API's own types would compare them, field
 by field (docs/adr/0050). CEL has no recursion: each level of a template has the same expression, one inside the other,
 which this program writes. Only what differs literally goes down a level, so an update that leaves templates alone costs
-nothing. What Kubernetes 1.30 does not know, such as flatten, is not used.
+nothing. Functions that Kubernetes 1.30 lacks, such as flatten, are not used.
 
 Source of the names: k8s.io/api core/v1 and batch/v1 at v0.36.3; tests/cluster/typedclient derives them again.
 """
@@ -60,7 +60,7 @@ WHILE_SUSPENDED: Final = (
     "template.spec.template.spec.tolerations",
     "template.spec.template.spec.schedulingGates",
 )
-"""What a queue sets before it admits a JobSet."""
+"""Fields that a queue sets before it admits a JobSet."""
 
 ANY_TIME: Final = ("template.spec.parallelism", "template.spec.completions")
 """The size of Indexed Jobs: its rules are the CRD's."""
