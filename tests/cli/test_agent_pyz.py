@@ -116,6 +116,20 @@ def test_every_module_is_understood(pyz: Path, found: dict[str, str], version: s
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_training_script_says_its_steps(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
+    """With the file in its PYTHONPATH, and nothing installed."""
+    done = subprocess.run(
+        [python_or_skip(found, version), "-S", "-c", "import inplace; inplace.progress(3)"],
+        env={"PYTHONPATH": str(pyz), "INPLACE_PROGRESS_DIR": str(tmp_path), "RANK": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "rank-0").read_text().startswith("v1 - 3 ")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.asyncio
 async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
     """Under `version` with no package installed the file runs a whole start and restart, from exec to exit X."""

@@ -1,0 +1,222 @@
+"""
+`inplace.progress` and `inplace.busy`: tell the Pod's agent how far this rank is, through one small file.
+
+    import inplace
+
+    for step in range(steps):
+        ...
+        inplace.progress(step)
+        with inplace.busy("checkpoint", up_to_s=600):
+            save()
+
+The file lies in the folder INPLACE_PROGRESS_DIR; without that variable nothing is written, so that the script runs
+anywhere. Its name is the first of rank-RANK, local-LOCAL_RANK, jax-JAX_PROCESS_ID and pid-PID that there is: processes
+of one name share a file. Its content is common/progress.py's. Folder and names are read at a process's first call.
+
+What goes wrong with the file never reaches the training loop: one line on stderr says it, once a process. Every call
+makes sure that its descriptor is still the file's, because a program may close descriptors that are not its own. A call
+does wait for a file system that hangs; the folder is an emptyDir, which is local.
+
+This module needs os and sys alone and runs under Python 3.8, so that any training image can import it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+LINE_BYTES = 64  # one line, padded: each write overwrites all of the last one
+STEP_MAX = 10**12 - 1  # 31 years at 1,000 steps a second
+BUSY_S_MAX = 604_800  # a week; what takes longer is not watched well by a limit
+BUSY_NAME_CHARACTERS_MAX = 16  # what the line has left beside the longest numbers
+PHASES_MAX = 16  # one inside the other; a script that ends none of its phases must not pay for each
+_RANK_DIGITS_MAX = 10
+_NAMES = (("RANK", "rank"), ("LOCAL_RANK", "local"), ("JAX_PROCESS_ID", "jax"))
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_STEP, _UNKNOWN_STEP = b"-", b"?"
+
+
+class RankFile:
+    """The file of this process; all its methods return whatever happens."""
+
+    def __init__(self) -> None:
+        self._pid = 0  # the process that opened the file; a forked child opens it anew
+        self._fd = -1
+        self._file = (0, 0)  # device and inode behind the descriptor
+        self._is_off = False
+        self._has_warned = False
+        self._head = b""
+        self._step = _NO_STEP
+        self._phases: list[BusyPhase] = []  # the innermost is last
+
+    def step(self, number: int) -> None:
+        """Write a step."""
+        try:
+            step = int(number)
+        except Exception as error:  # noqa: BLE001 - it may be any framework's object, and training must go on
+            step = -1
+            self._warn(f"expected a step number, saw {type(number).__name__} ({error})")
+        self._step = b"%d" % step if 0 <= step <= STEP_MAX else _UNKNOWN_STEP
+        self.write()
+
+    def enter(self, phase: BusyPhase) -> None:
+        """Write that a busy phase began."""
+        self._phases.append(phase)
+        del self._phases[:-PHASES_MAX]
+        self.write()
+
+    def leave(self, phase: BusyPhase) -> None:
+        """Write that a busy phase ended, once; the one around it goes on, with its whole limit anew."""
+        if phase in self._phases:
+            self._phases.remove(phase)
+            self.write()
+
+    def write(self, state: bytes = b"") -> None:
+        """Write the line; `state` takes the place of a busy phase."""
+        try:
+            if os.getpid() != self._pid:
+                self._begin()
+            if self._is_off:
+                return
+            if not self._is_open():
+                self._open()
+            if not state and self._phases:
+                state = self._phases[-1].words
+            line = b"%s %s %d %s" % (self._head, self._step, self._pid, state)
+            self._put(line.ljust(LINE_BYTES - 1) + b"\n")
+        except (OSError, ValueError) as error:  # ValueError: a path that cannot be one
+            self._warn(f"{type(error).__name__}: {error}")
+
+    def end(self) -> None:
+        """Write that this rank's process exits by itself, so that nobody waits for its next step."""
+        if self._pid == os.getpid() and self._is_open():
+            self.write(b"ended")
+
+    def _begin(self) -> None:
+        """Read where to write, in a new process."""
+        if self._fd >= 0 and self._is_open():
+            os.close(self._fd)
+        if not self._pid:
+            import atexit
+
+            atexit.register(self.end)  # a forked child has it already
+        else:
+            self._phases.clear()  # the parent's
+        self._fd, self._pid = -1, os.getpid()
+        self._is_off = not os.environ.get("INPLACE_PROGRESS_DIR")
+        epoch = os.environ.get("INPLACE_EPOCH", "")
+        self._head = b"v1 %d" % int(epoch) if _is_number(epoch) else b"v1 -"
+
+    def _is_open(self) -> bool:
+        """Say whether the descriptor is still this file's, and the file still in its folder."""
+        if self._fd < 0:
+            return False
+        try:
+            found = os.fstat(self._fd)
+        except OSError:  # somebody closed it
+            return False
+        if (found.st_dev, found.st_ino) != self._file:  # closed, and its number is another file's now: leave that alone
+            return False
+        if not found.st_nlink:
+            os.close(self._fd)
+            return False
+        return True
+
+    def _open(self) -> None:
+        self._fd = -1
+        path = os.path.join(os.environ.get("INPLACE_PROGRESS_DIR", ""), file_name(os.environ, self._pid))  # noqa: PTH118 - os alone
+        fd = os.open(path, _FLAGS, 0o644)
+        found = os.fstat(fd)
+        try:
+            os.fchmod(fd, 0o644)  # whatever the umask: the agent may be another user
+            if found.st_size > LINE_BYTES:
+                os.ftruncate(fd, LINE_BYTES)
+        except OSError:  # another user's file, which may be written all the same
+            pass
+        self._fd, self._file = fd, (found.st_dev, found.st_ino)
+
+    def _put(self, line: bytes) -> None:
+        """Write, or touch: a full disk still takes a new modification time, and that is progress too."""
+        try:
+            os.pwrite(self._fd, line, 0)
+        except OSError:
+            os.utime(self._fd)
+            raise
+
+    def _warn(self, problem: str) -> None:
+        """Say what is wrong, once a process."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        text = f"inplace: the agent may not see this rank's steps: {problem[:300]}. Training goes on."
+        try:  # noqa: SIM105 - contextlib is not loaded yet
+            print(text, file=sys.stderr, flush=True)
+        except (OSError, ValueError, AttributeError):  # stderr is closed, or there is none
+            pass
+
+
+class BusyPhase:
+    """A stretch of work without steps; it began when it was made, and `end` or the end of a `with` block ends it."""
+
+    def __init__(self, file: RankFile, name: str, up_to_s: float) -> None:
+        self._file = file
+        self.words = b"%s %d" % (_busy_name(name).encode("ascii"), _busy_s(up_to_s))
+        file.enter(self)
+
+    def end(self) -> None:
+        """End the phase; a second end does nothing."""
+        self._file.leave(self)
+
+    def __enter__(self) -> BusyPhase:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def progress(step: int) -> None:
+    """Say that this rank reached `step`, an int from 0 to STEP_MAX; anything else counts as a step without number.
+
+    A tensor on a device makes the call wait for that device: pass the loop's own counter.
+    """
+    _FILE.step(step)
+
+
+def busy(name: str, *, up_to_s: float) -> BusyPhase:
+    """Say that no step comes for a while; call it in a `with` statement, or keep what it returns and call its `end`.
+
+    Args:
+        name: for people, at most 16 letters, digits, '_' and '-'; what does not fit is cut or replaced.
+        up_to_s: seconds after which it counts as a stall, from 1 to a week.
+    """
+    return BusyPhase(_FILE, name, up_to_s)
+
+
+def file_name(env: os._Environ[str] | dict[str, str], pid: int) -> str:
+    """Return the name of a process's file."""
+    for variable, kind in _NAMES:
+        text = env.get(variable, "")
+        if _is_number(text):
+            return f"{kind}-{int(text)}"
+    return f"pid-{pid}"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _RANK_DIGITS_MAX
+
+
+def _busy_name(name: str) -> str:
+    text = "".join(character if character in _SAFE else "_" for character in str(name)[:BUSY_NAME_CHARACTERS_MAX])
+    return text if text.strip("-") and text != "ended" else "busy"
+
+
+def _busy_s(up_to_s: float) -> int:
+    """Round up, into the range that the line can hold; what is no number gets the longest time."""
+    try:
+        return int(min(max(-(-float(up_to_s) // 1), 1), BUSY_S_MAX))
+    except (TypeError, ValueError):
+        return BUSY_S_MAX
+
+
+_FILE = RankFile()
