@@ -1,0 +1,128 @@
+"""
+Stat and read files that strangers made, at a bounded cost: no link is followed, no pipe waited for, nothing read whole.
+
+Names are found below a folder by parts with wildcards, as a shell's are: `*`, `?` and `[...]` match within one name,
+and not a dot that begins it. Only a hung file system makes this wait.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Final
+
+ENTRIES_MAX: Final = (
+    1_024  # some 10 ms a look on a busy machine; a folder with more is somebody's mistake, and the rest is left out
+)
+FOLDERS_MAX: Final = 256  # opened for one look, where folders have wildcards
+UNFINISHED: Final = (".new", ".tmp")  # a writer renames such a file once it is complete
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One state of a file: it changed when any of these did. No clock takes part."""
+
+    inode: int
+    modified_ns: int
+    size: int
+
+
+@dataclass(slots=True)
+class Entries:
+    """The regular files that one look found.
+
+    Args:
+        marks: path below the folder -> its state; at most ENTRIES_MAX, and FOLDERS_MAX without wildcards.
+        left_out: so many entries, at least, were not looked at.
+    """
+
+    marks: dict[str, Mark] = field(default_factory=dict)
+    left_out: int = 0
+    _listed: int = 0
+    _opened: int = 0
+
+    def find(self, folder: int, parts: Sequence[str], above: str = "") -> None:
+        """Add the regular files below an open folder that match, part by part."""
+        part, *rest = parts
+        for name in self._names(folder, part):
+            with suppress(OSError):  # gone meanwhile, or another user's
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not rest and stat.S_ISREG(found.st_mode):
+                    self.marks[above + name] = Mark(found.st_ino, found.st_mtime_ns, found.st_size)
+                elif rest and stat.S_ISDIR(found.st_mode):
+                    self._descend(folder, name, rest, above)
+
+    def _descend(self, folder: int, name: str, rest: Sequence[str], above: str) -> None:
+        if self._opened == FOLDERS_MAX:
+            self.left_out += 1
+            return
+        self._opened += 1
+        with open_folder(name, folder) as below:
+            self.find(below, rest, f"{above}{name}/")
+
+    def _names(self, folder: int, part: str) -> list[str]:
+        """Return the names in a folder that match; one without wildcards stands for itself."""
+        if not has_wildcard(part):
+            return [part]
+        names, is_whole = list_names(folder, ENTRIES_MAX - self._listed)
+        self._listed += len(names)
+        self.left_out += not is_whole  # how many more there are, only reading them all would tell
+        return [name for name in names if _matches(name, part)]
+
+
+def list_names(folder: int, names_max: int) -> tuple[list[str], bool]:
+    """Return the first names in an open folder, and whether these are all."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, names_max + 1)]
+    return names[:names_max], len(names) <= names_max
+
+
+def has_wildcard(part: str) -> bool:
+    """Say whether a part of a path stands for many names."""
+    return any(character in part for character in "*?[")
+
+
+@contextmanager
+def open_folder(path: str, above: int | None = None) -> Iterator[int]:
+    """Give a descriptor of a folder that is no link.
+
+    Raises:
+        OSError: there is none, or it is a link or no folder.
+    """
+    folder = os.open(path, _FOLDER_FLAGS, dir_fd=above)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def read_start(folder: int, path: str, size: int) -> bytes:
+    """Return the first `size` bytes of a regular file below an open folder; b"" for one that may not be read.
+
+    Raises:
+        OSError: it is gone, or no regular file any more.
+    """
+    *above, name = path.split("/", 1)
+    if above:
+        with open_folder(above[0], folder) as below:
+            return read_start(below, name, size)
+    try:
+        file = os.open(name, _FILE_FLAGS, dir_fd=folder)
+    except (PermissionError, BlockingIOError):  # another user's; somebody holds a lease on it
+        return b""
+    try:
+        return os.read(file, size) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+
+
+def _matches(name: str, part: str) -> bool:
+    is_hidden = name[0] == "." and part[0] != "."
+    return not is_hidden and not name.endswith(UNFINISHED) and fnmatchcase(name, part)
