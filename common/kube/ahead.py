@@ -28,6 +28,8 @@ class Ahead:
     Attributes:
         outcomes: what came of each request that is over.
         in_flight: the request that was sent and is not over.
+        round_trip_s: what the network took to connect.
+        waited_s: spent in waiting for the server's bytes, in all.
     """
 
     def __init__(self, to: Credentials, context: ssl.SSLContext | None, *, within_s: float) -> None:
@@ -37,6 +39,8 @@ class Ahead:
         self.socket: socket.socket | None = None
         self.outcomes: list[tuple[Request, Response | TransportError]] = []
         self.in_flight: Request | None = None
+        self.round_trip_s = 0.0
+        self.waited_s = 0.0
 
     def connect(self) -> None:
         """Connect, and send TLS' first words without waiting for an answer; the host has to be an IP address.
@@ -48,10 +52,26 @@ class Ahead:
             # Not create_connection: it looks every host up, and imports the IDNA codec for that.
             self.socket = socket.socket(socket.AF_INET6 if ":" in self._to.host else socket.AF_INET)
             self.socket.settimeout(self._left_s())
+            began_s = time.monotonic()
             self.socket.connect((self._to.host, self._to.port))
+            self.round_trip_s = time.monotonic() - began_s
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.link.handshake()
             self._write()
+        except OSError as error:
+            raise no_connection(self._to, error) from error
+
+    def establish(self) -> None:
+        """Wait for the rest of TLS' handshake.
+
+        Raises:
+            TransportError: there is no connection; nothing was sent.
+        """
+        try:
+            while not self.link.is_established:
+                self._read()
+                self.link.handshake()
+                self._write()
         except OSError as error:
             raise no_connection(self._to, error) from error
 
@@ -62,13 +82,7 @@ class Ahead:
             TransportError: nothing was sent. Once something was, a failure is the request's outcome.
         """
         token = self._to.bearer_token()
-        try:
-            while not self.link.is_established:
-                self._read()
-                self.link.handshake()
-                self._write()
-        except OSError as error:
-            raise no_connection(self._to, error) from error
+        self.establish()
         self.link.send(request, token)
         self.in_flight = request
         try:
@@ -116,7 +130,12 @@ class Ahead:
     def _read(self) -> None:
         assert self.socket is not None, "expected a connection"
         self.socket.settimeout(self._left_s())
-        self.link.receive(self.socket.recv(READ_BYTES))
+        began_s = time.monotonic()
+        try:
+            received = self.socket.recv(READ_BYTES)
+        finally:
+            self.waited_s += time.monotonic() - began_s
+        self.link.receive(received)
 
     def _write(self) -> None:
         assert self.socket is not None, "expected a connection"
