@@ -45,6 +45,7 @@ class AgentConfig:
     Args:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
             and finding that out would cost each start a third request.
+        herd: this Pod's place in its group.
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
@@ -71,6 +72,7 @@ class AgentConfig:
     group_size: int = 1
     pod_uid: str = ""
     jobset_uid: str = ""
+    herd: Herd = Herd()
     start_slot_s: float = 0.0
     restart_slot_s: float = 0.0
     spread_s: float = 0.0
@@ -124,6 +126,7 @@ class AgentConfig:
             group_size=herd.size,
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
+            herd=herd,
             start_slot_s=herd.start_slot_s,
             restart_slot_s=herd.restart_slot_s,
             spread_s=herd.spread_s,

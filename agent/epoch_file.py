@@ -46,11 +46,11 @@ class EpochFile:
 
     def remember(self, epoch: int) -> str | None:
         """Keep the epoch that is about to be announced."""
-        return _write(self._path, epoch)
+        return write_file(self._path, str(epoch))
 
     def remember_run(self, epoch: int) -> str | None:
         """Keep the epoch in which the worker is about to run."""
-        return _write(self._path_of_run, epoch)
+        return write_file(self._path_of_run, str(epoch))
 
     def recall(self) -> tuple[int | None, str | None]:
         """Return (announced epoch, what is wrong with the file); (None, None) when there is no file yet."""
@@ -61,12 +61,12 @@ class EpochFile:
         return _read(self._path_of_run)
 
 
-def _write(path: str, epoch: int) -> str | None:
-    """Replace a file's content in one step, so that a crash leaves the old or the new epoch."""
+def write_file(path: str, text: str) -> str | None:
+    """Replace a file's content in one step, so that a crash leaves the old or the new text; return what went wrong."""
     temporary = f"{path}.new"
     try:
         with open(temporary, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs 3 ms on the start path
-            file.write(str(epoch))
+            file.write(text)
         os.replace(temporary, path)  # noqa: PTH105
     except OSError as error:
         return f"EPOCH_FILE: cannot write {path}: {error.strerror}"

@@ -7,8 +7,11 @@ second, beyond what a default API server queues anyway; it is bounded, and 0 for
 the bound shrinks, because a cluster of more nodes has a larger API server, and because the last Pod to come back waits
 for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 over 1.5 s,
 5,000 over 0.75 s (6,700 per second, beside what their kubelets spread them anyway).
+That is the first start. A restart is ordered: all agents learn of it within milliseconds, so they count their slots
+from there, and kubelets' own spread is inside the window (2.8 s for 1,000 Pods becomes 3.0 s from the order). And a
+window that the server did not need is not kept: `agent.start_window`.
 On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
-why slots, docs/adr/0038-herd-search.md why these numbers.
+why slots, docs/adr/0038-herd-search.md why these numbers, docs/adr/0061-a-window-that-learns.md what agents learn.
 
 Pure: time, environment and the Pod's identity come as arguments.
 """
@@ -25,6 +28,8 @@ GROUP_FREE: Final = 300
 GROUP_SIZE_MAX: Final = INT32_MAX
 RATE_PER_S: Final = 250  # starts, of three requests each, 9 ms of CPU in all: what a server of two cores can do
 RATE_PER_S_MAX: Final = 100_000
+# From the order to restart to the slowest kubelet's new process: its look (1 s), the end of a process, a new one.
+KUBELETS_S: Final = 1.6
 WINDOW_S: Final = 3.0  # the longest window by default
 GROUP_LARGE: Final = 1_000  # beyond it, twice the Pods have half the window, down to LEAST_SHARE of the longest
 LEAST_SHARE: Final = 0.25
@@ -63,6 +68,29 @@ class Herd:
     def start_slot_s(self) -> float:
         """Return the seconds from this process's start to its first request, in [0, window_s)."""
         return slot_s(self.index, self.size, self.window_s, self.jitter)
+
+    @property
+    def ordered_window_s(self) -> float:
+        """Return the seconds from the order to restart to the group's last start; 0 for a group of up to GROUP_FREE.
+
+        It holds what kubelets spread, which a window from each process's start comes after. Those two together are
+        longer than a group needs.
+        """
+        return max(self.window_s, min(WINDOW_S, self.window_s + KUBELETS_S)) if self.window_s > 0 else 0.0
+
+    @property
+    def ordered_slot_s(self) -> float:
+        """Return the seconds from the order to restart to this Pod's first request, in [0, ordered_window_s)."""
+        return slot_s(self.index, self.size, self.ordered_window_s, self.jitter)
+
+    @property
+    def least_level(self) -> int:
+        """Return the least level that `agent.start_window` may come down to.
+
+        From 4,000 Pods on it is the default window: no window is no faster there, because kubelets spread restarts over
+        nearly as long, but on a server that turned slow it costs 429s.
+        """
+        return 1 if self.size * self.least_share >= GROUP_LARGE else 0
 
     @property
     def restart_slot_s(self) -> float:

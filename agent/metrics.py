@@ -45,6 +45,7 @@ class AgentMetrics:
         epoch: the epoch this process announced, 0 before.
         synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.
+        rejected: answers 429 and 5xx while it was not.
         heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
         durations: by phase, all that this process measured.
         ended: the newest duration of each phase that ended since an announcement was last built, in seconds.
@@ -52,7 +53,7 @@ class AgentMetrics:
 
     __slots__ = (
         *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
-        *("lifted", "heard_s", "durations", "ended"),
+        *("lifted", "rejected", "heard_s", "durations", "ended"),
     )
 
     def __init__(
@@ -73,6 +74,7 @@ class AgentMetrics:
         self.synced = synced
         self.deprecated = deprecated
         self.lifted = lifted
+        self.rejected = 0
         self.heard_s = heard_s
         self.durations: dict[RestartPhase, Durations] = {}
         self.ended: dict[RestartPhase, float] = {}
@@ -85,6 +87,8 @@ class AgentMetrics:
     def wait(self, verb: str, cause: str, seconds: float, *, throttled: bool) -> None:
         """Count a failure that is followed by a wait of so many seconds; `throttled`: the answer was 429."""
         self.retries[verb, cause] += 1
+        if cause == "busy" and not self.lifted:
+            self.rejected += 1
         if throttled:
             self.throttled += 1
             self.throttled_wait_s += seconds

@@ -5,7 +5,8 @@ The prelude decides nothing. It sends the requests that the agent will send, tak
 machine (`common.epoch.agent.step`), and stores the epoch BEFORE it announces it. The prelude hands its requests and
 their answers to the transport. The agent then sends the same requests, and the transport replays the answers. Anything
 unexpected (a refusal, a view that is not fresh, a bypass, garbage) ends the head start, and the agent goes on without
-it.
+it. So does a late answer in a large group that starts without a window: the agent goes on at its slot, with the
+connection and the list that are there (`agent.herd_start`).
 
 Each import happens while the server works on a request.
 """
@@ -25,6 +26,8 @@ from inplace.common.typed import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import ssl
 
+    from inplace.agent.herd_start import HerdStart
+
 HEAD_START_S_MAX: Final = 1.0  # a healthy server takes 10 ms; beyond this the agent waits, and answers probes meanwhile
 
 
@@ -34,21 +37,37 @@ def head_start(
     context: ssl.SSLContext | None,
     memory: EpochMemory,
     phases: RestartPhases,
+    start: HerdStart | None = None,
 ) -> Ahead | None:
-    """List, and announce if the machine wants to; None if the head start failed."""
+    """List, and announce if the machine wants to; None if the head start failed. A small group has no `start`."""
     if config.start_slot_s > 0 or not is_address(credentials.host):
         return None
     ahead = Ahead(credentials, context, within_s=HEAD_START_S_MAX)
     with suppress(TransportError):  # a request that was not sent: the agent finds out why, with its own patience
-        _list_and_announce(ahead, config, memory, phases)
+        if _connects_late(ahead, start):
+            return ahead
+        _list_and_announce(ahead, config, memory, phases, start)
     if ahead.in_flight is None and not ahead.outcomes:
         ahead.close()
         return None
     return ahead
 
 
-def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases) -> None:
+def _connects_late(ahead: Ahead, start: HerdStart | None) -> bool:
+    """Connect; say whether that puts the start off. A handshake that fails late does so too."""
     ahead.connect()
+    import inplace.agent.jobset_requests  # noqa: F401 - in the shadow of the handshake
+
+    try:
+        ahead.establish()
+    finally:
+        is_late = start is not None and start.put_off(ahead.waited_s, ahead.round_trip_s)
+    return is_late
+
+
+def _list_and_announce(
+    ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases, start: HerdStart | None
+) -> None:
     from inplace.agent.jobset_requests import announcement_request, begins_consistent, list_request
 
     ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
@@ -57,7 +76,10 @@ def _list_and_announce(ahead: Ahead, config: AgentConfig, memory: EpochMemory, p
     import inplace.common.epoch.agent  # noqa: F401
 
     phases.recall()
+    before_s = ahead.waited_s
     response = ahead.answer()
+    if start is not None and start.put_off(ahead.waited_s - before_s, ahead.round_trip_s):
+        return
     epoch = _epoch_to_announce(config, response) if response is not None else None
     if epoch is not None and ahead.link.is_reusable:
         memory.remember(epoch)  # the agent keeps it again, and says so when that fails

@@ -12,8 +12,14 @@ from collections.abc import Mapping
 
 from inplace.agent.agent_file import leave_agent_file
 from inplace.agent.listener import listen
+from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.prelude import head_start
 from inplace.agent.shell import Shell, begin, run_shell
+from inplace.common.record import replace
+from inplace.common.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from inplace.agent.herd_start import HerdStart
 
 
 def run_sidecar(env: Mapping[str, str]) -> int:
@@ -27,17 +33,47 @@ def _start(shell: Shell) -> int:
     Raises:
         BarrierError: nothing was announced.
     """
-    shell = begin(shell)
+    shell, start = _with_slot(begin(shell))
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
-        ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases)
+        ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases, start)
         problem = leave_agent_file(config.agent_file) if config.agent_file else None
         if problem is not None:
             shell.log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
         from inplace.agent.loop import run_loop
         from inplace.agent.sidecar_agent import SidecarAgent
 
+        if start is not None and start.slot_s > config.start_slot_s:
+            shell.log.info("start_put_off", slot_s=round(start.slot_s, 3), why="the server's first answers came late")
+            shell = replace(shell, config=replace(config, start_slot_s=start.slot_s))
         gc.freeze()
         gc.enable()
-        return run_loop(shell, SidecarAgent, listener=listener, ahead=ahead)
+        code = run_loop(shell, SidecarAgent, listener=listener, ahead=ahead)
+    if start is not None:
+        _leave(shell, start, ordered=code == config.restart_exit_code)
+    return code
+
+
+def _with_slot(shell: Shell) -> tuple[Shell, HerdStart | None]:
+    """Return the shell with the slot that the last starts of this Pod taught, and this start; none in a small group."""
+    config, log = shell.config, shell.log
+    if config.herd.window_s <= 0:
+        return shell, None
+    from inplace.agent.herd_start import HerdStart  # with what it imports; a small group needs neither
+
+    path = f"{config.epoch_file}.window" if config.epoch_file else ""
+    start = HerdStart(config.herd, process_started_s(boot_s()), path)
+    problem = start.recall()
+    if problem is not None:
+        log.warning("start_window_not_recalled", message=problem, then="the default window")
+    return replace(shell, config=replace(config, start_slot_s=start.slot_s)), start
+
+
+def _leave(shell: Shell, start: HerdStart, *, ordered: bool) -> None:
+    """Keep what this start teaches."""
+    metrics = shell.metrics
+    announced = metrics.requests["patch", "ok"] > 0
+    problem = start.leave(boot_s(), announced=announced, rejected=metrics.rejected > 0, ordered=ordered)
+    if problem is not None:
+        shell.log.warning("start_window_not_kept", message=problem, then="the next start keeps the window of this one")

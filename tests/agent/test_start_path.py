@@ -96,6 +96,18 @@ async def test_the_announcement_leaves_before_anything_heavy_is_loaded(tmp_path:
     assert len(modules) <= MODULES_MAX, sorted(modules)
 
 
+def test_a_large_groups_start_loads_two_small_modules_more() -> None:
+    """What learns the window is loaded by nobody else, and brings nothing heavy along."""
+    loads = "import sys, inplace.agent.sidecar; before = {*sys.modules}; import inplace.agent.herd_start; "
+    said = subprocess.run(
+        (sys.executable, "-c", f"{loads} print(*({{*sys.modules}} - before))"),
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert set(said.split()) == {"inplace.agent.herd_start", "inplace.agent.start_window"}
+
+
 @pytest.mark.slow  # slow because it measures CPU time, which differs between machines
 @pytest.mark.asyncio
 async def test_the_announcement_costs_a_few_times_the_interpreter(tmp_path: Path) -> None:
