@@ -71,7 +71,7 @@ class HerdBench:
     """One control plane with a group on it."""
 
     def __init__(self, plane: ControlPlane, client: KubeClient, agents: int, processes: int) -> None:
-        self._plane = plane
+        self.plane = plane
         self._client = client
         self._agents = agents
         self._processes = processes
@@ -84,7 +84,7 @@ class HerdBench:
         """Create the JobSet and its Pods."""
         self._settle_s = settle_s
         await prepare_cluster(self._client, NAMESPACE)
-        self._kubeconfig = str(await self._plane.service_account_kubeconfig(NAMESPACE, ACCOUNT))
+        self._kubeconfig = str(await self.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT))
         await self._client.create(JOBSETS, NAMESPACE, jobset(self._agents))
         turns = asyncio.Semaphore(CREATES_AT_ONCE)
 
@@ -98,7 +98,7 @@ class HerdBench:
 
     async def measure(self, variant: Variant, concurrency: int) -> Round:
         """Start the group once, on a server that has just begun and so lends no seats yet: as on an idle cluster."""
-        await self._plane.restart_apiserver()
+        await self.plane.restart_apiserver()
         await install_crd(self._client)
         await self._apply(variant.apf)
         self._synced += 1
@@ -127,7 +127,7 @@ class HerdBench:
                 for process in clients:
                     await _read(process, "ready")
             await asyncio.sleep(self._settle_s)
-            before, cpu_s = await self._server_metrics(), self._plane.apiserver_cpu_seconds()
+            before, cpu_s = await self._server_metrics(), self.plane.apiserver_cpu_seconds()
             go_s = time.monotonic() + GO_S
             for process in clients:
                 _write(process, str(go_s))
@@ -146,7 +146,7 @@ class HerdBench:
             rejected=sum(tally.rejected for tally in tallies),
             rejected_by_server=after["rejected"] - before["rejected"],
             requests=sum(tally.requests for tally in tallies),
-            server_cpu_s=self._plane.apiserver_cpu_seconds() - cpu_s,
+            server_cpu_s=self.plane.apiserver_cpu_seconds() - cpu_s,
             client_cpu_s=sum(tally.cpu_s for tally in tallies),
             seats=before["seats"],
             failures=dict(failures),

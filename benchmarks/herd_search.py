@@ -6,7 +6,8 @@ Search the constants with which a herd of agents spreads its requests, over many
 A coordinate descent from the agent's present constants: each constant in turn takes all its values while the others
 stay, until nothing improves. Better means first: fewer 429s than REJECTED_MAX per agent in every scenario (the worst
 one counts). Then: less time in all, as the mean over the scenarios of total / bound. The clusters have no deploy/apf;
-with it agents use no slots. docs/adr/0038-herd-search.md has the results.
+with it agents use no slots. Agents count from their own start and have learned nothing (docs/adr/0061): these are the
+constants of the default window. docs/adr/0038-herd-search.md has the results.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def judge(slots: Slots, scenarios: Sequence[Scenario], seeds: int) -> Judgement:
     rejected, above = [], []
     for each in scenarios:
         for seed in range(1, seeds + 1):
-            run = Restarting(profiles[each.profile], each.pods, each.mode, slots=slots, seed=seed).run()
+            profile = profiles[each.profile]
+            run = Restarting(profile, each.pods, each.mode, slots=slots, seed=seed, windows=None).run()
             rejected.append(run.rejected / each.pods)
             above.append(run.total_s / run.bound_s)
     return Judgement(slots, max(rejected), fmean(above))

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Literal
 
+from benchmarks.model_bound import Least, emptied_s
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
 from inplace.agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
 from inplace.agent.retry_budget import RETRY_BASE_S, RetryBudget
+from inplace.agent.start_window import DEFAULT, StartWindow, is_slow, learned
 from inplace.common.kube.errors import Throttled
 from inplace.common.kube.watch import Busy
 from inplace.simulator.profile import Profile
@@ -52,6 +54,7 @@ class ModelledRestart:
         bound_s: no order of the same work on the same cores can be faster, see `Restarting.bound_s`.
         rejected: answers 429.
         phases: moments by name.
+        windows: what each Pod learned for its next restart.
     """
 
     total_s: float
@@ -59,6 +62,7 @@ class ModelledRestart:
     bound_s: float
     rejected: int
     phases: dict[str, float]
+    windows: tuple[StartWindow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class _Pod:
             worker's tree gone.
         agent_s: from there to its first request.
         up_s: from its lift to its worker's process.
+        window: what its starts before have taught.
     """
 
     down_s: float
@@ -78,7 +83,10 @@ class _Pod:
     herd: Herd
     budget: RetryBudget
     left: int
+    window: StartWindow = DEFAULT
     tries: int = 0
+    slow: bool = False
+    begun_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -89,6 +97,9 @@ class Restarting:
         pods: of the group; the first one's worker dies.
         apf: deploy/apf is applied, and agents use no slots.
         mode: ours, or upstream's sidecar with its controller.
+        windows: of the sidecars' last starts; () when they never restarted before. None: sidecars learn nothing, and
+            their slots count from each process's start (ADR 10).
+        looks: a sidecar without a window looks at its first answers before it asks on.
     """
 
     profile: Profile
@@ -97,6 +108,8 @@ class Restarting:
     apf: bool = False
     slots: Slots = field(default_factory=Slots)
     seed: int = 1
+    windows: tuple[StartWindow, ...] | None = ()
+    looks: bool = True
     agenda: Agenda = field(default_factory=Agenda)
     group: list[_Pod] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
@@ -122,7 +135,11 @@ class Restarting:
         self._die()
         self.agenda.run()
         rejected = sum(server.rejected for server in self.servers)
-        return ModelledRestart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases)
+        windows = tuple(
+            learned(pod.window, rejected=pod.tries > 0, slow=pod.slow, calm=index > 0, least=pod.herd.least_level)
+            for index, pod in enumerate(self.group)
+        )
+        return ModelledRestart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases, windows)
 
     # What the draws say without any contention.
 
@@ -144,6 +161,7 @@ class Restarting:
         """
         cores = self.profile["apiserver.servers"] * self.profile["apiserver.cores"]
         start_s = sum(self._request(step)[0] for step in range(self._requests) if self._is_needed(step))
+        start_s += self._handshake_s
         ready_s = self._ready_s()
         counted_s = max(
             emptied_s(ready_s, start_s / cores),
@@ -151,7 +169,7 @@ class Restarting:
         )
         fan_out_s = self.pods * self.profile["apiserver.event_cpu_s"] / cores
         trips = 5 + 2 * (self.mode == "sidecar")  # the order to stop, (list, its answer,) patch, event; S, event
-        network_s = trips * self.profile.delays["network.one_way"].draw(_Least())
+        network_s = trips * self.profile.delays["network.one_way"].draw(Least())
         return counted_s + fan_out_s + network_s + max(pod.up_s for pod in self.group)
 
     def _ready_s(self) -> list[float]:
@@ -181,9 +199,9 @@ class Restarting:
                 up_s += rng.uniform(0.0, PROBE_PERIOD_S)
             if index == 0:
                 self.phases["seen"] = relist_s
-        return _Pod(
-            down_s, agent_s, up_s, herd, RetryBudget(rng, herd.spread_s, base_s=slots.retry_base_s), self._requests
-        )
+        budget = RetryBudget(rng, herd.spread_s, base_s=slots.retry_base_s)
+        window = self.windows[index] if self.windows else DEFAULT
+        return _Pod(down_s, agent_s, up_s, herd, budget, self._requests, window)
 
     def _draw(self, name: str) -> float:
         return self.profile.delays[name].draw(self._rng)
@@ -200,9 +218,12 @@ class Restarting:
         handshake_s, patch_s = profile["apiserver.handshake_cpu_s"], profile["apiserver.patch_cpu_s"]
         if self.mode == "supervisor":  # beside its watch: a second connection
             return handshake_s + patch_s, True
-        return (handshake_s + profile["apiserver.list_cpu_s"], patch_s, profile["apiserver.watch_cpu_s"])[
-            step
-        ], step == 1
+        return (profile["apiserver.list_cpu_s"], patch_s, profile["apiserver.watch_cpu_s"])[step], step == 1
+
+    @property
+    def _handshake_s(self) -> float:
+        """Return the CPU of a sidecar's handshake, which comes before its first request and needs no seat."""
+        return self.profile["apiserver.handshake_cpu_s"] if self.mode == "sidecar" else 0.0
 
     def _is_needed(self, step: int) -> bool:
         """Return whether the announcement waits for this request: a sidecar's watch comes after it."""
@@ -240,11 +261,33 @@ class Restarting:
 
     def _agent_starts(self, now_s: float, index: int) -> None:
         pod = self.group[index]
-        slot_s = pod.herd.start_slot_s
+        pod.begun_s = now_s
+        slot_s = self._slot_s(now_s, index, pod.window.share)
         if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
             slot_s = pod.herd.restart_slot_s * PATCHES_PER_START / self.slots.patches_per_start
             slot_s = 0.0 if index == 0 else max(0.0, slot_s - pod.down_s)
-        self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), self._ask, index)
+        begin = self._shake_hands if self.mode == "sidecar" else self._ask
+        self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), begin, index)
+
+    def _slot_s(self, now_s: float, index: int, share: int) -> float:
+        """Return the seconds from now to a sidecar's slot; the first Pod had no order to count from."""
+        herd = self.group[index].herd
+        if self.windows is None or index == 0:
+            return share * herd.start_slot_s
+        return max(0.0, self.phases["deprecated"] + share * herd.ordered_slot_s - now_s)
+
+    def _shake_hands(self, now_s: float, index: int) -> None:
+        done_s = self.servers[index % len(self.servers)].cores.work(now_s, self._handshake_s)
+        self.agenda.at(self._put_off_s(done_s, done_s - now_s, index), self._ask, index)
+
+    def _put_off_s(self, now_s: float, waited_s: float, index: int) -> float:
+        """Return when a sidecar goes on that waited so long beside the network for an answer."""
+        pod = self.group[index]
+        looks = self.looks and self.windows is not None and pod.window.level == 0 and pod.herd.window_s > 0
+        if not looks or not is_slow(waited_s, 0.0):
+            return now_s
+        pod.slow = True
+        return max(now_s, pod.begun_s + pod.herd.start_slot_s)
 
     def _ask(self, now_s: float, index: int) -> None:
         pod = self.group[index]
@@ -258,7 +301,9 @@ class Restarting:
                 self._tell_controller(done_s, self._take_announcement)
             if pod.left:
                 pause_s = 2 * self._draw("network.one_way") + self._draw("agent.think")
-                self.agenda.at(done_s + pause_s, self._ask, index)
+                is_list = self.mode == "sidecar" and not writes and pod.left == self._requests - 1
+                next_s = self._put_off_s(done_s, done_s - now_s, index) if is_list else done_s
+                self.agenda.at(next_s + pause_s, self._ask, index)
             if pod.left == 0 or (self.mode == "upstream" and pod.left == 1):
                 self._watch(done_s, index)
 
@@ -352,19 +397,3 @@ class Restarting:
         """Let a worker run, after its node's work."""
         done_s = self._on_node(now_s, "supervised" if self.mode == "supervisor" else "start")
         self._last_s = max(self._last_s, done_s + self.group[index].up_s)
-
-
-def emptied_s(comes_s: list[float], piece_s: float) -> float:
-    """Return the earliest end of equal pieces of work that come at these moments and are done one at a time."""
-    left = len(comes_s)
-    return max(at_s + (left - k) * piece_s for k, at_s in enumerate(sorted(comes_s)))
-
-
-class _Least(Random):
-    """Draws the least that a distribution has: the bound's luck."""
-
-    def uniform(self, a: float, b: float) -> float:  # noqa: ARG002
-        return a
-
-    def lognormvariate(self, mu: float = 0.0, sigma: float = 1.0) -> float:  # noqa: ARG002
-        return 0.0

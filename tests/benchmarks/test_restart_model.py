@@ -9,9 +9,10 @@ from types import MappingProxyType
 
 import pytest
 
+from benchmarks.model_bound import emptied_s
 from benchmarks.model_server import Agenda, Cores, Level, Server, default_level, shipped_level
 from benchmarks.restart_at_scale import curves, judged, measure, recreated_s
-from benchmarks.restart_model import NO_SLOTS, Mode, Restarting, emptied_s
+from benchmarks.restart_model import NO_SLOTS, Mode, Restarting
 from inplace.simulator.profile import Profile, read_profile
 
 LAB = read_profile("lab")
