@@ -20,7 +20,8 @@ from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.group import Group, running_group
 from testbed.node.runtime.build import RUNTIME
 
-MODES = ("sidecar", "supervisor")
+MODES = ("sidecar", "guarded", "supervisor")
+SHIPPED = ("guarded", "supervisor")  # what `inplace inject` writes
 RESTARTS_MAX = 1000  # the tests of one module need some thirty
 
 
@@ -53,8 +54,8 @@ async def group(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterat
         yield running
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=SHIPPED)
 def mode(request: pytest.FixtureRequest) -> str:
-    """Name each way to run an agent."""
+    """Name each way to run an agent that `inplace inject` writes."""
     value: str = request.param
     return value

@@ -38,9 +38,10 @@ async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> No
     assert group.broken() == []
 
 
-async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster) -> None:
+@pytest.mark.parametrize("mode", ["sidecar", "guarded"])
+async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """After SIGKILL to a sidecar agent the Pod's containers restart, and then the group's."""
-    async with running_group(cluster, "sidecar") as group:
+    async with running_group(cluster, mode) as group:
         await group.until_runs(1)
         before = group.uids()
         await group.kill(1, "agent")
@@ -48,6 +49,20 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
 
         assert group.uids() == before
         assert group.broken() == []
+
+
+async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Cluster) -> None:
+    """After SIGKILL to a guard the kernel ends its worker, the agent tells of the death, and no Pod is lost."""
+    async with running_group(cluster, "guarded") as group:
+        await group.until_runs(1)
+        before = group.uids()
+        await group.kill(1, "worker", process=0)
+        await group.until_runs(2)
+
+        assert group.uids() == before
+        assert group.broken() == []
+        told = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
+        assert told["message"] == "its agent told: the container ended without a word"
 
 
 async def test_a_supervisor_killed_outright_costs_its_own_pod(cluster: Cluster) -> None:
