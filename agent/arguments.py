@@ -33,13 +33,19 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
   --no-restart-on CODES        another name for --fail-on
+  --stall-after SECONDS        restart the group when a rank of COMMAND makes no step for so long; default: off
+                               (STALL_AFTER_S)
+  --start-stall-after SECONDS  the same from COMMAND's start to its first step; default: off (START_STALL_AFTER_S)
+  --progress-file GLOB         any change of these files is a step, instead of inplace.progress(step), which writes
+                               into the folder INPLACE_PROGRESS_DIR (PROGRESS_FILE)
   --standby                    start COMMAND while the group waits at the barrier. COMMAND may import modules, but
                                must then read a line with its epoch from file descriptor INPLACE_STANDBY_FD. At
                                the end of that file it must exit (WORKER_STANDBY=on)
 
 guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
 ({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
-the group restarts. If the agent ends, COMMAND is ended at once.
+the group restarts. If the agent ends, COMMAND is ended at once. For a worker that hangs, set
+STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment; they mean what they mean to run.
   --grace SECONDS              time from SIGTERM to SIGKILL when the agent ends; default {GRACE_S:g}
                                (WORKER_GRACE_S)
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
@@ -69,6 +75,7 @@ class RunOptions:
         final_codes: exit codes of the worker that end the Pod.
         standby: start the next worker's process while the group waits, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
+        variables: the agent's settings that options gave, as (variable, text); they win over the environment's.
         once: end with the worker, whatever its code, and with the configured code when the group restarts.
     """
 
@@ -78,6 +85,7 @@ class RunOptions:
     final_codes: frozenset[int] = frozenset()
     standby: bool = False
     listens: bool = True
+    variables: tuple[tuple[str, str], ...] = ()
     once: bool = False
 
 
@@ -118,9 +126,10 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Guar
     known = _VERBS.get(verb)
     if known is None:
         raise ArgumentsError(f"expected run, guard, wait or no argument, saw {verb!r}")
-    given, command = _split(rest, known)
+    given, command = _split(rest, (*known, *_VARIABLES) if verb == "run" else tuple(known))
     if "--help" in given:
         return None
+    variables = tuple((_VARIABLES[name], given.pop(name)) for name in _VARIABLES if name in given)
     values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
     if verb == "wait":
         return WaitOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
@@ -130,7 +139,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Guar
         return GuardOptions(command=command, **values)  # type: ignore[arg-type]
     if env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
-    return RunOptions(command=command, **values)  # type: ignore[arg-type]
+    return RunOptions(command=command, variables=variables, **values)  # type: ignore[arg-type]
 
 
 def exit_codes(name: str, text: str) -> frozenset[int]:
@@ -187,12 +196,17 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--standby": ("standby", "WORKER_STANDBY", switch),
 }
+_VARIABLES: Final = {  # options of `run` for settings of the agent, which reads them itself
+    "--stall-after": "STALL_AFTER_S",
+    "--start-stall-after": "START_STALL_AFTER_S",
+    "--progress-file": "PROGRESS_FILE",
+}
 _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
 _GUARD: Final[Mapping[str, _Option]] = {name: _RUN[name] for name in ("--grace", "--fail-on", "--no-restart-on")}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
 
 
-def _split(words: Sequence[str], known: Mapping[str, _Option]) -> tuple[dict[str, str], tuple[str, ...]]:
+def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Take options from the front; the rest is the worker's command and stays untouched."""
     given: dict[str, str] = {}
     left = list(words)

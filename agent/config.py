@@ -21,7 +21,10 @@ from inplace.agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDO
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.credentials import service_account_dir
 from inplace.common.record import record
-from inplace.common.typed import Final
+from inplace.common.typed import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from inplace.agent.watch_settings import WatchSettings
 
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
@@ -53,6 +56,7 @@ class AgentConfig:
         group_size: Pods in the group, as far as this Pod knows.
         agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
+        watch: what the watchdog watches; None where nobody asked for it.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -78,6 +82,7 @@ class AgentConfig:
     spread_s: float = 0.0
     prefer_table: bool = True
     restart_scope: str = ""
+    watch: WatchSettings | None = None
     phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
@@ -132,6 +137,7 @@ class AgentConfig:
             spread_s=herd.spread_s,
             prefer_table=not upstream,
             restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
+            watch=_watch(read),
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
@@ -155,6 +161,15 @@ def _namespace(read: Environment, file: str) -> str:
     if not is_object_name(text, 63):
         read.refuse(f"NAMESPACE (from {file})", "a namespace of at most 63 characters", text)
     return text
+
+
+def _watch(read: Environment) -> WatchSettings | None:
+    """Return the watchdog's settings; nothing of it is loaded where none is set."""
+    if not (read.get("STALL_AFTER_S") or read.get("START_STALL_AFTER_S") or read.get("PROGRESS_FILE")):
+        return None
+    from inplace.agent.watch_settings import read_watch_settings
+
+    return read_watch_settings(read, read.get("LINK_FILE") or read.get("EPOCH_FILE"))
 
 
 def _address(read: Environment) -> str:

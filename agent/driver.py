@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from inplace.agent.announcer import Announcer
 from inplace.agent.barrier import Barrier, BarrierState
@@ -33,6 +33,9 @@ from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, GiveUp,
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.typed import Final
+
+if TYPE_CHECKING:
+    from inplace.agent.watchdog import Watchdog
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
@@ -53,6 +56,7 @@ class Parts:
         metrics: counted into.
         link: a sidecar's, to the guards of its workers.
         memory: keeps each epoch BEFORE it is announced.
+        watchdog: finds a worker that hangs; None where nobody asked for it.
         phases: times the restart; None times it from now, by `clock`.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
     """
@@ -65,6 +69,7 @@ class Parts:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     link: Link = field(default_factory=NoLink)
     memory: EpochMemory = field(default_factory=NoMemory)
+    watchdog: Watchdog | None = None
     phases: RestartPhases | None = None
     on_end: Callable[[int], object] = lambda _code: None
 

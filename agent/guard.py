@@ -33,7 +33,7 @@ from _signal import (  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.arguments import GuardOptions, find_program
-from inplace.agent.link_address import LINK_FILE, reachable
+from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, progress_dir, reachable
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
     WAITING,
@@ -167,6 +167,9 @@ class Guard:
     def _start(self, epoch: int) -> None:
         """Execute the worker in a session of its own, with no signal blocked."""
         own = {"INPLACE_EPOCH": str(epoch or ""), "INPLACE_RESTART_COUNT": str((epoch or 1) - 1)}
+        progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
+        if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
+            own[PROGRESS_DIR] = progress
         try:
             if os.getpid() == 1:
                 self._main = os.posix_spawnp(

@@ -1,4 +1,4 @@
-"""Where guard and agent meet: the path of the link's socket, in the folder that their containers share."""
+"""Where guard and agent meet: the link's socket, and the worker's progress, in the folder that they share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from inplace.common.typed import Final
 
 LINK_FILE: Final = "/var/run/inplace/link"  # where `inplace inject` has it
 ADDRESS_BYTES_MAX: Final = 107  # sockaddr_un.sun_path, without its final zero; unix(7)
+PROGRESS_DIR: Final = "INPLACE_PROGRESS_DIR"  # the worker's environment: where its ranks say how far they are
+
+
+def progress_dir(given: str, beside: str) -> str:
+    """Return the folder that INPLACE_PROGRESS_DIR names, or else `progress` beside a shared file; "" without both."""
+    return given or (f"{beside.rpartition('/')[0]}/progress" if beside else "")
 
 
 class reachable:  # noqa: N801 - a context manager, used as a function

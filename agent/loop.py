@@ -106,6 +106,11 @@ async def _run(
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
     link: Link = SocketLink(config.link_file, clock=clock, log=log) if config.link_file else NoLink()
+    watchdog = None
+    if config.watch is not None:
+        from inplace.agent.watchdog import Watchdog
+
+        watchdog = Watchdog(config.watch, are_pids_ours=not config.link_file, clock=clock, log=log)
     agent = make(
         config,
         Parts(
@@ -114,6 +119,7 @@ async def _run(
             rng=Random(),
             barrier=barrier,
             link=link,
+            watchdog=watchdog,
             log=log,
             metrics=shell.metrics,
             memory=shell.memory,

@@ -11,6 +11,7 @@ import gc
 from collections.abc import Mapping
 
 from inplace.agent.agent_file import leave_agent_file
+from inplace.agent.config import ConfigError
 from inplace.agent.listener import listen
 from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.prelude import head_start
@@ -31,8 +32,11 @@ def _start(shell: Shell) -> int:
     """Bind, announce, then load the rest of the agent in the shadow of the server's answer, and run it.
 
     Raises:
-        BarrierError: nothing was announced.
+        BarrierError, ConfigError: nothing was announced.
     """
+    if shell.config.watch is not None and not shell.config.link_file:
+        expected = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs"
+        raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {expected}, but LINK_FILE is not set",))
     shell, start = _with_slot(begin(shell))
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:

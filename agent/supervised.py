@@ -20,6 +20,7 @@ from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
 from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
 from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
+from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.listener import listen
 from inplace.agent.log import LazyLog
 from inplace.agent.loop import run_loop
@@ -33,6 +34,7 @@ FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR
 
 def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
     """Run the agent and its worker; return the process's exit code."""
+    env = {**env, **dict(options.variables)}
     return run_shell(env, partial(_start, options, env))
 
 
@@ -48,8 +50,10 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     shell = begin(shell, worker=options.command[0])
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
-        mark = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
-        worker = WorkerProcess(options.command, {**env, **mark}, clock=parts.clock)
+        own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
+        if config.watch is not None and config.watch.folder:
+            own[PROGRESS_DIR] = config.watch.folder
+        worker = WorkerProcess(options.command, {**env, **own}, clock=parts.clock)
         agent = SupervisorAgent(config, parts, worker=worker, options=options)
         for number in FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, agent.forward, number)

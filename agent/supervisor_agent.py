@@ -17,6 +17,7 @@ from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.process_tree import STUCK_S
+from inplace.agent.teller import Teller
 from inplace.agent.worker import EPOCH, Worker, WorkerStartError, WorkerStuckError
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
 from inplace.common.epoch.supervisor import (
@@ -32,6 +33,7 @@ from inplace.common.epoch.supervisor import (
     WorkerNotStarted,
     step,
 )
+from inplace.common.epoch.telling import ScheduleTelling, TellFailure
 
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
 
@@ -57,6 +59,9 @@ class SupervisorAgent:
             restart_code=config.restart_exit_code if options.once else None,
         )
         self._driver = Driver(config, parts, self)
+        self._teller = Teller(config, parts, self._driver)
+        self._watchdog = parts.watchdog
+        self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self._phases = self._driver.phases
         self._stop_signal = signal.SIGTERM
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
@@ -99,12 +104,14 @@ class SupervisorAgent:
         return actions
 
     def perform(self, action: object) -> None:
-        """Start or stop the worker, or end this process."""
+        """Start or stop the worker, tell that it hangs, or end this process."""
         match action:
             case StartWorker(epoch):
                 self._start(epoch)
             case StopWorker():
                 self._stop(action)
+            case ScheduleTelling() | TellFailure():
+                self._teller.perform(action)
             case Leave(code):
                 self._leave(code)
 
@@ -123,6 +130,8 @@ class SupervisorAgent:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = {EPOCH: "" if epoch is None else str(epoch), RESTART_COUNT: str((epoch or 1) - 1)}
         self._driver.remember_run(epoch)
+        if self._watchdog is not None:
+            self._watchdog.begin(epoch)
         began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)
@@ -132,12 +141,18 @@ class SupervisorAgent:
             return
         self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._watch_over = self._driver.start(self._see_off())
+        if self._watchdog is not None:
+            self._watching = self._driver.start(self._watchdog.watch(self._driver.take))
         self._driver.lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""
         self._phases.worker_down()
-        if action.at_once:
+        self._stop_watching()
+        if action.stalled:
+            why = "it hangs" if action.verdict is None else f"it hangs, and its epoch is {action.verdict.value}"
+            grace_s, number = 0.0, signal.SIGKILL  # a stopped process takes no SIGTERM
+        elif action.at_once:
             grace_s, number, why = 0.0, signal.SIGKILL, "told twice to end"
         elif action.verdict is None:
             grace_s, number, why = self._options.termination_grace_s, self._stop_signal, "the Pod ends"
@@ -148,6 +163,12 @@ class SupervisorAgent:
             self._patience.cancel()
         self._patience = self._driver.start(self._kill_after(grace_s))
         self._log.info("worker_stopping", why=why, signal=number.name, grace_s=grace_s)
+
+    def _stop_watching(self) -> None:
+        """Judge this worker no longer; it ends."""
+        self._teller.keep_silent()
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._watching.cancel()
 
     async def _kill_after(self, grace_s: float) -> None:
         """Kill the worker's main process after its grace; cancelled when it ends by itself."""
@@ -164,7 +185,8 @@ class SupervisorAgent:
 
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
-        for task in (self._patience, self._watch_over):
+        self._teller.drop()
+        for task in (self._patience, self._watch_over, self._watching):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         self._driver.end(code)
@@ -172,6 +194,7 @@ class SupervisorAgent:
     async def _see_off(self) -> None:
         """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
         code = await self._worker.exited()
+        self._stop_watching()
         self._phases.worker_down()
         self._driver.begin_run()
         ended_s = self._clock.monotonic_s()

@@ -1,12 +1,9 @@
 """
-The sidecar's machine: the agent's machine, and what it does about a worker that died in this Pod.
+The sidecar's machine: the agent's machine, and what it does about a worker that failed in this Pod.
 
 Without it a sidecar knows only views, and kubelet is the first to notice a dead worker, up to a second later. With a
 guard the agent hears of the death at once: it tells the controller, then ends its own process, and kubelet finds every
-container of the Pod ended at one look.
-
-When one worker dies its peers die soon after. So an agent waits for a moment of its own before it tells
-(`agent.herd.telling_delay_s`), and it keeps silent if a view deprecates the epoch meanwhile: then it restarts as ever.
+container of the Pod ended at one look. A worker that hangs is told in the same way (`common.epoch.telling`).
 """
 
 from __future__ import annotations
@@ -27,49 +24,27 @@ from inplace.common.epoch.agent import (
 )
 from inplace.common.epoch.agent import step as step_agent
 from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.telling import (
+    FailureTold,
+    ScheduleTelling,
+    TellFailure,
+    TellingDue,
+    TellingState,
+    WorkerFailed,
+    WorkerStalled,
+)
+from inplace.common.epoch.telling import step as step_telling
 from inplace.common.record import record, replace
 
 
 @record
-class WorkerFailed:
-    """The worker of `epoch` died in this Pod; code None if its container ended without a word."""
-
-    epoch: int
-    code: int | None
-
-
-@record
-class TellingDue:
-    """The moment of this Pod has come, and the epoch is not deprecated yet."""
-
-
-@record
-class FailureTold:
-    """The server has answered, or did not within its time: this process need not wait any longer."""
-
-
-@record
-class ScheduleTelling:
-    """Report TellingDue after a delay."""
-
-
-@record
-class TellFailure:
-    """Write on this Pod that its worker of `epoch` died, and report FailureTold."""
-
-    epoch: int
-    code: int | None
-
-
-@record
 class RestartPod:
-    """Make every container of this Pod start again: its worker is dead."""
+    """Make every container of this Pod start again: its worker failed."""
 
-    epoch: int
-    code: int | None
+    failure: WorkerFailed | WorkerStalled
 
 
-Event = View | Accepted | NotAccepted | StillWaiting | WorkerFailed | TellingDue | FailureTold
+Event = View | Accepted | NotAccepted | StillWaiting | WorkerFailed | WorkerStalled | TellingDue | FailureTold
 Action = (
     TakeConsistentView | Announce | LiftBarrier | RestartInPlace | GiveUp | ScheduleTelling | TellFailure | RestartPod
 )
@@ -82,13 +57,11 @@ class SidecarState:
 
     Args:
         agent: the agent's own machine.
-        failure: the first death of this Pod's worker; None while there was none.
-        telling: the PATCH that says so was begun. It is sent ONCE.
+        telling: what became of this Pod's first failure.
     """
 
     agent: AgentState = AgentState()
-    failure: WorkerFailed | None = None
-    telling: bool = False
+    telling: TellingState = TellingState()
 
 
 def step(state: SidecarState, event: Event) -> Step:
@@ -105,14 +78,16 @@ def step(state: SidecarState, event: Event) -> Step:
         return replace(state, agent=agent), actions
     if state.agent.phase in TERMINAL:
         raise InvariantError(f"event {event!r} after terminal phase {state.agent.phase.value}")
-    if isinstance(event, WorkerFailed):
-        # Only the worker that this process let start: with in-place restart off, a death is kubelet's affair.
-        if state.failure is not None or state.agent.phase is not AgentPhase.LIFTED or event.epoch != state.agent.epoch:
-            return state, ()
-        return replace(state, failure=event), (ScheduleTelling(),)
-    if state.failure is None or state.telling is isinstance(event, TellingDue):
-        raise InvariantError(f"event {event!r} after failure {state.failure!r}, telling: {state.telling}")
-    epoch, code = state.failure.epoch, state.failure.code
-    if isinstance(event, TellingDue):
-        return replace(state, telling=True), (TellFailure(epoch, code),)
-    return replace(state, agent=replace(state.agent, phase=AgentPhase.RESTARTING)), (RestartPod(epoch, code),)
+    if isinstance(event, WorkerFailed | WorkerStalled) and not _is_ours(state.agent, event.epoch):
+        return state, ()
+    telling, words = step_telling(state.telling, event)
+    state = replace(state, telling=telling)
+    if isinstance(event, FailureTold) and telling.failure is not None:
+        agent = replace(state.agent, phase=AgentPhase.RESTARTING)
+        return replace(state, agent=agent), (RestartPod(telling.failure),)
+    return state, words
+
+
+def _is_ours(agent: AgentState, epoch: int) -> bool:
+    """Say whether this process let that worker start: with in-place restart off, a death is kubelet's affair."""
+    return agent.phase is AgentPhase.LIFTED and epoch == agent.epoch

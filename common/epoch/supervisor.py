@@ -7,6 +7,9 @@ says what that means for the worker's processes, and begins the next run of the 
 Safety rests on one rule: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there. That event
 says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
 announces at once from the newest view: no new watch, one PATCH.
+
+A worker that dies needs no telling: the next announcement says it. A worker that hangs is told first, so that its peers
+stop while it is killed (`common.epoch.telling`); a stopped process takes no SIGTERM, so it gets no grace.
 """
 
 from __future__ import annotations
@@ -32,6 +35,15 @@ from inplace.common.epoch.agent import (
 from inplace.common.epoch.agent import Event as AgentEvent
 from inplace.common.epoch.agent import step as step_agent
 from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.telling import (
+    FailureTold,
+    ScheduleTelling,
+    TellFailure,
+    TellingDue,
+    TellingState,
+    WorkerStalled,
+)
+from inplace.common.epoch.telling import step as step_telling
 from inplace.common.record import replace
 
 
@@ -89,10 +101,12 @@ class StopWorker:
     Args:
         verdict: why the group restarts; None when the supervisor itself is to end.
         at_once: give it no grace.
+        stalled: it hangs, so it gets no grace either.
     """
 
     verdict: Verdict | None
     at_once: bool = False
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +116,9 @@ class Leave:
     code: int
 
 
-Event = View | Accepted | NotAccepted | StillWaiting | WorkerExited | WorkerNotStarted | WorkerGone | Terminate
-Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave
+WorkerEvent = WorkerExited | WorkerNotStarted | WorkerGone | WorkerStalled | TellingDue | FailureTold
+Event = AgentEvent | WorkerEvent | Terminate
+Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleTelling | TellFailure
 Step = tuple["SupervisorState", tuple[Action, ...]]
 
 
@@ -118,6 +133,7 @@ class SupervisorState:
         final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
         restart_code: the process runs one worker: every end of it ends the process with the worker's code, and a group
             restart with this one; None begins again in this process.
+        telling: what became of this worker's stall.
     """
 
     agent: AgentState = field(default_factory=AgentState)
@@ -125,6 +141,7 @@ class SupervisorState:
     code: int | None = None
     final_codes: frozenset[int] = frozenset()
     restart_code: int | None = None
+    telling: TellingState = field(default_factory=TellingState)
 
 
 def step(state: SupervisorState, event: Event) -> Step:
@@ -150,6 +167,8 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _gone(state)
         case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
             return replace(state, life=WorkerLife.LEFT), (Leave(code),)
+        case WorkerStalled() | TellingDue() | FailureTold():
+            return _tell(state, event)
         case Terminate(number):
             return _terminate(state, 128 + number)
 
@@ -162,7 +181,8 @@ def _follow(state: SupervisorState, event: AgentEvent) -> Step:
         case (LiftBarrier(epoch),):
             return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
         case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:
-            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (StopWorker(verdict),)
+            stop = StopWorker(verdict, stalled=state.telling.failure is not None)
+            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
         case (RestartInPlace(),) if state.restart_code is not None:
             return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
         case (RestartInPlace(),):
@@ -174,6 +194,21 @@ def _follow(state: SupervisorState, event: AgentEvent) -> Step:
         case ():
             return state, ()
     raise InvariantError(f"the agent's machine wants {actions!r} in life {state.life.value}")
+
+
+def _tell(state: SupervisorState, event: WorkerStalled | TellingDue | FailureTold) -> Step:
+    """Tell that the worker hangs, then end it; what comes for a worker that is ending, or is another one, is late."""
+    if state.life is not WorkerLife.RUNNING or state.agent.phase is not AgentPhase.LIFTED:
+        return state, ()
+    is_late = event.epoch != state.agent.epoch if isinstance(event, WorkerStalled) else state.telling.failure is None
+    if is_late or not _restarts_in_place(state):
+        return state, ()
+    telling, words = step_telling(state.telling, event)
+    state = replace(state, telling=telling)
+    if isinstance(event, FailureTold):
+        stop = StopWorker(None, stalled=True)
+        return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
+    return state, words
 
 
 def _exited(state: SupervisorState, code: int) -> SupervisorState:
@@ -222,6 +257,7 @@ def _begin_again(state: SupervisorState) -> Step:
         raise InvariantError(f"no view after epoch {state.agent.epoch}")
     agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached)
     # Consistent is relative to the machine's beginning, and this one begins now.
+    state = replace(state, telling=TellingState())
     return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))
 
 

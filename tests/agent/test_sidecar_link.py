@@ -12,7 +12,8 @@ import pytest
 
 from inplace.agent.driver import Parts
 from inplace.agent.link import OnFailure
-from inplace.agent.sidecar_agent import TELLING_S_MAX, SidecarAgent
+from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.teller import TELLING_S_MAX
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport

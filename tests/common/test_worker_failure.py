@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,20 +11,42 @@ from hypothesis import strategies as st
 
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.worker_failure import TEXT_BYTES_MAX, WorkerFailure, failure_text, parse_failure
+from inplace.common.worker_failure import (
+    STALLED_S_MAX,
+    STEP_MAX,
+    TEXT_BYTES_MAX,
+    WorkerFailure,
+    failure_text,
+    parse_failure,
+)
 
 ADMITTED = re.compile(
-    r"^v1,epoch=[1-9][0-9]{0,9}(,code=[1-9][0-9]{0,2})?,at=[0-9]{13}$"
+    r"^v1,epoch=[1-9][0-9]{0,9}(,code=[1-9][0-9]{0,2}|,stalled=[1-9][0-9]{0,6}(,step=[0-9]{1,12})?)?,at=[0-9]{13}$"
 )  # deploy/admission/agents.yaml
-failures = st.builds(
+times = st.integers(0, 9_999_999_999_999).map(lambda milliseconds: milliseconds / 1000)
+deaths = st.builds(WorkerFailure, st.integers(1, INT32_MAX), st.none() | st.integers(1, 255), times)
+stalls = st.builds(
     WorkerFailure,
     st.integers(1, INT32_MAX),
-    st.none() | st.integers(1, 255),
-    st.integers(0, 9_999_999_999_999).map(lambda milliseconds: milliseconds / 1000),
+    st.none(),
+    times,
+    st.integers(1, STALLED_S_MAX),
+    st.none() | st.integers(0, STEP_MAX),
 )
 
 
-@given(failures)
+def test_the_policy_admits_this_grammar() -> None:
+    """The expression in deploy/ is the one that the tests here use."""
+    assert ADMITTED.pattern in (Path(__file__).parents[2] / "deploy/admission/agents.yaml").read_text()
+
+
+def test_a_silence_is_told_within_the_grammar_s_range() -> None:
+    """Whatever the watchdog's clock says."""
+    for seconds, told in ((0, 1), (10**9, STALLED_S_MAX)):
+        assert parse_failure(failure_text(WorkerFailure(3, None, 1.0, seconds))).stalled_s == told
+
+
+@given(deaths | stalls)
 def test_it_comes_through(failure: WorkerFailure) -> None:
     """What is written is read again, is admitted by the policy, and is short."""
     text = failure_text(failure)
@@ -49,6 +72,14 @@ def test_it_comes_through(failure: WorkerFailure) -> None:
         "v1,epoch=3,code=1,at=17900000001234",
         "v1,epoch=3,code=1,at=179",
         "v1,epoch=\u0663,code=1,at=1790000000123",
+        "v1,epoch=3,stalled=0,at=1790000000123",
+        "v1,epoch=3,stalled=10000000,at=1790000000123",
+        "v1,epoch=3,stalled=11,step=-1,at=1790000000123",
+        "v1,epoch=3,stalled=11,step=01,at=1790000000123",
+        "v1,epoch=3,stalled=11,step=1000000000000,at=1790000000123",
+        "v1,epoch=3,step=1,stalled=11,at=1790000000123",
+        "v1,epoch=3,step=1,at=1790000000123",
+        "v1,epoch=3,code=1,stalled=11,at=1790000000123",
         "v1,epoch=3,code=1,at=1790000000123,",
         "v1," + "9" * 10_000,
     ],

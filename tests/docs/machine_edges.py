@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from inplace.common.epoch import agent, supervisor
+from inplace.common.epoch import agent, supervisor, telling
 from inplace.common.epoch.agent import AgentPhase, AgentState, View
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
@@ -110,6 +110,9 @@ def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
     yield supervisor.Terminate(15)
     if state.life is WorkerLife.RUNNING:
         yield supervisor.WorkerNotStarted(127)
+        yield telling.WorkerStalled(state.agent.epoch, 11, 1200)
+        if state.telling.failure is not None:
+            yield telling.FailureTold() if state.telling.was_due else telling.TellingDue()
     if state.life in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         yield from (supervisor.WorkerExited(code) for code in (0, 1, FINAL_CODE))
     if state.life is WorkerLife.LEFTOVERS:
@@ -147,6 +150,12 @@ def _happened(state: SupervisorState, event: Any) -> tuple[str, str] | None:
             return "main process exits", ""
         case supervisor.WorkerNotStarted():
             return "command cannot be executed", ""
+        case telling.WorkerStalled():
+            return "main process hangs", ""
+        case telling.TellingDue():
+            return "its moment comes", ""
+        case telling.FailureTold():
+            return "the stall is told", ""
         case supervisor.WorkerGone():
             return "all processes gone, " + ("the Pod goes on" if state.code is None else "the Pod ends"), ""
     return None

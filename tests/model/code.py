@@ -1,7 +1,8 @@
 """
 The code under check: production's modules, or the same text with one planted mistake.
 
-A supervisor built on a planted agent is production's text too: it finds the planted module where it imports the agent.
+A supervisor built on a planted agent, or a sidecar on a planted telling, is production's text too: it finds the planted
+module where it imports that one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import inplace.common.epoch.guard
 import inplace.common.epoch.ledger
 import inplace.common.epoch.sidecar
 import inplace.common.epoch.supervisor
+import inplace.common.epoch.telling
 import inplace.common.wire
 
 _SERIAL: Final = itertools.count()
@@ -33,6 +35,7 @@ class Code:
     supervisor: Any = inplace.common.epoch.supervisor
     guard: Any = inplace.common.epoch.guard
     sidecar: Any = inplace.common.epoch.sidecar
+    telling: Any = inplace.common.epoch.telling
     wire: Any = inplace.common.wire
 
 
@@ -49,15 +52,17 @@ def planted(module: str, old: str, new: str) -> Code:
         raise AssertionError(f"{path.name}: expected {old!r} exactly once, saw it {text.count(old)} times")
     copy = _module(module, text.replace(old, new), f"{path} with {new!r}")
     if module == "agent":
-        return Code(agent=copy, supervisor=_supervisor_on(copy))
+        return Code(agent=copy, supervisor=_built_on("supervisor", "agent", copy))
+    if module == "telling":
+        return Code(telling=copy, sidecar=_built_on("sidecar", "telling", copy))
     return Code(**{module: copy})
 
 
-def _supervisor_on(agent: ModuleType) -> ModuleType:
-    """Return production's supervisor, built on another agent."""
-    path = Path(str(inplace.common.epoch.supervisor.__file__))
-    with mock.patch.dict(sys.modules, {"inplace.common.epoch.agent": agent}):
-        return _module("supervisor", path.read_text(), str(path))
+def _built_on(name: str, below: str, copy: ModuleType) -> ModuleType:
+    """Return production's module `name`, built on another module than production's `below`."""
+    path = Path(str(getattr(Code(), name).__file__))
+    with mock.patch.dict(sys.modules, {f"inplace.common.epoch.{below}": copy}):
+        return _module(name, path.read_text(), str(path))
 
 
 def _module(name: str, text: str, origin: str) -> ModuleType:

@@ -21,7 +21,7 @@ class Bug:
 
     Args:
         name: what is wrong.
-        module: agent, ledger, supervisor, guard or sidecar; "" when the environment is at fault.
+        module: agent, ledger, supervisor, guard, sidecar or telling; "" when the environment is at fault.
         old: text that occurs once in the module.
         new: what stands there instead.
         config: where it shows; None is the link of one Pod.
@@ -243,16 +243,16 @@ BUGS: Final = (
     Bug(
         "sidecar: tells of each death in its Pod",
         None,
-        "sidecar",
-        "if state.failure is not None or state.agent.phase",
-        "if state.agent.phase",
+        "telling",
+        "if state.failure is not None:",
+        "if state.failure is event:",
     ),
     Bug(
         "sidecar: leaves before its PATCH is out",
         None,
         "sidecar",
-        "(TellFailure(epoch, code),)",
-        "(TellFailure(epoch, code), RestartPod(epoch, code))",
+        "if isinstance(event, FailureTold) and",
+        "if isinstance(event, FailureTold | TellingDue) and",
     ),
     Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",
@@ -265,8 +265,8 @@ BUGS: Final = (
         "supervisor: announces the next epoch beside a running worker",
         _SUPERVISED,
         "supervisor",
-        "return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (StopWorker(verdict),)",
-        "return _begin_again(state)",
+        "return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)\n        case",
+        "return _begin_again(state)\n        case",
     ),
     Bug(
         "supervisor: starts the worker again in the epoch that is over",
@@ -279,8 +279,8 @@ BUGS: Final = (
         "supervisor: does not stop its worker",
         _SUPERVISED,
         "supervisor",
-        "(StopWorker(verdict),)",
-        "()",
+        "(stop,)\n        case",
+        "()\n        case",
     ),
     Bug(
         "supervisor: keeps no view for the next machine",

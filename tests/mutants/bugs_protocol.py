@@ -139,8 +139,7 @@ PROTOCOL = (
         (
             Edit(
                 _SUPERVISOR,
-                "            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), "
-                "(StopWorker(verdict),)\n",
+                "            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)\n",
                 "            return _begin_again(state)\n",
             ),
         ),

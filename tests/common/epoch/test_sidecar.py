@@ -9,17 +9,14 @@ from hypothesis import strategies as st
 from inplace.common.epoch import agent
 from inplace.common.epoch.agent import Accepted, AgentPhase, LiftBarrier, RestartInPlace, Verdict, View
 from inplace.common.epoch.errors import InvariantError
-from inplace.common.epoch.sidecar import (
-    Action,
-    Event,
+from inplace.common.epoch.sidecar import Action, Event, RestartPod, SidecarState, step
+from inplace.common.epoch.telling import (
     FailureTold,
-    RestartPod,
     ScheduleTelling,
-    SidecarState,
     TellFailure,
     TellingDue,
     WorkerFailed,
-    step,
+    WorkerStalled,
 )
 
 LIFTED = (View(0, 0, consistent=True), Accepted(1), View(1, 0))
@@ -33,13 +30,14 @@ def after(*events: Event) -> tuple[SidecarState, list[Action]]:
     return state, list(actions)
 
 
-def test_a_death_is_told_and_then_the_pod_restarts() -> None:
+@pytest.mark.parametrize("failure", [WorkerFailed(1, 7), WorkerStalled(1, 11, 1200)])
+def test_a_failure_is_told_and_then_the_pod_restarts(failure: WorkerFailed | WorkerStalled) -> None:
     """The order: a moment of its own, one PATCH, its answer, the end of this process."""
     assert after(*LIFTED)[1] == [LiftBarrier(1)]
-    assert after(*LIFTED, WorkerFailed(1, 7))[1] == [ScheduleTelling()]
-    assert after(*LIFTED, WorkerFailed(1, 7), TellingDue())[1] == [TellFailure(1, 7)]
-    state, actions = after(*LIFTED, WorkerFailed(1, 7), TellingDue(), FailureTold())
-    assert actions == [RestartPod(1, 7)]
+    assert after(*LIFTED, failure)[1] == [ScheduleTelling()]
+    assert after(*LIFTED, failure, TellingDue())[1] == [TellFailure(failure)]
+    state, actions = after(*LIFTED, failure, TellingDue(), FailureTold())
+    assert actions == [RestartPod(failure)]
     assert state.agent.phase is AgentPhase.RESTARTING
 
 
@@ -61,21 +59,24 @@ def test_a_group_that_restarts_anyway_is_told_nothing() -> None:
 )
 def test_only_a_worker_that_was_let_start_can_fail(before: tuple[agent.Event, ...]) -> None:
     """Anything else on the link is nonsense, or no affair of the group."""
-    assert after(*before, WorkerFailed(1, 7)) == (after(*before)[0], [])
+    for failure in (WorkerFailed(1, 7), WorkerStalled(1, 11, None)):
+        assert after(*before, failure) == (after(*before)[0], [])
 
 
-def test_only_the_first_death_of_this_epoch_counts() -> None:
+def test_only_the_first_failure_of_this_epoch_counts() -> None:
     """A Pod may have several workers; another epoch's death is nonsense."""
     assert after(*LIFTED, WorkerFailed(2, 7))[1] == []
-    state, actions = after(*LIFTED, WorkerFailed(1, 7), WorkerFailed(1, None))
-    assert actions == []
-    assert state.failure == WorkerFailed(1, 7)
+    for later in (WorkerFailed(1, None), WorkerStalled(1, 11, 5)):
+        state, actions = after(*LIFTED, WorkerFailed(1, 7), later)
+        assert actions == []
+        assert state.telling.failure == WorkerFailed(1, 7)
 
 
 events = st.one_of(
     st.builds(View, st.integers(0, 2), st.integers(0, 2), st.booleans(), st.booleans()),
     st.builds(Accepted, st.integers(1, 2)),
     st.builds(WorkerFailed, st.integers(0, 2), st.sampled_from([None, 1])),
+    st.builds(WorkerStalled, st.integers(0, 2), st.just(11), st.sampled_from([None, 1])),
     st.just(TellingDue()),
     st.just(FailureTold()),
 )
@@ -95,7 +96,7 @@ def test_it_tells_at_most_once_and_never_after_the_end(given_events: list[Event]
                 assert any(isinstance(one, LiftBarrier) for one in seen)
                 assert ScheduleTelling() in seen
             if isinstance(action, RestartPod):
-                assert TellFailure(action.epoch, action.code) in seen
+                assert TellFailure(action.failure) in seen
         seen += actions
     assert sum(isinstance(action, TellFailure) for action in seen) <= 1
     assert sum(isinstance(action, RestartPod | RestartInPlace) for action in seen) <= 1

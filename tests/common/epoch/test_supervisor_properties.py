@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.epoch.agent import Accepted, AgentPhase, AgentState, Announce, GiveUp, NotAccepted, View
+from inplace.common.epoch.agent import Accepted, AgentPhase, AgentState, Announce, GiveUp, NotAccepted, Verdict, View
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.supervisor import (
     Action,
@@ -24,6 +24,7 @@ from inplace.common.epoch.supervisor import (
     WorkerNotStarted,
     step,
 )
+from inplace.common.epoch.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue, WorkerStalled
 
 FINAL = frozenset({3})
 views = st.integers(0, 5).flatmap(
@@ -36,7 +37,7 @@ items = st.lists(
         views,
         views,
         st.sampled_from(["accepted", "accepted", "refused", "gone", "gone", "exit 0", "exit 1", "exit 3", "exit 143"]),
-        st.sampled_from(["signal", "not started"]),
+        st.sampled_from(["signal", "not started", "stall", "stall", "due", "told"]),
     ),
     max_size=40,
 )
@@ -51,6 +52,8 @@ class World:
     started: list[int | None] = field(default_factory=list)
     announced: list[int] = field(default_factory=list)
     code: int | None = None
+    telling: str = ""  # the newest one: scheduled, due, told or none; the shell drops an older one
+    told: list[int] = field(default_factory=list)
 
     def feed(self, item: View | str) -> None:
         """Report an item to the machine, if the shell could report it now."""
@@ -76,6 +79,14 @@ class World:
                 return WorkerExited(int(item.removeprefix("exit ")))
             case "signal":
                 return Terminate(15)
+            case "stall":
+                return WorkerStalled(self.state.agent.epoch, 11, None)
+            case "due" if self.telling == "scheduled":
+                self.telling = "due"
+                return TellingDue()
+            case "told" if self.telling == "told":
+                self.telling = ""
+                return FailureTold()
             case "not started" if self.left == "running":
                 self.left = ""
                 return WorkerNotStarted(127)
@@ -90,6 +101,12 @@ class World:
                 self.started.append(epoch)
             case StopWorker():
                 assert self.left == "running"
+            case ScheduleTelling():
+                self.telling = "scheduled"
+            case TellFailure(failure):
+                assert self.left == "running"
+                self.telling = "told"
+                self.told.append(failure.epoch)
             case Announce(epoch):
                 assert self.left == "", f"announced {epoch} beside {self.left}"
                 self.announced.append(epoch)
@@ -109,6 +126,8 @@ def test_announcements_and_starts_keep_the_promise(previous: int | None, happene
     assert epochs == sorted(set(epochs))
     assert set(epochs) <= set(world.announced)
     assert world.announced == sorted(world.announced)
+    assert world.told == sorted(set(world.told)), "a stall was told twice"
+    assert set(world.told) <= set(epochs)
     assert world.code in (None, 0, 1, 3, 127, 143)
 
 
@@ -155,3 +174,54 @@ def test_int32_s_end_is_given_up_by_name() -> None:
     state, _ = step(SupervisorState(lifted, WorkerLife.RUNNING), WorkerExited(1))
     state, actions = step(state, WorkerGone())
     assert (state.life, actions) == (WorkerLife.LEFT, (GiveUp(last),))
+
+
+RUNNING = SupervisorState(AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2)), WorkerLife.RUNNING)
+STALL = WorkerStalled(3, 11, 1200)
+
+
+def after(*events: Event, state: SupervisorState = RUNNING) -> tuple[SupervisorState, tuple[Action, ...]]:
+    """Return where a supervisor stands after these events, and the actions of the last one."""
+    actions: tuple[Action, ...] = ()
+    for event in events:
+        state, actions = step(state, event)
+    return state, actions
+
+
+def test_a_stall_is_told_and_then_the_worker_is_killed() -> None:
+    """The order: a moment of its own, one PATCH, its answer, SIGKILL, the next epoch, whose stall is told anew."""
+    assert after(STALL)[1] == (ScheduleTelling(),)
+    assert after(STALL, STALL)[1] == ()
+    assert after(STALL, TellingDue())[1] == (TellFailure(STALL),)
+    told = (STALL, TellingDue(), FailureTold())
+    state, actions = after(*told)
+    assert (state.life, actions) == (WorkerLife.STOPPING, (StopWorker(None, stalled=True),))
+    state, actions = after(*told, View(3, 3), WorkerExited(137), WorkerGone())
+    assert actions == (Announce(4),)
+    assert after(Accepted(4), View(4, 3), WorkerStalled(4, 11, 7), state=state)[1] == (ScheduleTelling(),)
+
+
+def test_a_group_that_restarts_anyway_is_told_nothing() -> None:
+    """The epoch is deprecated before this Pod's moment: the worker that hangs is killed, and nothing is told later."""
+    state, actions = after(STALL, View(3, 3))
+    assert actions == (StopWorker(Verdict.DEPRECATED, stalled=True),)
+    assert after(TellingDue(), state=state) == (state, ())
+    assert after(STALL, TellingDue(), View(3, 3), FailureTold())[1] == ()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        SupervisorState(),
+        SupervisorState(RUNNING.agent, WorkerLife.STOPPING),
+        SupervisorState(RUNNING.agent, WorkerLife.LEFTOVERS),
+        SupervisorState(AgentState(phase=AgentPhase.LIFTED, epoch=4, view=View(4, 3)), WorkerLife.RUNNING),
+        SupervisorState(AgentState(phase=AgentPhase.BYPASSED, view=View(3, 2, in_place=False)), WorkerLife.RUNNING),
+        SupervisorState(
+            AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2, in_place=False)), WorkerLife.RUNNING
+        ),
+    ],
+)
+def test_only_the_stall_of_the_running_epoch_counts(state: SupervisorState) -> None:
+    """Another epoch's is late; and without in-place restart it is the Job's affair."""
+    assert after(STALL, state=state) == (state, ())

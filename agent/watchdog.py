@@ -1,0 +1,151 @@
+"""
+The watchdog: it looks at the worker's progress files, and reports a worker that hangs.
+
+`common.epoch.stall` decides. This module looks each `period_s` from a thread, because a hung file system may block a
+look for ever; then nothing is judged until the look returns. It is imported only where a limit is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from typing import Final
+
+from inplace.agent.log import Log
+from inplace.agent.progress_folder import ProgressFiles, ProgressFolder
+from inplace.agent.watch_settings import WatchSettings
+from inplace.common.epoch.stall import LimitTooShort, Look, Looked, Stalled, StallState, WorkerStarted, step
+from inplace.common.epoch.telling import WorkerStalled
+from inplace.common.kube.clock import Clock
+
+BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched
+LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
+
+
+class Watchdog:
+    """Watches one worker after the other.
+
+    Args:
+        settings: limits and files.
+        are_pids_ours: the worker runs in this process's PID namespace, so a rank whose process is gone has ended.
+    """
+
+    def __init__(self, settings: WatchSettings, *, are_pids_ours: bool, clock: Clock, log: Log) -> None:
+        self._settings = settings
+        self._are_pids_ours = are_pids_ours
+        self._clock = clock
+        self._log = log
+        self._files: ProgressFolder | ProgressFiles
+        self._state = StallState(settings.limits)
+        self._thread: threading.Thread | None = None  # there is only ever one: a file system that hangs costs no more
+        self._is_on = False
+        self._problem = ""
+
+    def begin(self, epoch: int | None) -> None:
+        """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
+
+        It blocks for BEGIN_S_MAX at most: a worker that starts before its files are marked could be judged by old ones.
+        """
+        self._is_on = False
+        if epoch is None:
+            return
+        began_s, found = self._clock.monotonic_s(), list[str]()
+        self._files = self._open()  # a look that still hangs keeps its own
+        if self._thread is not None:
+            self._thread.join(BEGIN_S_MAX)
+        if self._thread is None or not self._thread.is_alive():
+            self._run(lambda: found.append(self._prepare(epoch))).join(BEGIN_S_MAX)
+        late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
+        self._note(found[0] if found else late)
+        self._is_on = bool(found)
+        self._state, _ = step(StallState(self._settings.limits), WorkerStarted(epoch, began_s))
+
+    async def watch(self, on_stall: Callable[[WorkerStalled], object]) -> None:
+        """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends."""
+        while self._is_on:
+            await self._clock.sleep(self._settings.limits.period_s)
+            look = await self._look()
+            self._note(look.problem)
+            self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))
+            for action in actions:
+                if isinstance(action, LimitTooShort):
+                    self._advise(action)
+                elif isinstance(action, Stalled):
+                    self._is_on = False
+                    on_stall(self._report(action, look.epoch or 0))
+
+    def _open(self) -> ProgressFolder | ProgressFiles:
+        if self._settings.pattern:
+            return ProgressFiles(self._settings.pattern)
+        if self._are_pids_ours:
+            return ProgressFolder(self._settings.folder, _is_alive)
+        return ProgressFolder(self._settings.folder)
+
+    def _prepare(self, epoch: int) -> str:
+        problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
+        return self._files.begin(epoch) or problem
+
+    def _run(self, work: Callable[[], object]) -> threading.Thread:
+        self._thread = threading.Thread(target=work, daemon=True)
+        self._thread.start()
+        return self._thread
+
+    async def _look(self) -> Look:
+        """Look from a thread, which may hang."""
+        loop, files = asyncio.get_running_loop(), self._files
+        looked: asyncio.Future[Look] = loop.create_future()
+
+        def look() -> None:
+            found = files.look()
+            with suppress(RuntimeError):  # the loop is closed: this process ends
+                loop.call_soon_threadsafe(_answer, looked, found)
+
+        self._run(look)
+        try:
+            async with self._clock.timeout(LOOK_S_MAX):
+                return await asyncio.shield(looked)
+        except TimeoutError:
+            self._note(f"progress: expected the files to answer within {LOOK_S_MAX:g} s, saw nothing")
+        return await looked
+
+    def _note(self, problem: str) -> None:
+        """Say what is wrong with the files, once each time that it changes."""
+        if problem and problem != self._problem:
+            self._log.warning(
+                "progress_unreadable", message=problem, then="silence is not counted until it is readable"
+            )
+        self._problem = problem
+
+    def _advise(self, action: LimitTooShort) -> None:
+        self._log.warning(
+            "stall_limit_too_short",
+            rank=action.rank,
+            step_s=round(action.step_s, 1),
+            message=f"expected steps below the limit of {self._settings.limits.stall_after_s:g} s",
+            then=f"the limit is {action.limit_s:.1f} s until the worker starts again; set a longer one",
+        )
+
+    def _report(self, stalled: Stalled, epoch: int) -> WorkerStalled:
+        self._log.warning(
+            "worker_stalled",
+            epoch=epoch,
+            rank=stalled.rank or None,
+            step=stalled.step,
+            silent_s=round(stalled.silent_s, 1),
+            limit_s=round(stalled.limit_s, 1),
+            busy=stalled.busy or None,
+        )
+        return WorkerStalled(epoch, max(1, ceil(stalled.silent_s)), stalled.step)
+
+
+def _answer(looked: asyncio.Future[Look], found: Look) -> None:
+    if not looked.done():
+        looked.set_result(found)
+
+
+def _is_alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")  # noqa: PTH110 - a string is all it needs

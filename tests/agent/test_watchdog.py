@@ -1,0 +1,258 @@
+"""The watchdog with real workers: a supervisor's, and one below a guard."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inplace.common.wire import WORKER_FAILED
+from inplace.common.worker_failure import WorkerFailure, parse_failure
+from tests.agent.process import COMMAND, environment, finished, process
+from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
+from tests.agent.supervisor_rig import IDLE, Supervised, main_of, running, supervised, until
+from tests.agent.test_guard import guarded
+
+pytestmark = pytest.mark.asyncio
+
+STEPS = """
+import inplace
+note('main')
+step = 0
+while True:
+    step += 1
+    inplace.progress(step)
+    time.sleep(0.02)
+"""
+STALL_S = 1.0
+
+
+def failures(server: ScriptedServer) -> list[WorkerFailure]:
+    """Return what was told, in order."""
+    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
+    return [parse_failure(annotations[WORKER_FAILED]) for annotations in bodies if WORKER_FAILED in annotations]
+
+
+def epochs(server: ScriptedServer) -> list[int]:
+    """Return what was announced, in order."""
+    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
+    found = [annotations.get("jobset.sigs.k8s.io/epoch") for annotations in bodies]
+    return [int(epoch) for epoch in found if epoch]
+
+
+@asynccontextmanager
+async def watched(folder: Path, worker: str, *options: str, **env: str) -> AsyncIterator[Supervised]:
+    """Run a supervisor that watches its worker."""
+    options = options or ("--stall-after", str(STALL_S))
+    async with supervised(folder, worker, *options, server=None, EPOCH_FILE=str(folder / "epoch"), **env) as group:
+        yield group
+
+
+async def told(group: Supervised, count: int = 1) -> WorkerFailure:
+    """Wait for the PATCH that tells of a stall."""
+    await group.server.until(lambda: len(failures(group.server)) >= count)
+    return failures(group.server)[-1]
+
+
+async def next_epoch(group: Supervised, epoch: int) -> None:
+    """Wait for the announcement of an epoch, let the group sync at it, and wait for the worker."""
+    await group.server.until(lambda: epochs(group.server)[-1] == epoch)
+    group.show(epoch, epoch - 1)
+    await group.noted("main", epoch)
+
+
+async def steps(group: Supervised, folder: Path, name: str = "rank-0") -> None:
+    """Wait until a rank made more than the first three steps, whose limits are longer."""
+
+    def last() -> int:
+        path = folder / "progress" / name
+        words = path.read_text().split() if path.exists() else []
+        return int(words[2]) if len(words) > 2 and words[2].isdigit() else 0
+
+    begun = last()
+    await until(lambda: last() > begun + 20, "steps")
+
+
+async def end(group: Supervised) -> None:
+    """End the supervisor and its worker, a stopped one too."""
+    group.child.terminate()
+    os.kill(main_of(group), signal.SIGKILL)
+    await group.finished()
+
+
+async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path) -> None:
+    """Twice: SIGSTOP, one PATCH with rank's step and silence, SIGKILL, the next epoch; SIGTERM would wait its grace."""
+    async with watched(tmp_path, STEPS, "--stall-after", str(STALL_S), "--grace", "60", RANK="0") as group:
+        await running(group)
+        for epoch in (1, 2):
+            await steps(group, tmp_path)
+            os.kill(main_of(group), signal.SIGSTOP)
+            failure = await told(group, epoch)
+            assert (failure.epoch, failure.code) == (epoch, None)
+            assert 1 <= (failure.stalled_s or 0) <= 10
+            assert (failure.step or 0) > 20
+            await next_epoch(group, epoch + 1)
+        await end(group)
+        assert [line["rank"] for line in group.logged("worker_stalled")] == ["rank-0", "rank-0"]
+        assert [line["why"] for line in group.logged("worker_stopping")][:2] == ["it hangs", "it hangs"]
+        assert len(failures(group.server)) == 2
+
+
+async def test_a_busy_worker_is_left_alone(tmp_path: Path) -> None:
+    """A checkpoint three times as long as the limit, and an exit that says so: no stall."""
+    worker = """
+import inplace
+note('main')
+for step in range(40):
+    inplace.progress(step)
+    time.sleep(0.02)
+with inplace.busy("checkpoint", up_to_s=30):
+    time.sleep(3)
+inplace.progress(40)
+if os.fork() == 0:
+    sys.exit(0)
+sys.exit(0)
+"""
+    async with watched(tmp_path, worker) as group:
+        await running(group)
+        assert await group.finished() == 0
+        assert failures(group.server) == []
+        assert group.logged("worker_stalled") == []
+
+
+async def test_the_last_epoch_s_files_are_no_progress_and_no_silence(tmp_path: Path) -> None:
+    """Old lines, and lines of another epoch that come later: the worker, which says nothing itself, is never judged."""
+    folder = tmp_path / "progress"
+    folder.mkdir()
+    (folder / "rank-0").write_text("v1 1 7 77\n")
+    (folder / "0").write_text("1200\n")
+    worker = """
+note('main')
+with open(os.environ['INPLACE_PROGRESS_DIR'] + '/rank-1', 'w') as file:
+    file.write('v1 9 7 77\\n')
+time.sleep(2.5)
+sys.exit(0)
+"""
+    async with watched(tmp_path, worker, "--stall-after", "0.5") as group:
+        await running(group)
+        assert await group.finished() == 0
+        assert failures(group.server) == []
+        assert not (folder / "rank-0").exists()
+        assert (folder / "0").read_text() == "1200\n"
+
+
+async def test_garbage_beside_a_rank_hides_no_stall(tmp_path: Path) -> None:
+    """Links, pipes, folders, words and 2,000 files: the rank that stops is found."""
+    folder = tmp_path / "progress"
+    folder.mkdir()
+    (folder / "link").symlink_to("/proc/self/mem")
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    (folder / "words").write_text("no step " * 1000)
+    (folder / "huge").write_text("1" + "0" * 30)
+    async with watched(tmp_path, STEPS, RANK="0") as group:
+        await running(group)
+        await steps(group, tmp_path)
+        os.kill(main_of(group), signal.SIGSTOP)
+        assert (await told(group)).epoch == 1
+        await next_epoch(group, 2)
+        await end(group)
+
+
+async def test_a_worker_that_never_begins_is_told(tmp_path: Path) -> None:
+    """By the limit of the start alone; nobody knows a step."""
+    async with watched(tmp_path, IDLE, "--start-stall-after", "0.5") as group:
+        await running(group)
+        assert (await told(group)).step is None
+        await next_epoch(group, 2)
+        await end(group)
+
+
+async def test_any_program_s_files_are_progress(tmp_path: Path) -> None:
+    """--progress-file, whose variable is wrong: the option wins. The worker is told no folder."""
+    log = tmp_path / "logs" / "train.log"
+    log.parent.mkdir()
+    worker = f"""
+note('main', os.environ.get('INPLACE_PROGRESS_DIR', 'none'))
+with open({str(log)!r}, 'a') as file:
+    for _ in range(30):
+        file.write('a step'); file.flush()
+        time.sleep(0.05)
+time.sleep(60)
+"""
+    options = ("--stall-after", "1", "--progress-file", str(tmp_path / "logs" / "*.log"))
+    async with watched(tmp_path, worker, *options, PROGRESS_FILE="relative") as group:
+        await running(group)
+        assert group.notes("main") == ["none"]
+        assert (await told(group)).epoch == 1
+
+
+async def test_no_limit_is_no_watchdog(tmp_path: Path) -> None:
+    """No folder is made, no variable is set, and a worker may be stopped for as long as it likes."""
+    worker = "note('main', os.environ.get('INPLACE_PROGRESS_DIR', 'none')); time.sleep(0.3); sys.exit(0)"
+    async with watched(tmp_path, worker, "--stall-after", "0") as group:
+        await running(group)
+        assert group.notes("main") == ["none"]
+        assert await group.finished() == 0
+        assert not (tmp_path / "progress").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "problem"),
+    [
+        (("--stall-after", "soon"), {}, "STALL_AFTER_S: expected seconds from 0.5 to 604800, or 0 for off, saw 'soon'"),
+        (("--stall-after", "0.1"), {}, "STALL_AFTER_S: expected seconds from 0.5"),
+        (("--progress-file", "/a/**"), {"STALL_AFTER_S": "9"}, "PROGRESS_FILE: expected '*' for one name at a time"),
+        (("--progress-file", "/a/*"), {}, "PROGRESS_FILE: expected STALL_AFTER_S or START_STALL_AFTER_S beside it"),
+        ((), {"START_STALL_AFTER_S": "9"}, "START_STALL_AFTER_S: expected EPOCH_FILE or LINK_FILE"),
+    ],
+)
+async def test_settings_that_cannot_be_used_are_refused(
+    tmp_path: Path, options: tuple[str, ...], env: dict[str, str], problem: str
+) -> None:
+    """Before anything is sent; the message has the variable."""
+    async with ScriptedServer(lists=[jobset(0)]) as server:
+        command = (*COMMAND, "run", *options, "--", "true")
+        async with process(environment(tmp_path, server, **env), *command) as child:
+            code, lines = await finished(child)
+        assert code == 2
+        assert problem in str(lines[0]["message"])
+        assert server.requests("PATCH") == []
+
+
+async def test_a_sidecar_without_a_link_watches_nobody(tmp_path: Path) -> None:
+    """It says so, and sends nothing."""
+    async with ScriptedServer(lists=[jobset(0)]) as server:
+        env = environment(tmp_path, server, STALL_AFTER_S="9", EPOCH_FILE=str(tmp_path / "epoch"))
+        async with process(env) as child:
+            code, lines = await finished(child)
+        assert code == 2
+        assert "expected LINK_FILE beside it, and a guard" in str(lines[0]["message"])
+
+
+async def test_a_stopped_worker_below_a_guard_is_told_and_killed(tmp_path: Path) -> None:
+    """The agent tells, and exits with X; the guard kills the worker after its grace, and the container ends."""
+    script: tuple[Any, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
+    async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
+        env = environment(
+            tmp_path, server, LINK_FILE=str(tmp_path / "link"), EPOCH_FILE=str(tmp_path / "epoch"), STALL_AFTER_S="1"
+        )
+        async with process(env) as agent, guarded(tmp_path, STEPS, "--grace", "0.2", RANK="3") as group:
+            main = int(await group.noted("main"))
+            file = tmp_path / "progress" / "rank-3"
+            await until(lambda: file.exists() and int(file.read_text().split()[2]) > 40, "steps")
+            os.kill(main, signal.SIGSTOP)
+            code, lines = await finished(agent)
+            assert code == 88
+            assert (await group.finished())[0] == 137
+    (failure,) = failures(server)
+    assert (failure.epoch, (failure.step or 0) > 40) == (1, True)
+    events = [line["event"] for line in lines]
+    assert events.index("worker_stalled") < events.index("worker_failed") < events.index("restarting_in_place")
+    assert next(line for line in lines if line["event"] == "restarting_in_place")["verdict"] == "worker_stalled"
