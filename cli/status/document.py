@@ -6,8 +6,10 @@ from typing import Any
 
 from inplace.cli.group.state import GroupState, ScopeState
 
+STALLED = "Stalled"  # the reason of a worker that hangs; its message has the seconds, and the step
 TRIGGERS = {
     "worker_exit": "a worker ended",
+    "stalled": "a worker hung",
     "pod_lost": "a Pod was lost",
     "job_failed": "a Job failed",
     "manual": "asked for by hand",
@@ -77,4 +79,6 @@ def failure_text(failure: Any) -> str:
         what.append(f"with exit code {failure['exitCode']}")
     if failure.get("reason"):
         what.append(f"({failure['reason']})")
+    if failure.get("reason") == STALLED:
+        what.append(str(failure.get("message") or ""))
     return " ".join(what)

@@ -19,7 +19,14 @@ from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 
-FAILURES = (None, "unknown", "worker_exit", "pod_lost", "job_failed")  # triggers: something failed, or may have
+FAILURES = (
+    None,
+    "unknown",
+    "worker_exit",
+    "stalled",
+    "pod_lost",
+    "job_failed",
+)  # triggers: something failed, or may have
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s

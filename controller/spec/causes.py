@@ -22,6 +22,7 @@ class Trigger(Enum):
     """What brings a group restart about; a label's value, so closed."""
 
     WORKER_EXIT = "worker_exit"  # a worker ended, or announced the next epoch by itself
+    STALLED = "stalled"  # a worker hangs: its agent told
     POD_LOST = "pod_lost"  # deleted, evicted, or its node is gone
     JOB_FAILED = "job_failed"  # the failure policy recreates Jobs
     MANUAL = "manual"  # a person asked for it
@@ -33,7 +34,7 @@ class Trigger(Enum):
     @property
     def is_failure(self) -> bool:
         """Say whether the group stands still from the first sign on."""
-        return self in (Trigger.WORKER_EXIT, Trigger.POD_LOST, Trigger.JOB_FAILED)
+        return self in (Trigger.WORKER_EXIT, Trigger.STALLED, Trigger.POD_LOST, Trigger.JOB_FAILED)
 
     @property
     def reason(self) -> str:
@@ -114,6 +115,7 @@ class Cause:
 
 _WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.WORKER_EXIT: "a worker exited",
+    Trigger.STALLED: "a worker hangs",
     Trigger.POD_LOST: "a pod was lost",
     Trigger.JOB_FAILED: "a job failed",
     Trigger.MANUAL: "a person asked for it",

@@ -35,7 +35,7 @@ def sign_of(
     if pod is None or not ledger.synced > ledger.deprecated:
         return None
     if ledger.has_died(pod.metadata.uid) and not pod.is_disrupted:
-        return Trigger.WORKER_EXIT, _death_of(pod, ledger.synced)
+        return _stall_of(pod, ledger.synced) or (Trigger.WORKER_EXIT, _death_of(pod, ledger.synced))
     if lived and (new is None or not ledger.lives(pod.metadata.uid)):
         return _end_of_pod(pod)
     if _epoch(new) <= ledger.synced:
@@ -49,16 +49,37 @@ def sign_of(
     return Trigger.WORKER_EXIT, failure if failure.container else replace(failure, message=UNSEEN_EXIT)
 
 
+def _stall_of(pod: Pod, epoch: int) -> tuple[Trigger, Failure] | None:
+    """Say that a worker hangs, as the Pod's agent told; the container's end, if one shows, is what that led to."""
+    told = _failure_told(pod)
+    if told is None or told.epoch != epoch or told.stalled_s is None:
+        return None
+    where = "" if told.step is None else f" at step {told.step}"
+    return Trigger.STALLED, Failure(
+        pod.metadata.name,
+        pod.spec.node_name or "",
+        _only_worker(pod),
+        reason="Stalled",
+        message=f"silent for {told.stalled_s} s{where}",
+        finished_at=precise_time(told.at_s),
+    )
+
+
+def _only_worker(pod: Pod) -> str:
+    """Return the name of a Pod's one worker; an agent does not say which of several failed."""
+    statuses = pod.status.container_statuses or ()
+    return statuses[0].name if len(statuses) == 1 else ""
+
+
 def _death_of(pod: Pod, epoch: int) -> Failure:
     """Say how a worker died: in kubelet's words, or in those of the Pod's agent, which come first."""
-    statuses = pod.status.container_statuses or ()
-    failure = exit_of(pod, statuses)
+    failure = exit_of(pod, pod.status.container_statuses or ())
     told = _failure_told(pod)
     if failure.container or told is None or told.epoch != epoch:
         return failure
     return replace(
         failure,
-        container=statuses[0].name if len(statuses) == 1 else "",
+        container=_only_worker(pod),
         exit_code=told.code,
         message="its agent told" if told.code is not None else "its agent told: the container ended without a word",
         finished_at=precise_time(told.at_s),

@@ -270,7 +270,7 @@ def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds:
 
 
 async def tell(crew: Crew, pod: str, text: str) -> None:
-    """Let a Pod's agent tell of a death."""
+    """Let a Pod's agent tell of a failure."""
     body = {"metadata": {"annotations": {wire.WORKER_FAILED: text}}}
     await crew.client.patch(PODS, "default", pod, body)
 
@@ -307,7 +307,34 @@ async def test_a_death_that_its_agent_tells_is_the_cause(code: str, fields: Kube
         assert wire.epochs_of_status(await crew.status()) == (2, 1)
 
 
-@pytest.mark.parametrize("text", ["v1,epoch=2,at=1700000000123", "garbage", "v1,epoch=1"])
+@pytest.mark.parametrize(("step", "words"), [(",step=1200", "silent for 11 s at step 1200"), ("", "silent for 11 s")])
+async def test_a_stall_that_its_agent_tells_is_the_cause(step: str, words: str) -> None:
+    """With a trigger of its own; that the worker is killed then, and its peers tell too, is no news."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        silent, peer = crew.pods.values()
+        await tell(crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
+        await rig.settle(0.1)
+        await tell(crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200")
+        await die(crew, silent)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        moment = {"finishedAt": "2023-11-14T22:13:20.123Z"}
+        failure = {"pod": silent, "container": "worker", "reason": "Stalled", "message": words, **moment}
+        assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "stalled", failure)
+        condition = await crew.condition("InPlaceRestarting")
+        assert condition is not None
+        assert condition["reason"] == "Stalled"
+        assert wire.epochs_of_status(await crew.status()) == (1, 1)
+        await finish(rig, crew, 2)
+        (event,) = await rig.events("GroupRestartStarted")
+        assert f"a worker hangs: pod {silent}: Stalled: {words}" in event["note"]
+        named = {"namespace": "default", "jobset": "train"}
+        assert sample(rig, "inplace_group_restarts_total", **named, outcome="finished", trigger="stalled") == 1
+
+
+@pytest.mark.parametrize("text", ["v1,epoch=2,at=1700000000123", "garbage", "v1,epoch=1", "v1,epoch=1,stalled=11"])
 async def test_a_death_that_cannot_be_restarts_nobody(text: str) -> None:
     """Of an epoch that nobody runs in, or unreadable; the latter is reported."""
     rig = Rig()
