@@ -17,6 +17,7 @@ import sys
 import time
 from _signal import (  # type: ignore[import-not-found]
     SIGCHLD,
+    SIGCONT,
     SIGHUP,
     SIGINT,
     SIGKILL,
@@ -199,10 +200,15 @@ class Guard:
         self._kill(SIGTERM if self._grace_s > 0 else SIGKILL)
 
     def _kill(self, number: int) -> None:
-        """Send a signal to the worker's process group; until the worker is reaped, the number is nobody else's."""
+        """Send a signal to the worker's process group; until the worker is reaped, the number is nobody else's.
+
+        A stopped process takes SIGTERM only when it goes on: it would use up its grace.
+        """
         if self._main:
-            try:  # noqa: SIM105 - contextlib is half a guard's start
+            try:
                 os.killpg(self._main, number)
+                if number == SIGTERM:
+                    os.killpg(self._main, SIGCONT)
             except (ProcessLookupError, PermissionError):
                 pass
 

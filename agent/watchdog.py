@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from math import ceil
 from typing import Final
 
 from inplace.agent.log import Log
@@ -139,7 +138,7 @@ class Watchdog:
             limit_s=round(stalled.limit_s, 1),
             busy=stalled.busy or None,
         )
-        return WorkerStalled(epoch, max(1, ceil(stalled.silent_s)), stalled.step)
+        return WorkerStalled(epoch, max(1, round(stalled.silent_s)), stalled.step)
 
 
 def _answer(looked: asyncio.Future[Look], found: Look) -> None:

@@ -168,10 +168,15 @@ class WorkerProcess:
             pause_s = min(2 * pause_s, SWEEP_S_MAX)
 
     def signal(self, number: int) -> None:
-        """Send a signal; until the main process is reaped, the group's number is nobody else's."""
+        """Send a signal; until the main process is reaped, the group's number is nobody else's.
+
+        A stopped process takes SIGTERM only when it goes on: it would use up its grace.
+        """
         if self._main:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._main, number)
+                if number == signal.SIGTERM:
+                    os.killpg(self._main, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill what is there and what that leaves behind, as far as a few looks can see."""

@@ -236,21 +236,32 @@ async def test_a_sidecar_without_a_link_watches_nobody(tmp_path: Path) -> None:
         assert "expected LINK_FILE beside it, and a guard" in str(lines[0]["message"])
 
 
+async def test_a_stopped_worker_whose_group_restarts_ends_at_once(tmp_path: Path) -> None:
+    """Before its own agent finds it: it goes on to take SIGTERM, and uses up no grace."""
+    async with watched(tmp_path, STEPS, "--stall-after", "60", "--grace", "60", RANK="0") as group:
+        await running(group)
+        os.kill(main_of(group), signal.SIGSTOP)
+        group.show(1, 1)
+        await next_epoch(group, 2)
+        await end(group)
+        assert failures(group.server) == []
+
+
 async def test_a_stopped_worker_below_a_guard_is_told_and_killed(tmp_path: Path) -> None:
-    """The agent tells, and exits with X; the guard kills the worker after its grace, and the container ends."""
+    """The agent tells, and exits with X; the guard's SIGTERM ends even a stopped worker at once, and the container."""
     script: tuple[Any, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
     async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
         env = environment(
             tmp_path, server, LINK_FILE=str(tmp_path / "link"), EPOCH_FILE=str(tmp_path / "epoch"), STALL_AFTER_S="1"
         )
-        async with process(env) as agent, guarded(tmp_path, STEPS, "--grace", "0.2", RANK="3") as group:
+        async with process(env) as agent, guarded(tmp_path, STEPS, "--grace", "60", RANK="3") as group:
             main = int(await group.noted("main"))
             file = tmp_path / "progress" / "rank-3"
             await until(lambda: file.exists() and int(file.read_text().split()[2]) > 40, "steps")
             os.kill(main, signal.SIGSTOP)
             code, lines = await finished(agent)
             assert code == 88
-            assert (await group.finished())[0] == 137
+            assert (await group.finished())[0] == 143
     (failure,) = failures(server)
     assert (failure.epoch, (failure.step or 0) > 40) == (1, True)
     events = [line["event"] for line in lines]
