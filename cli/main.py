@@ -157,7 +157,18 @@ def demo(
     pods: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Pods of the group [default: 8, or those of --file].")
     ] = None,
-    failures: Annotated[int, typer.Option(min=0, max=1_000, help="Workers to kill, one after the other.")] = 1,
+    failures: Annotated[
+        int | None,
+        typer.Option(min=0, max=1_000, help="Workers to kill, one after the other [default: 1, or none with --stall]."),
+    ] = None,
+    stall: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=1_000,
+            help="Workers to stop with SIGSTOP after that; for --mode guarded (then the default) and supervisor.",
+        ),
+    ] = 0,
     runtime: Annotated[
         Literal["process", "model"],
         typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
@@ -184,11 +195,11 @@ def demo(
 ) -> None:
     """Run a training group without a cluster.
 
-    Starts an embedded Kubernetes, kills workers, and shows how the group restarts in place.
+    Starts an embedded Kubernetes, kills or stops workers, and shows how the group restarts in place.
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall)
     raise typer.Exit(run_demo(options))
 
 

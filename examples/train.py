@@ -1,5 +1,5 @@
 """
-Train a linear model on synthetic data, data-parallel over TCP, with nothing but the standard library.
+Train a linear model on synthetic data, data-parallel over TCP, with the standard library and `inplace.progress`.
 
 It does what any synchronous trainer does, in small: workers meet at rank 0, agree on the newest checkpoint,
 and then reduce one gradient per step. When a worker dies, the others cannot go on: like a collective that
@@ -12,7 +12,7 @@ workers of two generations mix does not get past its first message.
 Environment: EPOCH (a supervisor's INPLACE_EPOCH comes first), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB,
 WORLD_SIZE, COORDINATOR (rank 0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is
 until told), STEP_S, SEED, ON_PEER_LOSS (exit or hang), PEER_TIMEOUT_S, INPLACE_HOSTS_FILE (instead of DNS, in the
-simulator), INPLACE_STANDBY_FD (see `standby`).
+simulator), INPLACE_STANDBY_FD (see `standby`), INPLACE_PROGRESS_DIR (see `inplace.progress`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import inplace
+
 FEATURES = 16
 SAMPLES = 64  # per worker and step
 LEARNING_RATE = 0.05
+CHECKPOINT_S_MAX = 60
 CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest worker has
 FRAME_BYTES_MAX = 1 << 20
 CONNECT_PAUSE_S = 0.1  # N workers ask rank 0 at most 10 N times a second, until it listens
@@ -316,12 +319,15 @@ def train(settings: Settings) -> None:
     say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
-        mean = reduce(gradient(weights, batch(settings, step)), members, leader)
+        mine = gradient(weights, batch(settings, step))
+        inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is the one that is behind
+        mean = reduce(mine, members, leader)
         weights = [weight - LEARNING_RATE * slope for weight, slope in zip(weights, mean[:-1], strict=True)]
         step += 1
         say(f"step={step} loss={mean[-1]:.6f} epoch={settings.epoch} rank={settings.rank}")
         if step % settings.checkpoint_every == 0:
-            checkpoints.write(step, weights)
+            with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
+                checkpoints.write(step, weights)
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
 
 

@@ -29,6 +29,7 @@ from inplace.simulator.profile import ProfileError, read_profile
 
 PODS_PER_NODE = 8  # as on an accelerator host
 TRAIN_S = 3.0  # the workers train this long before one is killed, so that there is a checkpoint to come back to
+STALL_AFTER_S = 4.0  # twenty of the example's steps; a busy machine may delay some
 GROUP_S_MAX = 180.0  # a start or a restart that takes longer hangs
 
 
@@ -38,10 +39,10 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The command's options, see `cli.main.demo`."""
+    """The command's options, see `cli.main.demo`; failures None is one, or none where workers are stopped."""
 
     pods: int | None
-    failures: int
+    failures: int | None
     runtime: Literal["process", "model"]
     mode: Literal["sidecar", "guarded", "supervisor"] | None
     file: Path | None
@@ -50,6 +51,13 @@ class DemoOptions:
     keep: bool
     agent_pyz: bool = False
     profile: str | None = None
+    stall: int = 0
+
+    @property
+    def faults(self) -> list[signal.Signals]:
+        """Return the signal of each fault, in order."""
+        killed = self.failures if self.failures is not None else int(not self.stall)
+        return [signal.SIGKILL] * killed + [signal.SIGSTOP] * self.stall
 
     @property
     def is_virtual(self) -> bool:
@@ -60,7 +68,12 @@ class DemoOptions:
 def run_demo(options: DemoOptions) -> int:
     """Run the demo; return the exit code."""
     try:
-        manifest = read_demo_manifest(options.file, options.pods, options.failures, options.mode)
+        mode = options.mode
+        if options.stall and mode is None and options.file is None:
+            mode = "guarded"
+        limit_s = STALL_AFTER_S if options.stall else None
+        manifest = read_demo_manifest(options.file, options.pods, len(options.faults), mode, limit_s)
+        _check_stall(options, manifest)
         if manifest.mode == "supervisor" and options.runtime == "model":
             raise DemoError(
                 "expected --runtime process for supervisor mode (a modelled worker is no process), saw model"
@@ -80,6 +93,17 @@ def run_demo(options: DemoOptions) -> int:
         return 1
     except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back
         return 128 + signal.SIGINT
+
+
+def _check_stall(options: DemoOptions, manifest: DemoManifest) -> None:
+    """Refuse to stop workers where nobody would find them, or there is no process to stop."""
+    if options.stall and manifest.mode == "sidecar":
+        raise DemoError(
+            "--stall: expected --mode guarded or supervisor (without a guard nobody looks at a worker's progress), "
+            "saw sidecar"
+        )
+    if options.stall and options.runtime == "model":
+        raise DemoError("--stall: expected --runtime process (a modelled worker cannot be stopped), saw model")
 
 
 async def _until_signal(demo: Coroutine[Any, Any, int]) -> int:
@@ -130,7 +154,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         async with nullcontext() if options.is_virtual else view.live():
             await _apply(cluster, manifest)
             await _complete(cluster, manifest, timeline, 0)
-            await _kill_workers(cluster, manifest, timeline, options)
+            await _strike_workers(cluster, manifest, timeline, options)
         view.show_result()
         if options.keep:
             view.say("The cluster stays up until Ctrl-C.")
@@ -147,17 +171,23 @@ async def _apply(cluster: Cluster, manifest: DemoManifest) -> None:
         raise DemoError(f"the API server refused the manifest: {error}") from error
 
 
-async def _kill_workers(cluster: Cluster, manifest: DemoManifest, timeline: Timeline, options: DemoOptions) -> None:
-    """Kill one random worker after the other, each time after the group has trained for a while."""
+async def _strike_workers(cluster: Cluster, manifest: DemoManifest, timeline: Timeline, options: DemoOptions) -> None:
+    """Kill or stop one random worker after the other, each time after the group has trained for a while."""
     rng = Random(options.seed)
-    for number in range(1, options.failures + 1):
+    for number, fault in enumerate(options.faults, 1):
         await cluster.clock.sleep(TRAIN_S)
         names = sorted(pod["metadata"]["name"] for pod in cluster.pods(manifest.namespace))
         try:
             supervised = manifest.mode != "sidecar"  # the worker has a parent in its container
-            cluster.kill_worker(manifest.namespace, rng.choice(names), container=manifest.worker, supervised=supervised)
+            cluster.kill_worker(
+                manifest.namespace,
+                rng.choice(names),
+                signal_number=fault,
+                container=manifest.worker,
+                supervised=supervised,
+            )
         except LookupError as error:
-            raise DemoError(f"no worker could be killed: {error}") from error
+            raise DemoError(f"no worker could be killed or stopped: {error}") from error
         await _complete(cluster, manifest, timeline, number)
 
 

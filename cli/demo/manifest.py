@@ -18,6 +18,7 @@ EXAMPLES = {
     "supervisor": EXAMPLE.with_name("train-supervisor.yaml"),
 }
 PODS_DEFAULT = 8
+STALL_AFTER = "STALL_AFTER_S"  # the agent's
 PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
 
 
@@ -48,10 +49,13 @@ class DemoManifest:
     mode: str
 
 
-def read_demo_manifest(file: Path | None, pods: int | None, failures: int, mode: str | None) -> DemoManifest:
+def read_demo_manifest(
+    file: Path | None, pods: int | None, failures: int, mode: str | None, stall_after_s: float | None = None
+) -> DemoManifest:
     """Return the manifest of `file`, or the example of `mode`; `pods` resizes it, None leaves a user's file as it is.
 
     The example allows as many restarts as there are failures to come; a user's file says itself how many it allows.
+    With `stall_after_s` the agents restart the group when a rank is silent for so long, unless the file has a limit.
 
     Raises:
         ManifestError: the file is at fault.
@@ -70,6 +74,8 @@ def read_demo_manifest(file: Path | None, pods: int | None, failures: int, mode:
             raise ManifestError(f"--pods {pods}: {error}") from error
         jobset = _only_jobset(documents, path)
     manifest = _described(documents, jobset, path)
+    if stall_after_s is not None and manifest.mode != "sidecar":
+        _set_limit(jobset, manifest.agent, stall_after_s)
     if mode is not None and mode != manifest.mode:
         raise ManifestError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest
@@ -92,6 +98,16 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
         kinds = ", ".join(str(document["kind"]) for document in documents)
         raise ManifestError(f"{file}: expected exactly one JobSet, saw {len(jobsets)} (kinds: {kinds})")
     return jobsets[0]
+
+
+def _set_limit(jobset: KubeObject, agent: str, stall_after_s: float) -> None:
+    """Give the agents' containers the variable of the limit."""
+    for job in jobset["spec"]["replicatedJobs"]:
+        template = job["template"]["spec"]["template"]["spec"]
+        for container in (*(template.get("initContainers") or ()), *template["containers"]):
+            env = container.setdefault("env", [])
+            if container["name"] == agent and all(variable.get("name") != STALL_AFTER for variable in env):
+                env.append({"name": STALL_AFTER, "value": f"{stall_after_s:g}"})
 
 
 def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> DemoManifest:

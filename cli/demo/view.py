@@ -23,6 +23,7 @@ from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.timeline import MOMENTS, GroupRestart, Timeline
 
 REFRESH_S = 0.25
+STALLED = "stalled"  # the trigger of a restart whose worker was stopped
 BAR_WIDTH = 40
 # JSON key -> attribute of GroupRestart, in the protocol's order; MOMENTS gives the words for people.
 KEYS = dict(
@@ -124,7 +125,7 @@ class DemoView:
     def _phase(self) -> Text:
         """Say where the restart stands."""
         restart = self._timeline.current
-        what = f"restart {restart.number} (killed {restart.victim})" if restart.number else "first start"
+        what = f"restart {restart.number} (fault in {restart.victim})" if restart.number else "first start"
         if restart.complete:
             return Text(f"training at epoch {restart.epoch}", style="green")
         waits_for = next((words for words, at_s in restart.moments() if at_s is None), "the first steps")
@@ -156,8 +157,10 @@ def _moments(restart: GroupRestart) -> Table:
 
 
 def _table(restarts: list[GroupRestart]) -> Table:
-    """Return one column for each restart, milliseconds since the kill."""
-    table = Table(title="Group restarts in place: ms since the worker was killed", title_justify="left")
+    """Return one column for each restart, milliseconds since the fault."""
+    stalled = any(restart.trigger == STALLED for restart in restarts)
+    title = f"Group restarts in place: ms since the worker was {'killed or stopped' if stalled else 'killed'}"
+    table = Table(title=title, title_justify="left")
     table.add_column("moment")
     table.add_column("")
     for restart in restarts:
@@ -165,6 +168,7 @@ def _table(restarts: list[GroupRestart]) -> Table:
     for (key, attribute), (words, _) in zip(KEYS.items(), MOMENTS, strict=True):
         table.add_row(key.replace("_", " "), words, *(_ms(restart, attribute) for restart in restarts))
     table.add_row("epoch", "", *(str(restart.epoch) for restart in restarts))
+    table.add_row("trigger", "", *(restart.trigger or "-" for restart in restarts))
     return table
 
 
@@ -174,9 +178,10 @@ def _ms(restart: GroupRestart, attribute: str) -> str:
 
 
 def _restart_json(restart: GroupRestart) -> dict[str, Any]:
-    """Return one restart: moments in milliseconds since the kill, None for one that never came."""
+    """Return one restart: its cause, and moments in milliseconds since the fault, None for one that never came."""
     times = {}
     for key, attribute in KEYS.items():
         at_s: float | None = getattr(restart, attribute)
         times[key] = None if at_s is None else round((at_s - restart.began_s) * 1e3, 1)
-    return {"number": restart.number, "victim": restart.victim, "epoch": restart.epoch} | times
+    cause = {"trigger": restart.trigger, "first_failure": restart.first_failure}
+    return {"number": restart.number, "victim": restart.victim, "epoch": restart.epoch} | cause | times

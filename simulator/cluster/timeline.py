@@ -39,6 +39,8 @@ class GroupRestart:
         began_s: the fault, or for a restart without one the first sign of it.
         victim: the Pod whose container was killed, "" for none.
         epoch: the epoch at which the group synced.
+        trigger: why the group restarted, as the controller says; "" before the sync.
+        first_failure: status.lastGroupRestart.firstFailure; empty without one.
         requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
         rejected: how many of them got 429.
         pods_recreated: Pods created since the JobSet first synced, up to the end of this restart.
@@ -48,6 +50,8 @@ class GroupRestart:
     began_s: float
     victim: str = ""
     epoch: int = 0
+    trigger: str = ""
+    first_failure: KubeObject = field(default_factory=dict)
     detected_s: float | None = None
     deprecated_s: float | None = None
     agent_exited_s: float | None = None
@@ -176,6 +180,10 @@ class Timeline:
         if synced > self._synced:
             self._synced = synced
             self.current.synced_s, self.current.epoch = now_s, synced
+            cause = (jobset.get("status") or {}).get(wire.LAST_GROUP_RESTART) or {}
+            if cause.get("epoch") == synced:
+                self.current.trigger = cause.get("trigger") or ""
+                self.current.first_failure = cause.get("firstFailure") or {}
 
     def _take_pod(self, event_type: str, pod: KubeObject) -> None:
         meta = pod["metadata"]

@@ -43,6 +43,37 @@ def test_real_processes_restart_in_place() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mode", ["guarded", "supervisor"])
+def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
+    """A worker that is stopped twice gives two restarts by trigger `stalled`, which name a Pod and its silence."""
+    options = () if mode == "guarded" else ("--mode", mode)
+    result = run("demo", *options, "--pods", "3", "--stall", "2", "--json")
+
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (last["mode"], last["failures"], last["pods_recreated"]) == (mode, 2, 0)
+    for restart in last["restarts"]:
+        failure = restart["first_failure"]
+        assert (restart["trigger"], failure["reason"]) == ("stalled", "Stalled")
+        assert failure["message"].startswith("silent for ")
+        assert 3_000 < restart["detection"] < restart["first_step"]  # its last step was up to one step before the stop
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--mode", "sidecar"), "--stall: expected --mode guarded or supervisor"),
+        (("--runtime", "model"), "--stall: expected --runtime process"),
+    ],
+)
+def test_a_worker_that_nobody_watches_is_not_stopped(options: tuple[str, ...], words: str) -> None:
+    """It would hang for ever, so the demo says what is missing."""
+    result = run("demo", "--stall", "1", *options)
+    assert result.returncode == 1
+    assert words in result.stderr
+
+
+@pytest.mark.slow
 def test_supervised_workers_restart_without_kubelet() -> None:
     """In supervisor mode two killed workers give two restarts, no restarted container, and one watch per Pod."""
     result = run("demo", "--mode", "supervisor", "--pods", "3", "--failures", "2", "--json")
