@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -108,9 +109,10 @@ async def _run(
     link: Link = SocketLink(config.link_file, clock=clock, log=log) if config.link_file else NoLink()
     watchdog = None
     if config.watch is not None:
-        from inplace.agent.watchdog import Watchdog
+        from inplace.agent.watchdog import Watchdog, open_files
 
-        watchdog = Watchdog(config.watch, are_pids_ours=not config.link_file, clock=clock, log=log)
+        files = partial(open_files, config.watch, are_pids_ours=not config.link_file)
+        watchdog = Watchdog(config.watch.limits, files, clock=clock, log=log)
     agent = make(
         config,
         Parts(

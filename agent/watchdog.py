@@ -12,11 +12,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from inplace.agent.log import Log
 from inplace.agent.progress_folder import ProgressFiles, ProgressFolder
 from inplace.agent.watch_settings import WatchSettings
+from inplace.common.epoch.rank import StallSettings
 from inplace.common.epoch.stall import LimitTooShort, Look, Looked, Stalled, StallState, WorkerStarted, step
 from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import Clock
@@ -25,21 +26,43 @@ BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; t
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
 
 
+class Files(Protocol):
+    """The worker's progress files; each call may take as long as a file system does."""
+
+    def begin(self, epoch: int | None) -> str:
+        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is."""
+
+    def look(self) -> Look:
+        """Return every rank whose progress is this epoch's."""
+
+
+def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
+    """Return what the settings name.
+
+    Args:
+        settings: checked.
+        are_pids_ours: the worker runs in this process's PID namespace, so a rank whose process is gone has ended.
+    """
+    if settings.pattern:
+        return ProgressFiles(settings.pattern)
+    return ProgressFolder(settings.folder, _is_alive) if are_pids_ours else ProgressFolder(settings.folder)
+
+
 class Watchdog:
     """Watches one worker after the other.
 
     Args:
-        settings: limits and files.
-        are_pids_ours: the worker runs in this process's PID namespace, so a rank whose process is gone has ended.
+        limits: at least one.
+        open_files: gives the worker's files, anew for each worker.
     """
 
-    def __init__(self, settings: WatchSettings, *, are_pids_ours: bool, clock: Clock, log: Log) -> None:
-        self._settings = settings
-        self._are_pids_ours = are_pids_ours
+    def __init__(self, limits: StallSettings, open_files: Callable[[], Files], *, clock: Clock, log: Log) -> None:
+        self._limits = limits
+        self._open_files = open_files
         self._clock = clock
         self._log = log
-        self._files: ProgressFolder | ProgressFiles
-        self._state = StallState(settings.limits)
+        self._files: Files
+        self._state = StallState(limits)
         self._thread: threading.Thread | None = None  # there is only ever one: a file system that hangs costs no more
         self._is_on = False
         self._problem = ""
@@ -53,7 +76,7 @@ class Watchdog:
         if epoch is None:
             return
         began_s, found = self._clock.monotonic_s(), list[str]()
-        self._files = self._open()  # a look that still hangs keeps its own
+        self._files = self._open_files()  # a look that still hangs keeps its own
         if self._thread is not None:
             self._thread.join(BEGIN_S_MAX)
         if self._thread is None or not self._thread.is_alive():
@@ -61,12 +84,12 @@ class Watchdog:
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = bool(found)
-        self._state, _ = step(StallState(self._settings.limits), WorkerStarted(epoch, began_s))
+        self._state, _ = step(StallState(self._limits), WorkerStarted(epoch, began_s))
 
     async def watch(self, on_stall: Callable[[WorkerStalled], object]) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends."""
         while self._is_on:
-            await self._clock.sleep(self._settings.limits.period_s)
+            await self._clock.sleep(self._limits.period_s)
             look = await self._look()
             self._note(look.problem)
             self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))
@@ -76,13 +99,6 @@ class Watchdog:
                 elif isinstance(action, Stalled):
                     self._is_on = False
                     on_stall(self._report(action, look.epoch or 0))
-
-    def _open(self) -> ProgressFolder | ProgressFiles:
-        if self._settings.pattern:
-            return ProgressFiles(self._settings.pattern)
-        if self._are_pids_ours:
-            return ProgressFolder(self._settings.folder, _is_alive)
-        return ProgressFolder(self._settings.folder)
 
     def _prepare(self, epoch: int) -> str:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
@@ -124,7 +140,7 @@ class Watchdog:
             "stall_limit_too_short",
             rank=action.rank,
             step_s=round(action.step_s, 1),
-            message=f"expected steps below the limit of {self._settings.limits.stall_after_s:g} s",
+            message=f"expected steps below the limit of {self._limits.stall_after_s:g} s",
             then=f"the limit is {action.limit_s:.1f} s until the worker starts again; set a longer one",
         )
 

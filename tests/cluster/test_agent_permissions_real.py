@@ -19,7 +19,7 @@ from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http import Request
 from inplace.common.phases import MILLISECONDS_MAX, RestartPhase, phases_text
-from inplace.common.worker_failure import WorkerFailure, failure_text
+from inplace.common.worker_failure import STALLED_S_MAX, STEP_MAX, WorkerFailure, failure_text
 from testbed.api_client import UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
@@ -110,8 +110,10 @@ async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
         await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
         for epoch, phases in ((1, ""), (1, ""), (2, "v1"), (3, longest), (INT32_MAX, longest)):
             await send(scene, announcement_request(config, epoch, phases))
-            for code in (None, 1, 255):
-                await send(scene, failure_request(config, failure_text(WorkerFailure(epoch, code, 1_790_000_000.0))))
+            for how in ((None,), (1,), (255,), (None, 1), (None, STALLED_S_MAX, 0), (None, STALLED_S_MAX, STEP_MAX)):
+                code, *stall = how
+                failure = WorkerFailure(epoch, code, 1_790_000_000.0, *stall)
+                await send(scene, failure_request(config, failure_text(failure)))
             stored = (await own_pod(scene))["metadata"]["annotations"]
             assert wire.epoch_of_pod(stored) == epoch
         assert stored[wire.PHASES] == longest

@@ -161,6 +161,9 @@ EPOCHS: Final = (
     Attempt("tell of a death in another epoch", announced(failed="v1,epoch=9,at=1790000000123"), _DEATH),
     Attempt("tell of a death in a future epoch", announced(failed="v1,epoch=2147483647,at=1790000000123"), _DEATH),
     Attempt("use a death for a message", announced(failed="v1,epoch=5,code=1,at=1790000000123 hello"), _DEATH),
+    Attempt("tell of a hang in another epoch", announced(failed="v1,epoch=9,stalled=9,at=1790000000123"), _DEATH),
+    Attempt("die and hang at once", announced(failed="v1,epoch=5,code=1,stalled=9,at=1790000000123"), _DEATH),
+    Attempt("use a step for a message", announced(failed="v1,epoch=5,stalled=9,step=hello,at=1790000000123"), _DEATH),
 )
 
 SPEC_AND_STATUS: Final = (
