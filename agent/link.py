@@ -36,6 +36,9 @@ class Link(Protocol):
     def lift(self, epoch: int | None) -> None:
         """Let the workers start; `epoch` is None when in-place restart is off."""
 
+    def runs(self) -> bool:
+        """Say whether some guard's worker runs; one whose Pod ends does not count."""
+
     def leave(self) -> None:
         """Let the guards end their workers: this process ends."""
 
@@ -51,6 +54,10 @@ class NoLink:
 
     def lift(self, epoch: int | None) -> None:
         """Do nothing."""
+
+    def runs(self) -> bool:
+        """Say that no guard's worker runs."""
+        return False
 
     def leave(self) -> None:
         """Do nothing."""
@@ -73,6 +80,7 @@ class SocketLink:
         self._server: asyncio.Server | None = None
         self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._greeted: set[asyncio.StreamWriter] = set()
+        self._running: set[asyncio.StreamWriter] = set()
         self._lifted: Lifted | None = None
         self._on_failure: OnFailure
 
@@ -91,6 +99,10 @@ class SocketLink:
         """Tell every guard, also those that connect later."""
         self._lifted = Lifted(epoch or 0)
         self._tell(self._lifted)
+
+    def runs(self) -> bool:
+        """Say whether some guard's worker was started, and neither it nor its Pod has begun to end."""
+        return bool(self._running)
 
     def leave(self) -> None:
         """Tell every guard; the end of the connection says the same, and comes later. What ends now is no news."""
@@ -140,6 +152,7 @@ class SocketLink:
             while messages is not None:
                 for message in messages:
                     runs = self._hear(message)
+                    (self._running.add if runs else self._running.discard)(writer)
                 messages = await _messages(reader, lines)
         except RemoteProtocolError as error:
             self._log.warning("link_refused", message=str(error), then="the connection is closed")
@@ -147,6 +160,7 @@ class SocketLink:
             pass  # gone, or not a guard
         finally:
             self._greeted.discard(writer)
+            self._running.discard(writer)
             writer.transport.abort()
             if runs:
                 self._on_failure(runs, None)

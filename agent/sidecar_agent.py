@@ -82,7 +82,7 @@ class SidecarAgent:
         self._driver.remember_run(epoch)
         if self._watchdog is not None:
             self._watchdog.begin(epoch)
-            self._watching = self._driver.start(self._watchdog.watch(self._driver.take))
+            self._watching = self._driver.start(self._watchdog.watch(self._driver.take, self._link.runs))
         self._link.lift(epoch)
         self._driver.lift(epoch)
 

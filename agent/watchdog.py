@@ -86,10 +86,17 @@ class Watchdog:
         self._is_on = bool(found)
         self._state, _ = step(StallState(self._limits), WorkerStarted(epoch, began_s))
 
-    async def watch(self, on_stall: Callable[[WorkerStalled], object]) -> None:
-        """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends."""
+    async def watch(self, on_stall: Callable[[WorkerStalled], object], runs: Callable[[], bool] = lambda: True) -> None:
+        """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
+
+        Args:
+            on_stall: told once.
+            runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
+        """
         while self._is_on:
             await self._clock.sleep(self._limits.period_s)
+            if not runs():
+                continue
             look = await self._look()
             self._note(look.problem)
             self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))

@@ -89,6 +89,10 @@ class ModelLink:
         self.lifted = epoch or 0
         self._link.connect()
 
+    def runs(self) -> bool:
+        """Say that the worker runs; nobody watches a modelled one."""
+        return True
+
     def leave(self) -> None:
         """End the connection: the agent leaves, or was killed."""
         if self._link.agent is self:

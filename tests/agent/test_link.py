@@ -11,7 +11,7 @@ import pytest
 
 from inplace.agent.link import GUARDS_MAX, SocketLink
 from inplace.common.kube.clock import LoopClock
-from inplace.common.link import Failed, Hello, Lifted, Started, line_of
+from inplace.common.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
 from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import Agent, agent_at
@@ -64,6 +64,22 @@ async def test_nonsense_closes_the_connection(tmp_path: Path, nonsense: bytes) -
             assert await ended(reader)
         assert agent.deaths == []
         assert len(agent.log.of("link_refused")) == 1
+
+
+@pytest.mark.parametrize("last", [Ended(3, 0), Ending(3), Failed(3, 1), None])
+async def test_it_knows_while_a_worker_runs(tmp_path: Path, last: Message | None) -> None:
+    """From its start until it ends, its Pod does, or its guard is gone; so long its silence means something."""
+    async with agent_at(tmp_path / "link") as agent:
+        agent.link.lift(3)
+        async with connected(tmp_path) as (_, writer):
+            writer.write(line_of(Hello()))
+            assert not agent.link.runs()
+            writer.write(line_of(Started(3)))
+            await until(agent.link.runs, "the worker's start")
+            if last is not None:
+                writer.write(line_of(last))
+                await until(lambda: not agent.link.runs(), "the worker's end")
+        await until(lambda: not agent.link.runs(), "the guard's end")
 
 
 async def test_a_silent_peer_is_dropped(tmp_path: Path) -> None:

@@ -44,6 +44,10 @@ class NotedLink:
         self.lifts.append(epoch)
         self.lifted.set()
 
+    def runs(self) -> bool:
+        """Say that the worker runs."""
+        return True
+
     def leave(self) -> None:
         """Note that the agent leaves."""
         self.left = True

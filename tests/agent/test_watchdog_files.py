@@ -96,6 +96,21 @@ async def test_a_look_that_hangs_judges_nobody() -> None:
     hung.answers.set()
 
 
+async def test_a_worker_that_does_not_run_yet_is_not_judged() -> None:
+    """Its image may be on its way; its time begins with its own start."""
+    files, found = SlowFiles(), list[WorkerStalled]()
+    watchdog = Watchdog(LIMITS, lambda: files, clock=LoopClock(), log=NotedLog())
+    watchdog.begin(3)
+    has_started = asyncio.Event()
+    watching = asyncio.create_task(watchdog.watch(found.append, has_started.is_set))
+    await asyncio.sleep(1.5)  # three limits
+    assert (found, files.seen) == ([], 0)
+    has_started.set()
+    async with asyncio.timeout(10):
+        await watching
+    assert found == [WorkerStalled(3, 1, 20)]
+
+
 async def test_a_worker_that_nobody_restarts_in_place_is_not_watched() -> None:
     """Its end is the Job's affair, and so is its silence."""
     files = SlowFiles()
