@@ -53,7 +53,6 @@ class AgentConfig:
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
-        group_size: Pods in the group, as far as this Pod knows.
         agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         watch: what the watchdog watches; None where nobody asked for it.
@@ -73,7 +72,6 @@ class AgentConfig:
     epoch_file: str = ""
     agent_file: str = ""
     link_file: str = ""
-    group_size: int = 1
     pod_uid: str = ""
     jobset_uid: str = ""
     herd: Herd = Herd()
@@ -128,7 +126,6 @@ class AgentConfig:
             epoch_file=read.file("EPOCH_FILE"),
             agent_file=read.file("AGENT_FILE"),
             link_file=read.file("LINK_FILE"),
-            group_size=herd.size,
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
             herd=herd,

@@ -57,7 +57,7 @@ class Teller:
 
     async def _wait(self) -> None:
         """Let one of a group whose workers all fail go first."""
-        delay_s = telling_delay_s(self._config.group_size, self._rng.random())
+        delay_s = telling_delay_s(self._config.herd.size, self._rng.random())
         self._log.warning("worker_failed", epoch=self._metrics.epoch, tells_in_s=round(delay_s, 3))
         await self._clock.sleep(delay_s)
         self._driver.take(TellingDue())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from inplace.agent.driver import Parts
+from inplace.agent.herd import Herd
 from inplace.agent.link import OnFailure
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.teller import TELLING_S_MAX
@@ -117,7 +118,7 @@ async def test_it_keeps_silent_when_the_group_restarts_anyway() -> None:
         dead.set()
 
     async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, until_dead, jobset(1, 1, rv=12))]) as server:
-        code, _ = await asyncio.gather(scene.run(server, group_size=10**9), die())
+        code, _ = await asyncio.gather(scene.run(server, herd=Herd(10**9)), die())
         assert len(server.requests("PATCH")) == 1
     assert code == CONFIG.restart_exit_code
     assert scene.log.of("restarting_in_place")[0]["verdict"] == "deprecated"
@@ -165,7 +166,7 @@ async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
             log=scene.log,
             link=scene.link,
         )
-        agent = SidecarAgent(replace(CONFIG, group_size=10**9), parts)
+        agent = SidecarAgent(replace(CONFIG, herd=Herd(10**9)), parts)
 
         async def die() -> None:
             await scene.link.worker_dies(9)
