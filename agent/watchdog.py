@@ -70,7 +70,8 @@ class Watchdog:
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
 
-        It blocks for BEGIN_S_MAX at most: a worker that starts before its files are marked could be judged by old ones.
+        It blocks for BEGIN_S_MAX at most, behind a look that hangs for twice that: a worker that starts before its
+        files are marked could be judged by old ones.
         """
         self._is_on = False
         if epoch is None:

@@ -30,6 +30,7 @@ _SOURCES = (
     "examples",
     "images/lock.py",
     "inplace/__init__.py",
+    "inplace/rank_file.py",
 )
 _LOCAL_SOURCES = ("pause", "worker")
 
