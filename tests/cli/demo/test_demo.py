@@ -206,7 +206,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--pods", "0"], "--pods"),
         (["--pods", "eight"], "valid integer"),
         (["--runtime", "docker"], "'process', 'model'"),
-        (["--mode", "daemon"], "'sidecar', 'supervisor'"),
+        (["--mode", "daemon"], "'sidecar', 'guarded', 'supervisor'"),
         (["--mode", "supervisor", "--runtime", "model"], "expected --runtime process for supervisor mode"),
         (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for sidecar mode"),
         (["--failure", "1"], "--failures"),
