@@ -112,10 +112,9 @@ PROTOCOL = (
         (
             Edit(
                 _LEDGER,
-                "record.epoch == self.synced == record.instance_synced",
-                "record.epoch == self.synced",
+                "record.pod.worker.failed and record.ran and self.synced == record.instance_synced",
+                "record.pod.worker.failed",
             ),
-            Edit(_LEDGER, "            and record.ran\n", ""),
         ),
         faults=(
             "worker-exit",
