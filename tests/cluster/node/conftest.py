@@ -20,8 +20,7 @@ from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.group import Group, running_group
 from testbed.node.runtime.build import RUNTIME
 
-MODES = ("sidecar", "guarded", "supervisor")
-SHIPPED = ("guarded", "supervisor")  # what `inplace inject` writes
+MODES = ("sidecar", "supervisor")
 RESTARTS_MAX = 1000  # the tests of one module need some thirty
 
 
@@ -54,8 +53,8 @@ async def group(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterat
         yield running
 
 
-@pytest.fixture(params=SHIPPED)
+@pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
-    """Name each way to run an agent that `inplace inject` writes."""
+    """Name each way to run an agent."""
     value: str = request.param
     return value
