@@ -1,7 +1,7 @@
 """
 JobSets with living Jobs: the real Job controller, garbage collector and scheduler work beside our controller.
 
-The tests play kubelets: they set the phase of Pods, which are never scheduled.
+The tests play kubelets: they set the phase of Pods, which the scheduler finds no node for.
 """
 
 from __future__ import annotations
@@ -216,8 +216,12 @@ async def test_failed_indexes(living: Stage) -> None:
 
 
 async def test_pod_replacement(living: Stage) -> None:
-    """With podReplacementPolicy Failed a Pod that is going is counted as terminating, and replaced when it is gone."""
+    """With podReplacementPolicy Failed a Pod that is going is counted as terminating, and replaced when it is gone.
+
+    The Pod has a node: each 20 s the Pod garbage collector ends Pods without one that are being deleted.
+    """
     held = changed(replicated_job(pods=1), "template.spec.template.metadata", {"finalizers": ["example.com/hold"]})
+    held = changed(held, "template.spec.template.spec.nodeName", "far-away")
     await living.start(jobset(strategy=None, jobs=[held]))
     (pod,) = (await has_pods(living, 1)).values()
     await living.counts_are("workers", active=1)
