@@ -7,9 +7,8 @@ Every option has an environment variable with the same meaning; the option wins.
 
 from __future__ import annotations
 
-import os
-
 from inplace.agent.link_address import LINK_FILE
+from inplace.agent.worker_command import find_program
 from inplace.common.record import record
 from inplace.common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
 
@@ -254,10 +253,3 @@ def _upstream(env: Mapping[str, str]) -> RunOptions:
 
 def _shell(env: Mapping[str, str]) -> str:
     return env.get("SHELL") or ("bash" if find_program("bash", env) else "sh")
-
-
-def find_program(name: str, env: Mapping[str, str]) -> str | None:
-    """Return the path of a program as execvp would find it, None when it does not exist."""
-    folders = [""] if "/" in name else env.get("PATH", os.defpath).split(":")
-    paths = [f"{folder}/{name}" if folder else name for folder in folders]
-    return next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 - pathlib costs 3 ms

@@ -61,6 +61,4 @@ class StartError(Exception):
     code: int
 
 
-NOT_EXECUTABLE: Final = 126  # a worker's command, as a shell has it
-NOT_FOUND: Final = 127
 UPSTREAM_RESTART_IN_PLACE: Final = 1  # X when upstream's names are in use: cmd/in-place-restart-agent's default

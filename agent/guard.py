@@ -33,8 +33,9 @@ from _signal import (  # type: ignore[import-not-found]
 )
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
-from inplace.agent.arguments import GuardOptions, find_program
+from inplace.agent.arguments import GuardOptions
 from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, progress_dir, reachable
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
     WAITING,
@@ -67,8 +68,6 @@ READ_BYTES_MAX: Final = 4096
 SWEEP_S: Final = 0.005  # between two looks for what a worker left, where this is not process 1
 SWEEPS_MAX: Final = 6000  # 30 s: what survives SIGKILL that long hangs in a driver
 STARTED: Final = "the barrier is lifted: the worker starts in epoch"  # the simulator reads this line
-NOT_EXECUTABLE: Final = 126  # as agent.exit_code has them, whose enum would be half a guard's start
-NOT_FOUND: Final = 127
 
 
 def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
@@ -167,7 +166,7 @@ class Guard:
 
     def _start(self, epoch: int) -> None:
         """Execute the worker in a session of its own, with no signal blocked."""
-        own = {"INPLACE_EPOCH": str(epoch or ""), "INPLACE_RESTART_COUNT": str((epoch or 1) - 1)}
+        own = epoch_variables(epoch)
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
         if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
             own[PROGRESS_DIR] = progress

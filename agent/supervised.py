@@ -15,10 +15,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
-from inplace.agent.arguments import RunOptions, find_program
+from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
-from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
 from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.listener import listen
@@ -28,6 +27,7 @@ from inplace.agent.process_tree import become_reaper
 from inplace.agent.shell import SIGNALS, Shell, begin, run_shell
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import WorkerProcess, WorkerStartError
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
 
 FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 

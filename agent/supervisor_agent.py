@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Final
 
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
@@ -18,7 +17,8 @@ from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
-from inplace.agent.worker import EPOCH, Worker, WorkerStartError, WorkerStuckError
+from inplace.agent.worker import Worker, WorkerStartError, WorkerStuckError
+from inplace.agent.worker_command import epoch_variables
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
 from inplace.common.epoch.supervisor import (
     Event,
@@ -34,8 +34,6 @@ from inplace.common.epoch.supervisor import (
     step,
 )
 from inplace.common.epoch.telling import ScheduleTelling, TellFailure
-
-RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
 
 
 class SupervisorAgent:
@@ -128,13 +126,12 @@ class SupervisorAgent:
 
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
-        env = {EPOCH: "" if epoch is None else str(epoch), RESTART_COUNT: str((epoch or 1) - 1)}
         self._driver.remember_run(epoch)
         if self._watchdog is not None:
             self._watchdog.begin(epoch)
         began_s = self._clock.monotonic_s()
         try:
-            self._worker.start(env)
+            self._worker.start(epoch_variables(epoch))
         except WorkerStartError as error:
             self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
             asyncio.get_running_loop().call_soon(self._driver.take, WorkerNotStarted(error.code))

@@ -16,9 +16,10 @@ import time
 from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
 from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 
-from inplace.agent.arguments import WaitOptions, find_program
+from inplace.agent.arguments import WaitOptions
 from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
 from inplace.agent.environment import Environment
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
 from inplace.common.typed import Final, Mapping
 
 POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
@@ -123,18 +124,15 @@ def understand(head: bytes, body: bytes) -> tuple[int | None, str]:
 
 def execute(command: tuple[str, ...], env: Mapping[str, str], epoch: int) -> int:
     """Become the command, with the epoch in its environment; return only when that cannot be."""
-    own = {"INPLACE_EPOCH": str(epoch or ""), "INPLACE_RESTART_COUNT": str((epoch or 1) - 1)}
     for number in (SIGPIPE, SIGXFSZ):  # CPython ignores these, and a command would inherit that
         signal(number, SIG_DFL)
     path = find_program(command[0], env)
     try:
         if path is not None:
-            os.execve(path, command, {**env, **own})  # noqa: S606 - the command comes from the manifest
+            os.execve(path, command, {**env, **epoch_variables(epoch)})  # noqa: S606 - the command comes from the manifest
         problem = f"expected a command that exists, saw {command[0]!r}"
     except OSError as error:
         problem = f"cannot execute {path!r}: {error.strerror}"
-    from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND
-
     code = NOT_FOUND if path is None else NOT_EXECUTABLE
     say(f"{problem}; exit {code}")
     return code

@@ -18,15 +18,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from inplace.agent.exit_code import NOT_EXECUTABLE, NOT_FOUND, StartError
+from inplace.agent.exit_code import StartError
 from inplace.agent.process_tree import STUCK_S, kill_descendants
 from inplace.agent.spawn import spawn
+from inplace.agent.worker_command import EPOCH, NOT_EXECUTABLE, NOT_FOUND
 from inplace.common.kube.clock import Clock
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
 SWEEP_S_MAX: Final = 0.02
 _FINAL_SWEEPS_MAX: Final = 50
-EPOCH: Final = "INPLACE_EPOCH"  # the worker's environment: the epoch it runs in; "" when in-place restart is off
 STANDBY_FD: Final = "INPLACE_STANDBY_FD"  # the pipe's read end, for a process that is started early
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from inplace.agent.arguments import RunOptions, parse
 from inplace.agent.config import AgentConfig
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.agent.worker import EPOCH
+from inplace.agent.worker_command import EPOCH
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.containers import AgentContainer, Container, Machine, Training
 from inplace.simulator.cluster.pod_spec import Probe

@@ -12,9 +12,10 @@ import pytest
 
 from inplace.agent.arguments import RunOptions
 from inplace.agent.driver import Parts
-from inplace.agent.exit_code import NOT_FOUND, ExitCode
+from inplace.agent.exit_code import ExitCode
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import WorkerStartError, WorkerStuckError
+from inplace.agent.worker_command import NOT_FOUND
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport
 from inplace.common.record import replace
