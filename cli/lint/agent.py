@@ -11,7 +11,7 @@ from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.cli.lint.env import agent_environment, check_env, settled_environment
 from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import PROGRAM, RUN, Container, Member
+from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
 from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, spell
 
 PATIENCE_S: Final = 24 * 3600
@@ -44,17 +44,21 @@ def check_supervisor(member: Member, agent: Container, jobset_name: str, group_p
     yield from check_env(agent, jobset_name, group_pods)
     yield from _epoch_file(member, agent)
     yield from _ports(member, agent, _config(agent, jobset_name))
-    words = agent.words
-    place = next((place for place, word in enumerate(words) if word == RUN), None)
-    if place is None or not any(PROGRAM in word for word in words[:place]) or agent.is_upstream_supervisor:
+    if not agent.is_upstream_supervisor:
+        yield from check_command(agent, RUN, jobset_name)
+
+
+def check_command(container: Container, subcommand: str, jobset_name: str) -> Iterator[Finding]:
+    """Yield what the agent's program refuses of its arguments."""
+    arguments = container.arguments(subcommand)
+    if arguments is None:
         return
     try:
-        parse(words[place:], agent_environment(agent, jobset_name))
+        parse(arguments, agent_environment(container, jobset_name))
     except ArgumentsError as error:
-        fix = "see inplace-agent --help"
-        yield Finding(
-            "agent-command", f"{agent.path}.command", str(error), "a command line that the agent accepts", fix
-        )
+        rule, who = ("guard-command", "guard") if subcommand == GUARD else ("agent-command", "agent")
+        needed, fix = f"a command line that the {who} accepts", "see inplace-agent --help"
+        yield Finding(rule, f"{container.path}.command", str(error), needed, fix)
 
 
 def _config(agent: Container, jobset_name: str) -> AgentConfig | None:
@@ -133,16 +137,11 @@ def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:
         fix = "set it to a file on an emptyDir; `inplace inject` adds both"
         yield Finding("epoch-file", path, "nothing", "a file on an emptyDir", fix)
         return
-    mounts = [
-        mount
-        for mount in agent.raw.get("volumeMounts") or ()
-        if file.startswith(str(mount.get("mountPath", "")).rstrip("/") + "/")
-    ]
-    if not mounts:
+    mount = agent.mount_of(file)
+    if mount is None:
         fix = "mount an emptyDir at its folder"
         yield Finding("epoch-file-volume", path, f"{file}, in the container itself", "a file on an emptyDir", fix)
         return
-    mount = max(mounts, key=lambda one: len(str(one.get("mountPath"))))
     volume: Mapping[str, Any] = next(
         (one for one in member.pod_spec.get("volumes") or () if one.get("name") == mount.get("name")), {}
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from inplace.agent.arguments import ArgumentsError, parse
 from inplace.agent.link_address import LINK_FILE
+from inplace.cli.lint.agent import check_command
 from inplace.cli.lint.env import agent_environment
-from inplace.cli.manifests.agent_pieces import PROGRAM_FILE
-from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.lint.worker import check_program_file
+from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import GUARD, Container, field_path
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
@@ -25,17 +24,8 @@ def check_guard(worker: Container, agent: Container, jobset_name: str, pod_spec:
         yield Finding("guard-missing", f"{worker.path}.command", "no guard", needed, fix)
         return
     env = agent_environment(worker, jobset_name)
-    place = next((place for place, (_, word) in enumerate(pairwise(worker.words), 1) if word == GUARD), None)
-    if place is not None:  # else it stands inside a shell's text
-        try:
-            parse(worker.words[place:], env)
-        except ArgumentsError as error:
-            needed, fix = "a command line that the guard accepts", "see inplace-agent --help"
-            yield Finding("guard-command", f"{worker.path}.command", str(error), needed, fix)
-    left = agent.env.get("AGENT_FILE", {}).get("value")
-    if PROGRAM_FILE in worker.words and left != PROGRAM_FILE:
-        where, fix = f'{agent.path}.env[name="AGENT_FILE"]', "`inplace inject` adds it"
-        yield Finding("worker-file", where, shown(left), PROGRAM_FILE, fix)
+    yield from check_command(worker, GUARD, jobset_name)
+    yield from check_program_file(worker, agent)
     yield from _link(worker, agent, env.get("LINK_FILE") or LINK_FILE, pod_spec)
     for name, entry in worker.env.items():
         if field_path(entry) in _EPOCHS:
@@ -54,7 +44,8 @@ def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject
         fix = "give both containers the same LINK_FILE, on the same volume"
         yield Finding("guard-link", f'{worker.path}.env[name="LINK_FILE"]', guards, f"the agent's {agents}", fix)
         return
-    volumes = {name: _volume_of(container, guards) for name, container in (("worker", worker), ("agent", agent))}
+    mounts = {name: one.mount_of(guards) or {} for name, one in (("worker", worker), ("agent", agent))}
+    volumes = {name: mount.get("name") for name, mount in mounts.items()}
     kinds = {str(volume.get("name")): volume for volume in pod_spec.get("volumes") or ()}
     if (
         None in volumes.values()
@@ -66,14 +57,3 @@ def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject
         )
         fix = f"mount one emptyDir at the folder of {guards} in both containers"
         yield Finding("guard-link", f"{worker.path}.volumeMounts", found, "one emptyDir in both", fix)
-
-
-def _volume_of(container: Container, file: str) -> str | None:
-    """Return the volume that holds a file in a container."""
-    mounts: list[Mapping[str, Any]] = [
-        mount
-        for mount in container.raw.get("volumeMounts") or ()
-        if file.startswith(str(mount.get("mountPath", "")).rstrip("/") + "/")
-    ]
-    deepest = max(mounts, key=lambda mount: len(str(mount.get("mountPath"))), default=None)
-    return None if deepest is None else str(deepest.get("name"))

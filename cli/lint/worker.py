@@ -37,10 +37,7 @@ def check_wait(worker: Container, agent: Container, jobset_name: str) -> Iterato
             needed, fix = "inplace-agent wait -- COMMAND", "`inplace inject` adds it"
             yield Finding("worker-start", f"{worker.path}.command", "no wait for the barrier", needed, fix)
         return
-    left = agent.env.get("AGENT_FILE", {}).get("value")
-    if PROGRAM_FILE in worker.words and left != PROGRAM_FILE:
-        where, fix = f'{agent.path}.env[name="AGENT_FILE"]', "`inplace inject` adds it"
-        yield Finding("worker-file", where, shown(left), PROGRAM_FILE, fix)
+    yield from check_program_file(worker, agent)
     try:
         barrier = AgentConfig.from_env(settled_environment(agent, jobset_name))
     except ConfigError:
@@ -56,3 +53,11 @@ def check_wait(worker: Container, agent: Container, jobset_name: str) -> Iterato
         if found != needed and not (name != "BARRIER_PORT" and (not needed or (not found and name == "BARRIER_PATH"))):
             where, fix = f'{worker.path}.env[name="{name}"]', f"give the worker the {name} of {agent.name}"
             yield Finding("worker-wait", where, found or "nothing", f"the agent's {needed}", fix)
+
+
+def check_program_file(worker: Container, agent: Container) -> Iterator[Finding]:
+    """Yield a worker that starts by the agent's file, which its agent does not leave there."""
+    left = agent.env.get("AGENT_FILE", {}).get("value")
+    if PROGRAM_FILE in worker.words and left != PROGRAM_FILE:
+        where, fix = f'{agent.path}.env[name="AGENT_FILE"]', "`inplace inject` adds it"
+        yield Finding("worker-file", where, shown(left), PROGRAM_FILE, fix)

@@ -60,11 +60,27 @@ class Container:
 
     def calls(self, subcommand: str) -> bool:
         """Say whether the command line is the agent's with this subcommand, by itself or inside a shell's text."""
-        words = self.words
-        pairs = pairwise(words)
-        return any(_is_program(word) and after == subcommand for word, after in pairs) or any(
-            f"{program} {subcommand}" in word for word in words for program in (PROGRAM, f"{PROGRAM}.pyz")
+        return self.arguments(subcommand) is not None or any(
+            f"{program} {subcommand}" in word for word in self.words for program in (PROGRAM, f"{PROGRAM}.pyz")
         )
+
+    def arguments(self, subcommand: str) -> list[str] | None:
+        """Return the agent's arguments from this subcommand on; None where a shell's text may hold them."""
+        words = self.words
+        starts = (
+            place for place, (one, after) in enumerate(pairwise(words), 1) if _is_program(one) and after == subcommand
+        )
+        place = next(starts, None)
+        return None if place is None else words[place:]
+
+    def mount_of(self, file: str) -> Mapping[str, Any] | None:
+        """Return the volumeMount that holds a file; None when the container itself does."""
+        mounts: list[Mapping[str, Any]] = [
+            mount
+            for mount in self.raw.get("volumeMounts") or ()
+            if file.startswith(str(mount.get("mountPath", "")).rstrip("/") + "/")
+        ]
+        return max(mounts, key=lambda mount: len(str(mount.get("mountPath"))), default=None)
 
     @property
     def is_agent_alone(self) -> bool:
