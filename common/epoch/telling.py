@@ -86,8 +86,9 @@ def step(state: TellingState, event: Event) -> tuple[TellingState, tuple[Action,
         if state.failure is not None:
             return state, ()
         return replace(state, failure=event), (ScheduleTelling(),)
-    if state.failure is None or state.was_due is isinstance(event, TellingDue):
+    expected = FailureTold if state.was_due else TellingDue
+    if state.failure is None or not isinstance(event, expected):
         raise InvariantError(f"event {event!r} after failure {state.failure!r}, was due: {state.was_due}")
-    if isinstance(event, TellingDue):
-        return replace(state, was_due=True), (TellFailure(state.failure),)
-    return state, ()
+    if state.was_due:
+        return state, ()
+    return replace(state, was_due=True), (TellFailure(state.failure),)
