@@ -42,6 +42,9 @@ from testbed.node.runtime.build import RUNTIME
 MODES: Final = ("upstream_shape", "sidecar", "guarded", "supervisor")
 """upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker."""
 
+MODELLED: Final = ("sidecar", "supervisor")
+"""Of these modes the restart's model knows what it is to be compared with (benchmarks/calibration.py)."""
+
 PAUSE_S: Final = 3.0
 """Between restarts: kubelet removes the dead containers, and the next restart should not pay for that."""
 
@@ -192,8 +195,9 @@ def summary(measured: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
 
 def record(measured: dict[str, list[dict[str, float]]], pods: int, folder: Path = RECORDED) -> Path:
     """Keep [least, median, most] of each mode's restarts and of a Pod's CPU, where profiles read; return the file."""
-    kept_s = {f"{mode}_s": [each["last_worker"] for each in rounds] for mode, rounds in measured.items()}
-    cpu_s = {mode: [each["cpu_node"] / pods for each in rounds] for mode, rounds in measured.items()}
+    known = {mode: rounds for mode, rounds in measured.items() if mode in MODELLED}
+    kept_s = {f"{mode}_s": [each["last_worker"] for each in rounds] for mode, rounds in known.items()}
+    cpu_s = {mode: [each["cpu_node"] / pods for each in rounds] for mode, rounds in known.items()}
     if "sidecar" in cpu_s:
         kept_s["node.restart_cpu_s"] = [each * BEFORE_ANNOUNCEMENT for each in cpu_s["sidecar"]]
         kept_s["node.start_cpu_s"] = [each * (1 - BEFORE_ANNOUNCEMENT) for each in cpu_s["sidecar"]]

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import ssl
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,13 @@ ROOT = Path(__file__).parents[2]
 # A supervisor ends the processes that a dead supervisor of its Pod left. Tests in parallel need different Pods.
 NAMESPACE = f"ns-{os.getpid()}"
 COMMAND = (sys.executable, "-m", "inplace.agent")
+
+
+def modules_loaded_by(code: str) -> set[str]:
+    """Return the modules that an interpreter has after this code, with nothing loaded before it."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}; print(*sys.modules)"
+    done = subprocess.run((sys.executable, "-IS", "-c", code), capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
 
 
 def environment(folder: Path, server: ScriptedServer, **more: str) -> dict[str, str]:

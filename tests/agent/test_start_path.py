@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 import trustme
 
-from tests.agent.process import ROOT, environment_in_cluster, finished, process, server_tls
+from tests.agent.process import ROOT, environment_in_cluster, finished, modules_loaded_by, process, server_tls
 from tests.agent.scripted_server import ScriptedServer, jobset
 
 FORBIDDEN = frozenset(
@@ -98,14 +98,9 @@ async def test_the_announcement_leaves_before_anything_heavy_is_loaded(tmp_path:
 
 def test_a_large_groups_start_loads_two_small_modules_more() -> None:
     """What learns the window is loaded by nobody else, and brings nothing heavy along."""
-    loads = "import sys, inplace.agent.sidecar; before = {*sys.modules}; import inplace.agent.herd_start; "
-    said = subprocess.run(
-        (sys.executable, "-c", f"{loads} print(*({{*sys.modules}} - before))"),
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    assert set(said.split()) == {"inplace.agent.herd_start", "inplace.agent.start_window"}
+    sidecar = "import inplace.agent.sidecar"
+    more = modules_loaded_by(f"{sidecar}, inplace.agent.herd_start") - modules_loaded_by(sidecar)
+    assert more == {"inplace.agent.herd_start", "inplace.agent.start_window"}
 
 
 @pytest.mark.slow  # slow because it measures CPU time, which differs between machines

@@ -12,11 +12,12 @@ from inplace.simulator.profile import NUMBERS
 MEASURED = {
     "sidecar": [{"last_worker": each, "synced": each - 1.0, "cpu_node": 9.6} for each in (4.0, 3.0, 5.0)],
     "supervisor": [{"last_worker": each, "synced": each / 2, "cpu_node": 1.6} for each in (0.5, 0.75, 0.25)],
+    "guarded": [{"last_worker": each, "synced": each / 2, "cpu_node": 8.0} for each in (1.0, 1.5, 0.5)],
 }
 
 
 def test_the_record_is_one_that_calibration_reads(tmp_path: Path) -> None:
-    """The record has each mode's least, median and greatest time, a Pod's CPU, the command, machine and source."""
+    """The record has the least, median and greatest time of each mode that the model knows, and a Pod's CPU."""
     file = record(MEASURED, 16, tmp_path)
     kept = json.loads(file.read_text())
     assert kept["measured"] == {
