@@ -2,6 +2,7 @@
 Measure a group restart on a real node: from one worker's SIGKILL until every worker of the group is a new process.
 
     python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode guarded --mode supervisor] [--restricted]
+    python -m benchmarks.node [--json] [--pods 16] [--rounds 20] --stall 10
     python -m benchmarks.node --json --record && python -m benchmarks.calibration --write    # on a quiet machine
 
 Real kube-apiserver, controller-manager, scheduler, kubelet, containerd, runc, our controller and our images, all on
@@ -10,6 +11,9 @@ machine's monotonic clock, so no polling is in the figure. `cpu_*` is the CPU ti
 to the last worker. Pods are those of examples/. With `--restricted` they comply with Pod Security `restricted`, whose
 seccomp profile runc compiles anew for each container. kubelet and containerd are tuned as a node's owner could do
 (`tuned`). Upstream's system on two cores, with defaults: 6.1 s in sidecar mode with 16 Pods.
+
+With `--stall S` the worker is stopped (SIGSTOP) instead, while all workers step once a second and the watchdog's limit
+is S seconds; times count from the SIGSTOP.
 
 `--record` keeps the figures in simulator/recorded/node.json, from which docs/reliability.md is made.
 """
@@ -20,6 +24,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -36,6 +41,7 @@ from testbed.node import archives, capsule, cgroups, prepare, settings
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Change, Group, running_group
+from testbed.node.manifests import watch_over
 from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
 
@@ -44,6 +50,9 @@ MODES: Final = ("upstream_shape", "sidecar", "guarded", "supervisor")
 
 MODELLED: Final = ("sidecar", "supervisor")
 """Of these modes the restart's model knows what it is to be compared with (benchmarks/calibration.py)."""
+
+WATCHED: Final = ("guarded", "supervisor")
+"""Modes in which a watchdog looks at the worker."""
 
 PAUSE_S: Final = 3.0
 """Between restarts: kubelet removes the dead containers, and the next restart should not pay for that."""
@@ -80,18 +89,18 @@ def _as_tested(jobset: KubeObject) -> None:
 
 
 async def measure(
-    pods: int, rounds: int, modes: list[str], change: Change, seed: int
+    pods: int, rounds: int, modes: list[str], change: Change, seed: int, number: signal.Signals
 ) -> dict[str, list[dict[str, float]]]:
-    """Return, for each mode, the moments of each restart in seconds after the SIGKILL."""
+    """Return, for each mode, the moments of each restart in seconds after the signal."""
     rng = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     images = archives.build()
     async with running_cluster(find_binaries(), programs=RUNTIME.build(), images=images, folder=folder) as cluster:
-        return {mode: await _measure_mode(cluster, mode, pods, rounds, change, rng) for mode in modes}
+        return {mode: await _measure_mode(cluster, mode, pods, rounds, change, rng, number) for mode in modes}
 
 
 async def _measure_mode(
-    cluster: Cluster, mode: str, pods: int, rounds: int, change: Change, rng: Random
+    cluster: Cluster, mode: str, pods: int, rounds: int, change: Change, rng: Random, number: signal.Signals
 ) -> list[dict[str, float]]:
     manifest, also = (mode, _as_tested) if mode != "upstream_shape" else ("sidecar", _as_upstreams)
 
@@ -106,7 +115,7 @@ async def _measure_mode(
             await asyncio.sleep(PAUSE_S + rng.random())  # at a random moment of kubelet's second
             node = cluster.nodes[0].cgroup
             before = cgroups.cpu_s_by_part(node)
-            killed_s = await group.kill(rng.randrange(pods), "worker")
+            killed_s = await group.kill(rng.randrange(pods), "worker", number=number)
             await _until_new(group, killed_s)
             after = cgroups.cpu_s_by_part(node)
             spent = {f"cpu_{part}": cpu_s - before[part] for part, cpu_s in after.items()}
@@ -228,20 +237,32 @@ def main() -> int:
     parser.add_argument("--restricted", action="store_true", help="Pods comply with Pod Security `restricted`")
     parser.add_argument("--record", action="store_true", help="keep the figures in simulator/recorded/node.json")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stall", type=float, metavar="S", help="stop a worker; the watchdog finds it after S seconds")
     options = parser.parse_args()
+    number, modes = (signal.SIGKILL, MODES) if options.stall is None else (signal.SIGSTOP, WATCHED)
+    if not set(options.mode or ()) <= set(modes) or (options.stall is not None and options.record):
+        parser.error(f"--stall: expected no --record and modes of {', '.join(WATCHED)}, saw others")
     if not capsule.inside():
         if options.record and (load := os.getloadavg()[0]) > LOAD_MAX:
             parser.error(f"--record: expected a quiet machine (load of at most {LOAD_MAX:g}), saw a load of {load:.2f}")
         return prepare.main() or capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:]))
-    change = _as_tested if options.restricted else _as_shipped
-    measured = asyncio.run(measure(options.pods, options.rounds, options.mode or list(MODES), change, options.seed))
+
+    def change(jobset: KubeObject) -> None:
+        if not options.restricted:
+            _as_shipped(jobset)
+        if options.stall is not None:
+            watch_over(jobset, options.stall)
+
+    measured = asyncio.run(
+        measure(options.pods, options.rounds, options.mode or list(modes), change, options.seed, number)
+    )
     report = summary(measured)
     if options.record:
         print(f"recorded in {record(measured, options.pods)}", file=sys.stderr)
     if options.json:
         print(json.dumps(report, indent=2))
         return 0
-    print(f"{options.pods} Pods on one node, {os.cpu_count()} cores, {options.rounds} restarts; seconds after SIGKILL")
+    print(f"{options.pods} Pods on one node, {os.cpu_count()} cores, {options.rounds} restarts; in seconds")
     for mode in measured:
         print(f"\n{mode}: {report[f'{mode}_s']:.3f} s to the last new worker")
         for name, duration_s in report["phases"][mode].items():

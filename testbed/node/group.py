@@ -130,8 +130,23 @@ class Group:
         path.with_suffix(".begun").chmod(0o666)
         path.with_suffix(".begun").rename(path)
 
-    async def kill(self, slot: int, container: str, *, process: int = -1) -> float:
-        """Send SIGKILL to the last process of a container (under a supervisor the worker) and return when, monotonic.
+    async def kill(
+        self, slot: int, container: str, *, process: int = -1, number: signal.Signals = signal.SIGKILL
+    ) -> float:
+        """Send a signal to the last process of a container (the worker in any mode) and return when, monotonic."""
+        victim = await self._process(slot, container, process)
+        killed_s = time.monotonic()
+        os.kill(victim, number)
+        return killed_s
+
+    async def kill_all(self, container: str) -> None:
+        """Send SIGKILL to the last process of a container in each Pod, to all before anybody can react."""
+        victims = [await self._process(slot, container, -1) for slot in range(self.slots)]
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+
+    async def _process(self, slot: int, container: str, place: int) -> int:
+        """Return a process of a container.
 
         Kubelet reports a container some time after it runs, and only then it can be told which one is the Pod's.
         """
@@ -141,10 +156,7 @@ class Group:
             timeout_s=SETTLED_S_MAX,
             also=self.state,
         )
-        victim = self._processes(self.pods()[slot], container)[process]
-        killed_s = time.monotonic()
-        os.kill(victim, signal.SIGKILL)
-        return killed_s
+        return self._processes(self.pods()[slot], container)[place]
 
     def _processes(self, pod: KubeObject, container: str) -> list[int]:
         """Return the processes of a Pod's container, its first one first; none while kubelet does not report it."""

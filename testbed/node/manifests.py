@@ -49,6 +49,13 @@ def documents_of(text: str, namespace: str) -> list[KubeObject]:
     return sorted(read, key=lambda each: bool(each["kind"] == "JobSet"))
 
 
+def watch_over(jobset: KubeObject, stall_after_s: float) -> None:
+    """Set the watchdog's limit: on the sidecar, or on the supervisor, which is the worker's container."""
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    agent = (pod.get("initContainers") or pod["containers"])[0]
+    agent["env"].append({"name": "STALL_AFTER_S", "value": f"{stall_after_s:g}"})
+
+
 def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:
     """Let the Pod run our images and write its records; take away what the worker of the example needed."""
     (worker,) = pod["containers"]

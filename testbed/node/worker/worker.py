@@ -7,6 +7,8 @@ share.
 
 What it imports is part of what a restart takes, so it does without pathlib, json and signal.
 
+Once a second it says its step in INPLACE_PROGRESS_DIR, if it has that: a number in a file, as any program can.
+
 An order is a file EVIDENCE/POD.order: "exit N", or "oom", or "hang" (which ignores SIGTERM). It is obeyed once.
 """
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 BORN_S = time.monotonic()
 BEAT_S = 0.05
+STEP_S = 1.0
 RECORD_BYTES = 512
 BITE_BYTES = 16 * 1024 * 1024
 
@@ -52,11 +55,28 @@ def main() -> None:
     write()
     os.rename(f"{name}.begun", f"{name}.life")
     order = f"{folder}/{pod}.order"
+    say_step = steps_in(os.environ.get("INPLACE_PROGRESS_DIR", ""))
     while True:
         write()
+        say_step()
         if os.path.exists(order):
             obey(take(order), write)
         time.sleep(BEAT_S)
+
+
+def steps_in(folder: str) -> "Callable[[], None]":
+    """Return what says the newest step, once for each."""
+    if not folder:
+        return lambda: None
+    file, said = os.open(f"{folder}/steps", os.O_CREAT | os.O_WRONLY, 0o644), -1
+
+    def say() -> None:
+        nonlocal said
+        if (step := int((time.monotonic() - BORN_S) / STEP_S)) > said:
+            said = step
+            os.pwrite(file, f"{step}\n".encode(), 0)
+
+    return say
 
 
 def json_of(record: "dict[str, str | int | float]") -> str:

@@ -20,7 +20,7 @@ from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.group import Group, running_group
 from testbed.node.runtime.build import RUNTIME
 
-MODES = ("sidecar", "supervisor")
+MODES = (pytest.param("sidecar", marks=pytest.mark.long), "guarded", "supervisor")  # CI has what `inject` makes
 RESTARTS_MAX = 1000  # the tests of one module need some thirty
 
 

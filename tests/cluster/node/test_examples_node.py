@@ -16,6 +16,7 @@ from tests.cli.command import run
 
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
+OPTIONS = {"sidecar": ("--barrier", "wait"), "guarded": (), "supervisor": ("--mode", "supervisor")}
 
 
 def adapt(jobset: KubeObject) -> None:
@@ -32,7 +33,7 @@ def adapt(jobset: KubeObject) -> None:
 @pytest.fixture
 def made(mode: str) -> str:
     """Give the plain manifest after inject."""
-    return run("inject", "-f", "examples/plain.yaml", "--mode", mode, "--quiet").stdout
+    return run("inject", "-f", "examples/plain.yaml", *OPTIONS[mode], "--quiet").stdout
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+from functools import partial
+
 import pytest
 
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
+from testbed.node.manifests import watch_over
 from testbed.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 IN_A_ROW = 20
+STALL_AFTER_S = 3.0  # of workers that step each second
 CAUSES = ("exit 1", "exit 3", "exit 88", "exit 127", "exit 255", "oom")
 """88 is the agent's own code, 127 a shell's; a worker above its container's limit is killed by the kernel."""
 
@@ -63,6 +69,35 @@ async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Clus
         assert group.broken() == []
         told = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
         assert told["message"] == "its agent told: the container ended without a word"
+
+
+@pytest.mark.parametrize("mode", ["guarded", "supervisor"])
+async def test_a_stopped_worker_is_noticed(cluster: Cluster, mode: str) -> None:
+    """A worker that hangs is as good as dead after its limit, and not before: SIGSTOP, which it cannot see."""
+    async with running_group(cluster, mode, change=partial(watch_over, stall_after_s=STALL_AFTER_S)) as group:
+        await group.until_runs(1)
+        before = group.uids()
+        await asyncio.sleep(2 * STALL_AFTER_S)
+        assert group.epoch == 1
+        await group.kill(1, "worker", number=signal.SIGSTOP)
+        await group.until_runs(2)
+
+        assert group.uids() == before
+        assert group.broken() == []
+        assert group.history.jobset()["status"]["lastGroupRestart"]["trigger"] == "stalled"
+
+
+@pytest.mark.parametrize("mode", ["guarded", "supervisor"])
+async def test_a_worker_out_of_memory_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
+    """The kernel kills all processes of the container, the guard or supervisor among them where it is cgroup v2."""
+    async with running_group(cluster, mode) as group:
+        await group.until_runs(1)
+        before = group.uids()
+        group.order(group.pods()[1], "oom")
+        await group.until_runs(2)
+
+        assert group.uids() == before
+        assert group.broken() == []
 
 
 async def test_a_supervisor_killed_outright_costs_its_own_pod(cluster: Cluster) -> None:
