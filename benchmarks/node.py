@@ -27,6 +27,8 @@ import os
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -36,11 +38,13 @@ from benchmarks.calibration import RECORDED
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.common.phases import parse_phases
+from inplace.common.worker_failure import parse_failure
 from testbed.binaries import find_binaries
 from testbed.node import archives, capsule, cgroups, prepare, settings
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Change, Group, running_group
+from testbed.node.history import Version
 from testbed.node.manifests import watch_over
 from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
@@ -154,13 +158,26 @@ def moments(group: Group, epoch: int, killed_s: float) -> dict[str, float]:
                 first.setdefault("deprecated", version.seen_s)
             if synced >= epoch:
                 first.setdefault("synced", version.seen_s)
-    at_s = first | {
-        "old_workers_gone": max(old),
-        "first_announced": min(announced),
-        "first_worker": min(new),
-        "last_worker": max(new),
-    }
+    at_s = (
+        first
+        | _told(versions, epoch - 1)
+        | {
+            "old_workers_gone": max(old),
+            "first_announced": min(announced),
+            "first_worker": min(new),
+            "last_worker": max(new),
+        }
+    )
     return {name: moment_s - killed_s for name, moment_s in at_s.items()} | _announced_phases(group)
+
+
+def _told(versions: Sequence[Version], epoch: int) -> dict[str, float]:
+    """Return when the first Pod told of its worker's failure, by its own clock, and when that was seen."""
+    for version in versions:
+        text = (version.stored["metadata"].get("annotations") or {}).get(wire.WORKER_FAILED, "")
+        if version.kind == "Pod" and text and (failure := parse_failure(text)).epoch == epoch:
+            return {"tells": failure.at_s - time.time() + time.monotonic(), "told": version.seen_s}
+    return {}
 
 
 def _announced_phases(group: Group) -> dict[str, float]:
