@@ -20,7 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.restart_model import NO_SLOTS, Mode, ModelledRestart, Restarting, Slots
+from benchmarks.model_group import NO_SLOTS, Mode, ModelledRestart, Slots
+from benchmarks.restart_model import Restarting
 from inplace.simulator.profile import NUMBERS, read_profile
 
 RECORDED: Final = Path(__file__).parents[1] / "simulator" / "recorded"

@@ -15,7 +15,7 @@ RIGHT: Final = 200  # room for the curves' names
 TOP: Final = 40
 BOTTOM: Final = 50
 NAME_GAP: Final = 16.0  # least distance of two names
-COLOURS: Final = ("#0072b2", "#009e73", "#7f7f7f", "#e69f00", "#d55e00")  # told apart by the colour-blind
+COLOURS: Final = ("#0072b2", "#009e73", "#7f7f7f", "#cc79a7", "#e69f00", "#d55e00")  # told apart by the colour-blind
 GREY: Final = "#7f7f7f"
 
 

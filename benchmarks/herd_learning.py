@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from benchmarks.model_group import Mode, ModelledRestart
 from benchmarks.restart_at_scale import PODS_MAX, REJECTED_MAX
-from benchmarks.restart_model import Mode, ModelledRestart, Restarting
+from benchmarks.restart_model import Restarting
 from inplace.agent.start_window import StartWindow
 from inplace.simulator.cluster.timings import Latency
 from inplace.simulator.profile import Profile, read_profile

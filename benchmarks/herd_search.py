@@ -21,7 +21,8 @@ from functools import cache
 from statistics import fmean
 from typing import Any, Final
 
-from benchmarks.restart_model import Mode, Restarting, Slots
+from benchmarks.model_group import Mode, Slots
+from benchmarks.restart_model import Restarting
 from inplace.simulator.profile import Profile, read_profile
 
 REJECTED_MAX: Final = 0.2  # per agent: what issue and README promise

@@ -37,10 +37,10 @@ class Agenda:
     """What happens when, in the order of time and then of entry."""
 
     def __init__(self) -> None:
-        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = 0
 
-    def at(self, time_s: float, do: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time_s: float, do: Callable[..., object], *arguments: Any) -> None:
         """Call `do(time_s, *arguments)` at that time."""
         self._count += 1
         heapq.heappush(self._events, (time_s, self._count, do, arguments))

@@ -11,82 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 from benchmarks.model_bound import Least, emptied_s
+from benchmarks.model_group import NO_SLOTS, SIDECARS, Mode, ModelledRestart, Pod, Slots
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
-from inplace.agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
-from inplace.agent.retry_budget import RETRY_BASE_S, RetryBudget
+from inplace.agent.herd import PATCHES_PER_START, Herd
+from inplace.agent.retry_budget import RetryBudget
 from inplace.agent.start_window import DEFAULT, StartWindow, is_slow, learned
+from inplace.agent.telling import telling_delay_s
 from inplace.common.kube.errors import Throttled
 from inplace.common.kube.watch import Busy
 from inplace.simulator.profile import Profile
 
-Mode = Literal["sidecar", "supervisor", "upstream"]
 PROBE_PERIOD_S: Final = 1.0  # of upstream's manifest; our agent holds the probe's answer until the lift
 CLIENT_GO_RETRIES_MAX: Final = 10  # with exactly Retry-After between them: client-go rest/with_retry.go
 CLIENT_GO_BACKOFF_S_MAX: Final = 30.0
 UPSTREAM_REQUESTS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """How agents spread their requests: the constants of `agent.herd` and `agent.retry_budget`."""
-
-    rate_per_s: float = RATE_PER_S
-    window_s_max: float = WINDOW_S
-    patches_per_start: float = PATCHES_PER_START
-    retry_base_s: float = RETRY_BASE_S
-    least_share: float = LEAST_SHARE
-
-
-NO_SLOTS: Final = Slots(window_s_max=0.0)  # the setting that deploy/apf recommends
-
-
-@dataclass(frozen=True, slots=True)
-class ModelledRestart:
-    """One modelled restart; moments are seconds after the death.
-
-    Args:
-        total_s: the last worker runs.
-        kubelet_s: what the same draws take with an API server, network and controller that take no time, and cores
-            for every container.
-        bound_s: no order of the same work on the same cores can be faster, see `Restarting.bound_s`.
-        rejected: answers 429.
-        phases: moments by name.
-        windows: what each Pod learned for its next restart.
-    """
-
-    total_s: float
-    kubelet_s: float
-    bound_s: float
-    rejected: int
-    phases: dict[str, float]
-    windows: tuple[StartWindow, ...] = ()
-
-
-@dataclass(slots=True)
-class _Pod:
-    """One Pod's own delays, drawn before anything happens, so that every way is judged by the same luck.
-
-    Args:
-        down_s: from the order to restart (or the end) to its next agent's first moment; a supervisor's: to its
-            worker's tree gone.
-        agent_s: from there to its first request.
-        up_s: from its lift to its worker's process.
-        window: what its starts before have taught.
-    """
-
-    down_s: float
-    agent_s: float
-    up_s: float
-    herd: Herd
-    budget: RetryBudget
-    left: int
-    window: StartWindow = DEFAULT
-    tries: int = 0
-    slow: bool = False
-    begun_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -96,7 +37,8 @@ class Restarting:
     Args:
         pods: of the group; the first one's worker dies.
         apf: deploy/apf is applied, and agents use no slots.
-        mode: ours, or upstream's sidecar with its controller.
+        mode: ours, or upstream's sidecar with its controller. In mode guarded the dead worker's agent tells, guards end
+            their workers before kubelet looks, and workers' containers are made while agents announce.
         windows: of the sidecars' last starts; () when they never restarted before. None: sidecars learn nothing, and
             their slots count from each process's start (ADR 10).
         looks: a sidecar without a window looks at its first answers before it asks on.
@@ -111,7 +53,7 @@ class Restarting:
     windows: tuple[StartWindow, ...] | None = ()
     looks: bool = True
     agenda: Agenda = field(default_factory=Agenda)
-    group: list[_Pod] = field(default_factory=list)
+    group: list[Pod] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
     controller: Cores = field(default_factory=lambda: Cores(1))
     node: Cores | None = None
@@ -147,7 +89,7 @@ class Restarting:
         """Return the nodes' share of the time: the slowest Pod down, then the slowest up."""
         if self.mode == "supervisor":
             return 0.0
-        return max(self._ready_s()) + max(pod.up_s for pod in self.group)
+        return max(*self._ready_s(), *self._made_s()) + max(pod.up_s for pod in self.group)
 
     def bound_s(self) -> float:
         """Return a lower bound for the same draws: no order of the same work on the same cores is faster.
@@ -168,47 +110,56 @@ class Restarting:
             emptied_s(ready_s, self._event_cpu_s() / self._controller_cores),
         )
         fan_out_s = self.pods * self.profile["apiserver.event_cpu_s"] / cores
-        trips = 5 + 2 * (self.mode == "sidecar")  # the order to stop, (list, its answer,) patch, event; S, event
+        trips = 5 + 2 * (self.mode in SIDECARS)  # the order to stop, (list, its answer,) patch, event; S, event
         network_s = trips * self.profile.delays["network.one_way"].draw(Least())
-        return counted_s + fan_out_s + network_s + max(pod.up_s for pod in self.group)
+        lifted_s = counted_s + fan_out_s + network_s
+        return max(lifted_s, *self._made_s()) + max(pod.up_s for pod in self.group)
 
     def _ready_s(self) -> list[float]:
         """Return each Pod's earliest first request: the dying Pod by its own death, the others by its announcement."""
         victim = self.group[0].down_s + self.group[0].agent_s
-        told_s = self._seen_s if self.mode == "sidecar" else victim if self.mode == "upstream" else 0.0
+        told_s = self._seen_s if self.mode in SIDECARS else victim if self.mode == "upstream" else 0.0
         return [victim, *(told_s + pod.down_s + pod.agent_s for pod in self.group[1:])]
+
+    def _made_s(self) -> list[float]:
+        """Return when each worker's container can be there at the earliest; 0 where it waits for the lift."""
+        return [self._seen_s + pod.down_s + pod.made_s if pod.made_s else 0.0 for pod in self.group[1:]] or [0.0]
 
     @property
     def _seen_s(self) -> float:
-        """Return when kubelet sees the death."""
+        """Return when kubelet sees the death, or the dead worker's agent tells of it."""
         return self.phases.get("seen", 0.0)
 
     # The draws.
 
-    def _pod(self, index: int) -> _Pod:
+    def _pod(self, index: int) -> Pod:
         draw, rng = self._draw, self._rng
         slots = NO_SLOTS if self.apf or self.mode == "upstream" else self.slots
         herd = Herd(self.pods, index, rng.random(), slots.rate_per_s, slots.window_s_max, slots.least_share)
+        is_guarded, made_s = self.mode == "guarded", 0.0
         if self.mode == "supervisor":
             down_s, agent_s, up_s = draw("supervisor.stop"), 0.0, draw("supervisor.start")
         else:
-            relist_s = rng.uniform(0.0, self.profile["kubelet.relist_s"])
-            down_s = relist_s + draw("kubelet.process_exit") + draw("kubelet.container_start")
-            agent_s, up_s = draw("agent.start"), draw("kubelet.probe") + draw("kubelet.container_start")
+            relist_s, exit_s = rng.uniform(0.0, self.profile["kubelet.relist_s"]), draw("kubelet.process_exit")
+            down_s = (max(relist_s, exit_s) if is_guarded else relist_s + exit_s) + draw("kubelet.container_start")
+            agent_s, up_s = draw("agent.start"), draw("supervisor.start" if is_guarded else "kubelet.probe")
+            made_s = draw("kubelet.container_start")
+            if not is_guarded:
+                up_s, made_s = up_s + made_s, 0.0
             if self.mode == "upstream":
                 up_s += rng.uniform(0.0, PROBE_PERIOD_S)
             if index == 0:
-                self.phases["seen"] = relist_s
+                self.phases["seen"] = telling_delay_s(self.pods, rng.random()) if is_guarded else relist_s
         budget = RetryBudget(rng, herd.spread_s, base_s=slots.retry_base_s)
         window = self.windows[index] if self.windows else DEFAULT
-        return _Pod(down_s, agent_s, up_s, herd, budget, self._requests, window)
+        return Pod(down_s, agent_s, up_s, herd, budget, self._requests, window, made_s=made_s)
 
     def _draw(self, name: str) -> float:
         return self.profile.delays[name].draw(self._rng)
 
     @property
     def _requests(self) -> int:
-        return {"sidecar": 3, "supervisor": 1, "upstream": UPSTREAM_REQUESTS}[self.mode]
+        return {"sidecar": 3, "guarded": 3, "supervisor": 1, "upstream": UPSTREAM_REQUESTS}[self.mode]
 
     def _request(self, step: int) -> tuple[float, bool]:
         """Return the CPU of a start's request, and whether it writes."""
@@ -223,11 +174,11 @@ class Restarting:
     @property
     def _handshake_s(self) -> float:
         """Return the CPU of a sidecar's handshake, which comes before its first request and needs no seat."""
-        return self.profile["apiserver.handshake_cpu_s"] if self.mode == "sidecar" else 0.0
+        return self.profile["apiserver.handshake_cpu_s"] if self.mode in SIDECARS else 0.0
 
     def _is_needed(self, step: int) -> bool:
         """Return whether the announcement waits for this request: a sidecar's watch comes after it."""
-        return self.mode != "sidecar" or step < 2
+        return self.mode not in SIDECARS or step < 2
 
     @property
     def _controller_cores(self) -> float:
@@ -247,11 +198,19 @@ class Restarting:
             self._status_write(self._seen_s, True)
         elif self.mode == "upstream":
             self._status_write(self._seen_s, False)
-        self.agenda.at(victim.down_s, self._containers_restart, 0)
+        ends_s = 0.0
+        if self.mode == "guarded":  # its agent tells on a connection of its own, and ends when it is answered
+            told_s = self._seen_s + self._draw("network.one_way")
+            told_s = self.servers[0].cores.work(told_s, self._handshake_s) + 2 * self._draw("network.one_way")
+            ends_s = self._status_write(told_s, True)
+        self.agenda.at(ends_s + victim.down_s, self._containers_restart, 0)
 
     def _containers_restart(self, now_s: float, index: int) -> None:
         """Let the node do its work up to the agent's start; a supervisor restarts no container."""
         done_s = now_s if self.mode == "supervisor" else self._on_node(now_s, "restart")
+        if self.mode == "guarded":
+            pod = self.group[index]
+            pod.has_container_s = self._on_node(done_s, "start") + pod.made_s
         self.agenda.at(done_s, self._agent_starts, index)
 
     def _on_node(self, now_s: float, kind: str) -> float:
@@ -266,7 +225,7 @@ class Restarting:
         if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
             slot_s = pod.herd.restart_slot_s * PATCHES_PER_START / self.slots.patches_per_start
             slot_s = 0.0 if index == 0 else max(0.0, slot_s - pod.down_s)
-        begin = self._shake_hands if self.mode == "sidecar" else self._ask
+        begin = self._shake_hands if self.mode in SIDECARS else self._ask
         self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), begin, index)
 
     def _slot_s(self, now_s: float, index: int, share: int) -> float:
@@ -301,7 +260,7 @@ class Restarting:
                 self._tell_controller(done_s, self._take_announcement)
             if pod.left:
                 pause_s = 2 * self._draw("network.one_way") + self._draw("agent.think")
-                is_list = self.mode == "sidecar" and not writes and pod.left == self._requests - 1
+                is_list = self.mode in SIDECARS and not writes and pod.left == self._requests - 1
                 next_s = self._put_off_s(done_s, done_s - now_s, index) if is_list else done_s
                 self.agenda.at(next_s + pause_s, self._ask, index)
             if pod.left == 0 or (self.mode == "upstream" and pod.left == 1):
@@ -313,7 +272,7 @@ class Restarting:
 
         self.servers[index % len(self.servers)].ask(now_s, cpu_s, commit_s, done, refused)
 
-    def _wait_s(self, pod: _Pod, now_s: float, after_s: float) -> float:
+    def _wait_s(self, pod: Pod, now_s: float, after_s: float) -> float:
         pod.tries += 1
         if self.mode != "upstream":
             return pod.budget.wait_s(Busy(after_s, Throttled(429, "TooManyRequests", "modelled")), now_s)
@@ -329,10 +288,15 @@ class Restarting:
         if self._synced_s and now_s >= self._synced_s[0]:
             self._lift(now_s, [index])
 
-    def _status_write(self, now_s: float, tells: bool) -> None:
-        """Let a kubelet write what it saw; the controller deprecates when it hears of the death."""
+    def _status_write(self, now_s: float, tells: bool) -> float:
+        """Let a kubelet write what it saw, or an agent; the controller deprecates when it hears of the death.
+
+        Returns:
+            When it is stored.
+        """
         stored_s = self.servers[0].write(now_s, self.profile["apiserver.patch_cpu_s"], self._draw("apiserver.commit"))
         self._tell_controller(stored_s, self._take_death if tells else lambda _: None)
+        return stored_s
 
     def _tell_controller(self, stored_s: float, take: Callable[[float], None]) -> None:
         seen_s = stored_s + self._draw("apiserver.watch_lag") + self._draw("network.one_way")
@@ -348,7 +312,7 @@ class Restarting:
     def _take_announcement(self, now_s: float) -> None:
         self._announced += 1
         self.phases.setdefault("first_announced", now_s)
-        if self._announced == 1 and self.mode != "sidecar":
+        if self._announced == 1 and self.mode not in SIDECARS:
             self._order(now_s, "deprecated", self._restart)
         if self._announced == self.pods:
             self.phases["last_announced"] = now_s
@@ -395,5 +359,9 @@ class Restarting:
 
     def _worker_starts(self, now_s: float, index: int) -> None:
         """Let a worker run, after its node's work."""
-        done_s = self._on_node(now_s, "supervised" if self.mode == "supervisor" else "start")
-        self._last_s = max(self._last_s, done_s + self.group[index].up_s)
+        pod = self.group[index]
+        if self.mode == "guarded":
+            done_s = max(now_s, pod.has_container_s)
+        else:
+            done_s = self._on_node(now_s, "supervised" if self.mode == "supervisor" else "start")
+        self._last_s = max(self._last_s, done_s + pod.up_s)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from benchmarks.herd_search import GRID, REJECTED_MAX, SCENARIOS, Judgement, Scenario, judge, search
-from benchmarks.restart_model import Slots
+from benchmarks.model_group import Slots
 from inplace.agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S
 from inplace.agent.retry_budget import RETRY_BASE_S
 
