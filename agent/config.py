@@ -18,6 +18,7 @@ from inplace.agent.barrier_address import HEALTH_PATH, METRICS_PATH, OUR_PATH, O
 from inplace.agent.environment import Environment, is_integer, is_object_name
 from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
+from inplace.agent.link_address import PROGRESS_DIR, progress_dir
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.credentials import service_account_dir
 from inplace.common.record import record
@@ -55,7 +56,9 @@ class AgentConfig:
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
         agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
-        watch: what the watchdog watches; None where nobody asked for it.
+        watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
+        progress_dir: where the worker's ranks say how far they are; "" if there is no folder for that, or
+            PROGRESS_FILE names other files.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -81,6 +84,7 @@ class AgentConfig:
     prefer_table: bool = True
     restart_scope: str = ""
     watch: WatchSettings | None = None
+    progress_dir: str = ""
     phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
@@ -135,6 +139,7 @@ class AgentConfig:
             prefer_table=not upstream,
             restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
             watch=_watch(read),
+            progress_dir=_progress_dir(read),
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
@@ -166,7 +171,13 @@ def _watch(read: Environment) -> WatchSettings | None:
         return None
     from inplace.agent.watch_settings import read_watch_settings
 
-    return read_watch_settings(read, read.get("LINK_FILE") or read.get("EPOCH_FILE"))
+    return read_watch_settings(read, _progress_dir(read))
+
+
+def _progress_dir(read: Environment) -> str:
+    if read.get("PROGRESS_FILE"):
+        return ""
+    return progress_dir(read.get(PROGRESS_DIR), read.get("LINK_FILE") or read.get("EPOCH_FILE"))
 
 
 def _address(read: Environment) -> str:

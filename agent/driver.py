@@ -35,7 +35,7 @@ from inplace.common.kube.http import Transport
 from inplace.common.typed import Final
 
 if TYPE_CHECKING:
-    from inplace.agent.watchdog import Watchdog
+    from inplace.agent.stall_watch import StallWatch
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
@@ -56,7 +56,7 @@ class Parts:
         metrics: counted into.
         link: a sidecar's, to the guards of its workers.
         memory: keeps each epoch BEFORE it is announced.
-        watchdog: finds a worker that hangs; None where nobody asked for it.
+        stalls: finds a worker that hangs; None where no worker can be watched.
         phases: times the restart; None times it from now, by `clock`.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
     """
@@ -69,7 +69,7 @@ class Parts:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     link: Link = field(default_factory=NoLink)
     memory: EpochMemory = field(default_factory=NoMemory)
-    watchdog: Watchdog | None = None
+    stalls: StallWatch | None = None
     phases: RestartPhases | None = None
     on_end: Callable[[int], object] = lambda _code: None
 
@@ -125,6 +125,7 @@ class Driver:
             log=parts.log,
             metrics=parts.metrics,
             on_view=self.take,
+            on_limits=parts.stalls.take_limits if parts.stalls is not None else lambda _: None,
             on_problem=lambda problem: self._note_problem("watch", problem),
             before_watch=self._until_announced,
         )

@@ -30,17 +30,25 @@ COLUMNS: Final = (
     wire.COLUMN_DISABLED,
     wire.COLUMN_UID,
 )
+_LIMIT_COLUMNS: Final = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)  # missing in an older CRD of ours
+_LIMIT_CHARACTERS_MAX: Final = 40  # the longest number that makes sense has 8
 
 
 @record
 class Seen:
-    """A JobSet as it is now; `status` holds the protocol's fields under their wire names."""
+    """A JobSet as it is now.
+
+    Args:
+        status: the protocol's fields under their wire names.
+        limits: the texts of the watchdog's two limits, between steps and for the start; None is no annotation.
+    """
 
     name: str
     uid: str
     resource_version: str
     status: dict[str, Any]
     in_place: bool
+    limits: tuple[str | None, str | None] = (None, None)
 
 
 @record
@@ -137,6 +145,7 @@ class JobSetEvents:
                 wire.SCOPED_EPOCHS: _scoped(cells[at[wire.COLUMN_SCOPED]]) if wire.COLUMN_SCOPED in at else None,
             },
             in_place=_in_place(cells[at[wire.COLUMN_STRATEGY]], cells[at[wire.COLUMN_DISABLED]]),
+            limits=_limits(*(cells[at[name]] if name in at else None for name in _LIMIT_COLUMNS)),
         )
 
 
@@ -185,18 +194,26 @@ def _scoped(cell: str | None) -> Any:
 def _plain(obj: dict[str, Any]) -> Seen:
     metadata = obj["metadata"]
     policy = (obj.get("spec") or {}).get("failurePolicy") or {}
+    annotations = metadata.get("annotations") or {}
     return Seen(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         status=obj.get("status") or {},
-        in_place=_in_place(policy.get("restartStrategy"), (metadata.get("annotations") or {}).get(wire.DISABLE)),
+        in_place=_in_place(policy.get("restartStrategy"), annotations.get(wire.DISABLE)),
+        limits=_limits(annotations.get(wire.STALL_AFTER), annotations.get(wire.START_STALL_AFTER)),
     )
 
 
 def _in_place(strategy: object, disabled: object) -> bool:
     """Say whether in-place restart is on; the disable annotation counts whatever its value."""
     return strategy == wire.IN_PLACE_RESTART and disabled is None
+
+
+def _limits(between_steps: object, of_start: object) -> tuple[str | None, str | None]:
+    """Return the texts of two annotations, as far as anybody needs to read them."""
+    texts = [None if value is None else str(value)[:_LIMIT_CHARACTERS_MAX] for value in (between_steps, of_start)]
+    return texts[0], texts[1]
 
 
 def _bookmark(obj: dict[str, Any]) -> Bookmark:

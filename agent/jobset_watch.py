@@ -52,6 +52,7 @@ class JobSetWatch:
     Args:
         budget: shared with the announcement.
         on_view: called with each view, in order.
+        on_limits: called BEFORE each view with the texts of the watchdog's limits.
         on_problem: called with the words of what is wrong, None when it works again.
         before_watch: awaited before each watch; returns when no other request needs the connection.
     """
@@ -67,6 +68,7 @@ class JobSetWatch:
         log: Log,
         metrics: AgentMetrics,
         on_view: Callable[[View], None],
+        on_limits: Callable[[tuple[str | None, str | None]], None],
         on_problem: Callable[[str | None], None],
         before_watch: Callable[[], Awaitable[None]],
     ) -> None:
@@ -77,6 +79,7 @@ class JobSetWatch:
         self._log = log
         self._metrics = metrics
         self._on_view = on_view
+        self._on_limits = on_limits
         self._on_problem = on_problem
         self._before_watch = before_watch
         self._budget = budget
@@ -188,6 +191,7 @@ class JobSetWatch:
         if not self._is_ours(seen):
             return
         self._uid = self._uid or seen.uid
+        self._on_limits(seen.limits)
         try:
             view = view_of(seen, self._config.restart_scope, consistent=self._consistent)
         except OtherScopeError as error:

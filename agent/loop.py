@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -23,6 +22,7 @@ from inplace.agent.driver import Parts
 from inplace.agent.link import Link, NoLink, SocketLink
 from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.shell import SIGNALS, Shell, SignalledError
+from inplace.agent.stall_watch import StallWatch
 from inplace.common.kube.ahead import Ahead
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http import Request
@@ -68,6 +68,7 @@ def run_loop(
     *,
     listener: socket.socket | None,
     ahead: Ahead | None = None,
+    unwatched: str = "",
 ) -> int:
     """Run an agent until it ends; return the process's exit code.
 
@@ -76,13 +77,14 @@ def run_loop(
         make: makes the agent, in the loop.
         listener: the barrier's socket, bound; None for a barrier that nobody asks.
         ahead: the requests that were sent before, with their answers.
+        unwatched: why no worker can be watched for stalls here; "" if one can.
 
     Raises:
         SignalledError: a signal came before the loop could take it.
     """
     if shell.signals:  # and what that raised was lost: Python drops it in a destructor, of which imports have many
         raise SignalledError(shell.signals[0])
-    return asyncio.run(_run(shell, make, listener, ahead))
+    return asyncio.run(_run(shell, make, listener, ahead, unwatched))
 
 
 async def _run(
@@ -90,6 +92,7 @@ async def _run(
     make: Callable[[AgentConfig, Parts], Agent],
     listener: socket.socket | None,
     ahead: Ahead | None,
+    unwatched: str,
 ) -> int:
     loop, log = asyncio.get_running_loop(), shell.log
 
@@ -107,12 +110,6 @@ async def _run(
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
     link: Link = SocketLink(config.link_file, clock=clock, log=log) if config.link_file else NoLink()
-    watchdog = None
-    if config.watch is not None:
-        from inplace.agent.watchdog import Watchdog, open_files
-
-        files = partial(open_files, config.watch, are_pids_ours=not config.link_file)
-        watchdog = Watchdog(config.watch.limits, files, clock=clock, log=log)
     agent = make(
         config,
         Parts(
@@ -121,7 +118,7 @@ async def _run(
             rng=Random(),
             barrier=barrier,
             link=link,
-            watchdog=watchdog,
+            stalls=StallWatch(config, clock=clock, log=log, problem=unwatched),
             log=log,
             metrics=shell.metrics,
             memory=shell.memory,

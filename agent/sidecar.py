@@ -17,10 +17,12 @@ from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.prelude import head_start
 from inplace.agent.shell import Shell, begin, run_shell
 from inplace.common.record import replace
-from inplace.common.typed import TYPE_CHECKING
+from inplace.common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from inplace.agent.herd_start import HerdStart
+
+UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
 
 
 def run_sidecar(env: Mapping[str, str]) -> int:
@@ -34,9 +36,9 @@ def _start(shell: Shell) -> int:
     Raises:
         BarrierError, ConfigError: nothing was announced.
     """
-    if shell.config.watch is not None and not shell.config.link_file:
-        expected = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs"
-        raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {expected}, but LINK_FILE is not set",))
+    unwatched = "" if shell.config.link_file else UNWATCHED
+    if unwatched and shell.config.watch is not None and shell.config.watch.limits.are_set:
+        raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {unwatched}",))
     shell, start = _with_slot(begin(shell))
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:
@@ -53,7 +55,7 @@ def _start(shell: Shell) -> int:
             shell = replace(shell, config=replace(config, start_slot_s=start.slot_s))
         gc.freeze()
         gc.enable()
-        code = run_loop(shell, SidecarAgent, listener=listener, ahead=ahead)
+        code = run_loop(shell, SidecarAgent, listener=listener, ahead=ahead, unwatched=unwatched)
     if start is not None:
         _leave(shell, start, ordered=code == config.restart_exit_code)
     return code

@@ -27,7 +27,7 @@ class SidecarAgent:
         self._machine = SidecarState(AgentState(previous=config.previous_epoch, reached=config.reached_epoch))
         self._link = parts.link
         self._log = parts.log
-        self._watchdog = parts.watchdog
+        self._stalls = parts.stalls
         self._driver = Driver(config, parts, self)
         self._teller = Teller(config, parts, self._driver)
         self._watching: asyncio.Task[None] | None = None
@@ -80,9 +80,9 @@ class SidecarAgent:
     def _lift(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the guards may start the next one."""
         self._driver.remember_run(epoch)
-        if self._watchdog is not None:
-            self._watchdog.begin(epoch)
-            self._watching = self._driver.start(self._watchdog.watch(self._driver.take, self._link.runs))
+        if self._stalls is not None:
+            self._stalls.begin(epoch)
+            self._watching = self._driver.start(self._stalls.watch(self._driver.take, self._link.runs))
         self._link.lift(epoch)
         self._driver.lift(epoch)
 

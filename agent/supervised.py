@@ -51,8 +51,11 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
-        if config.watch is not None and config.watch.folder:
-            own[PROGRESS_DIR] = config.watch.folder
+        if options.standby and config.progress_dir:  # it starts before the view that may have a limit
+            from inplace.agent.progress_folder import ProgressFolder
+
+            ProgressFolder(config.progress_dir).prepare()
+            own[PROGRESS_DIR] = config.progress_dir
         worker = WorkerProcess(options.command, {**env, **own}, clock=parts.clock)
         agent = SupervisorAgent(config, parts, worker=worker, options=options)
         for number in FORWARDED:

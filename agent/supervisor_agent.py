@@ -15,6 +15,7 @@ from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
+from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerStartError, WorkerStuckError
@@ -58,7 +59,7 @@ class SupervisorAgent:
         )
         self._driver = Driver(config, parts, self)
         self._teller = Teller(config, parts, self._driver)
-        self._watchdog = parts.watchdog
+        self._stalls = parts.stalls
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self._phases = self._driver.phases
         self._stop_signal = signal.SIGTERM
@@ -126,20 +127,22 @@ class SupervisorAgent:
 
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
+        env = epoch_variables(epoch)
         self._driver.remember_run(epoch)
-        if self._watchdog is not None:
-            self._watchdog.begin(epoch)
+        if self._stalls is not None:
+            self._stalls.begin(epoch)
+            env = {**env, PROGRESS_DIR: self._stalls.folder} if self._stalls.folder else env
         began_s = self._clock.monotonic_s()
         try:
-            self._worker.start(epoch_variables(epoch))
+            self._worker.start(env)
         except WorkerStartError as error:
             self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
             asyncio.get_running_loop().call_soon(self._driver.take, WorkerNotStarted(error.code))
             return
         self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._watch_over = self._driver.start(self._see_off())
-        if self._watchdog is not None:
-            self._watching = self._driver.start(self._watchdog.watch(self._driver.take))
+        if self._stalls is not None:
+            self._watching = self._driver.start(self._stalls.watch(self._driver.take))
         self._driver.lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:

@@ -1,45 +1,48 @@
 """
-The watchdog's settings. By default none is set, and then nothing of the watchdog is loaded, this module included.
+The watchdog's settings: from the environment, and from the JobSet's annotations where the environment is silent.
 
-`inplace-agent run` has an option for each variable, see `agent.arguments`.
+By default none is set, and then nothing of the watchdog is loaded, this module included. `inplace-agent run` has an
+option for each variable, see `agent.arguments`.
 """
 
 from __future__ import annotations
 
 from inplace.agent.environment import Environment
-from inplace.agent.link_address import PROGRESS_DIR, progress_dir
+from inplace.common import wire
 from inplace.common.epoch.rank import StallSettings
 from inplace.common.record import record
+from inplace.common.stall_limit import EXPECTED, parse_limit
 from inplace.common.typed import Final
 
 STALL_AFTER: Final = "STALL_AFTER_S"
 START_STALL_AFTER: Final = "START_STALL_AFTER_S"
 PROGRESS_FILE: Final = "PROGRESS_FILE"
-LIMIT_S_MIN: Final = 0.5  # the agent looks ten times a second at most, and a busy machine delays a step by that much
-LIMIT_S_MAX: Final = 604_800.0  # a week, as a busy phase
+_OFF: Final = StallSettings()
 
 
 @record
 class WatchSettings:
-    """What the watchdog watches.
+    """What the watchdog watches, as the environment says.
 
     Args:
-        limits: at least one of them.
+        limits: None where it sets none.
         folder: INPLACE_PROGRESS_DIR of the worker; "" when files of a pattern are watched instead.
         pattern: of PROGRESS_FILE; "" for none.
+        decides: whether it decides (stall_after_s, start_stall_after_s), be it that there is no limit.
     """
 
-    limits: StallSettings
-    folder: str
-    pattern: str
+    limits: StallSettings = _OFF
+    folder: str = ""
+    pattern: str = ""
+    decides: tuple[bool, bool] = (False, False)
 
 
-def read_watch_settings(read: Environment, beside: str) -> WatchSettings | None:
-    """Return the settings, None when both limits are off; problems are noted in `read`.
+def read_watch_settings(read: Environment, folder: str) -> WatchSettings:
+    """Return the settings; problems are noted in `read`.
 
     Args:
         read: the environment.
-        beside: a file in the folder that agent and worker share; "" when there is none.
+        folder: where the ranks' files lie; "" when there is none, or a pattern.
     """
     limits = StallSettings(_limit_s(read, STALL_AFTER), _limit_s(read, START_STALL_AFTER))
     pattern = read.get(PROGRESS_FILE)
@@ -48,27 +51,43 @@ def read_watch_settings(read: Environment, beside: str) -> WatchSettings | None:
 
         if problem := problem_of_pattern(pattern):
             read.problems.append(f"{PROGRESS_FILE}: {problem}")
-    if limits == StallSettings():
-        if pattern:
-            read.problems.append(f"{PROGRESS_FILE}: expected {STALL_AFTER} or {START_STALL_AFTER} beside it, saw none")
-        return None
-    folder = "" if pattern else progress_dir(read.get(PROGRESS_DIR), beside)
-    if not pattern and not folder.startswith("/"):
+    elif limits != _OFF and not folder.startswith("/"):
         expected = f"expected EPOCH_FILE or LINK_FILE on the Pod's emptyDir, or {PROGRESS_FILE}, beside it, saw neither"
         read.problems.append(f"{STALL_AFTER if limits.stall_after_s else START_STALL_AFTER}: {expected}")
-    return WatchSettings(limits, folder, pattern)
+    decides = (bool(read.get(STALL_AFTER)), bool(read.get(START_STALL_AFTER)))
+    return WatchSettings(limits, folder, pattern, decides)
+
+
+def annotated_limits(
+    own: WatchSettings, last: StallSettings, texts: tuple[str | None, str | None]
+) -> tuple[StallSettings, tuple[str, ...]]:
+    """Return the limits that hold, and what is wrong with the annotations: a bad one changes nothing.
+
+    Args:
+        own: the environment's settings, which win.
+        last: the limits that hold so far.
+        texts: the JobSet's annotations stall-after and start-stall-after; None for one that is not there.
+    """
+    limits, problems = list[float | None](), list[str]()
+    given = (own.limits.stall_after_s, own.limits.start_stall_after_s)
+    before = (last.stall_after_s, last.start_stall_after_s)
+    for number, name in enumerate((wire.STALL_AFTER, wire.START_STALL_AFTER)):
+        text = texts[number]
+        if own.decides[number]:
+            limits.append(given[number])
+            continue
+        try:
+            limits.append(None if text is None else parse_limit(text))
+        except ValueError:
+            limits.append(before[number])
+            problems.append(f"{name}: expected {EXPECTED}, saw {text!r}")
+    return StallSettings(limits[0], limits[1]), tuple(problems)
 
 
 def _limit_s(read: Environment, name: str) -> float | None:
     """Return a limit; None when it is unset, 0 or refused."""
-    text = read.get(name)
     try:
-        value = float(text or 0)
+        return parse_limit(read.get(name) or "0")
     except ValueError:
-        value = -1.0
-    if value == 0.0:
+        read.refuse(name, EXPECTED)
         return None
-    if LIMIT_S_MIN <= value <= LIMIT_S_MAX:
-        return value
-    read.refuse(name, f"seconds from {LIMIT_S_MIN:g} to {LIMIT_S_MAX:g}, or 0 for off")
-    return None

@@ -18,7 +18,16 @@ from inplace.agent.log import Log
 from inplace.agent.progress_folder import ProgressFiles, ProgressFolder
 from inplace.agent.watch_settings import WatchSettings
 from inplace.common.epoch.rank import StallSettings
-from inplace.common.epoch.stall import LimitTooShort, Look, Looked, Stalled, StallState, WorkerStarted, step
+from inplace.common.epoch.stall import (
+    LimitsChanged,
+    LimitTooShort,
+    Look,
+    Looked,
+    Stalled,
+    StallState,
+    WorkerStarted,
+    step,
+)
 from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import Clock
 
@@ -52,12 +61,12 @@ class Watchdog:
     """Watches one worker after the other.
 
     Args:
-        limits: at least one.
+        limits: without any, no worker is watched.
         open_files: gives the worker's files, anew for each worker.
     """
 
     def __init__(self, limits: StallSettings, open_files: Callable[[], Files], *, clock: Clock, log: Log) -> None:
-        self._limits = limits
+        self.limits = limits
         self._open_files = open_files
         self._clock = clock
         self._log = log
@@ -67,6 +76,11 @@ class Watchdog:
         self._is_on = False
         self._problem = ""
 
+    def change(self, limits: StallSettings) -> None:
+        """Let other limits hold from now on; a worker that nobody watches stays unwatched until its next start."""
+        self.limits = limits
+        self._state, _ = step(self._state, LimitsChanged(limits))
+
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
 
@@ -74,7 +88,7 @@ class Watchdog:
         files are marked could be judged by old ones.
         """
         self._is_on = False
-        if epoch is None:
+        if epoch is None or not self.limits.are_set:
             return
         began_s, found = self._clock.monotonic_s(), list[str]()
         self._files = self._open_files()  # a look that still hangs keeps its own
@@ -85,7 +99,7 @@ class Watchdog:
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = bool(found)
-        self._state, _ = step(StallState(self._limits), WorkerStarted(epoch, began_s))
+        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, began_s))
 
     async def watch(self, on_stall: Callable[[WorkerStalled], object], runs: Callable[[], bool] = lambda: True) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
@@ -95,7 +109,7 @@ class Watchdog:
             runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
         """
         while self._is_on:
-            await self._clock.sleep(self._limits.period_s)
+            await self._clock.sleep(self.limits.period_s)
             if not runs():
                 continue
             look = await self._look()
@@ -148,7 +162,7 @@ class Watchdog:
             "stall_limit_too_short",
             rank=action.rank,
             step_s=round(action.step_s, 1),
-            message=f"expected steps below the limit of {self._limits.stall_after_s:g} s",
+            message=f"expected steps below the limit of {self.limits.stall_after_s:g} s",
             then=f"the limit is {action.limit_s:.1f} s until the worker starts again; set a longer one",
         )
 

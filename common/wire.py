@@ -67,6 +67,10 @@ RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
 BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
 BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 
+# Ours, on the JobSet (docs/adr/0065): the watchdog's limits in seconds, for agents whose own settings have none.
+STALL_AFTER: Final = "inplace.dev/stall-after"
+START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
@@ -92,6 +96,8 @@ COLUMN_STRATEGY: Final = "RestartStrategy"
 COLUMN_DISABLED: Final = "InPlaceDisabled"
 COLUMN_UID: Final = "UID"
 COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
+COLUMN_STALL_AFTER: Final = "StallAfter"
+COLUMN_START_STALL_AFTER: Final = "StartStallAfter"
 
 FIELD_MANAGER_AGENT: Final = "inplace-agent"
 FIELD_MANAGER_CONTROLLER: Final = "inplace-controller"

@@ -138,13 +138,20 @@ RULES: Final[Mapping[str, LintRule]] = {
         "kubelet may give the agent an older announcement; a file on an emptyDir is never behind (docs/adr/0007)"
     ),
     "epoch-file-volume": _error("the file must survive the containers and end with the Pod"),
+    # The watchdog: cli/lint/stall.py
+    "stall-unwatched": _error("nobody restarts the group when a worker hangs, and an agent may refuse such a setting"),
+    "stall-short": _warning(
+        "an evaluation or a checkpoint outside inplace.busy takes longer; below the step time itself agents log "
+        "stall_limit_too_short after three steps, and use twice the fastest one"
+    ),
+    "stall-start": _warning("a rank's first step loads and compiles; it takes longer than the others"),
     "herd": _warning("more than 300 agents at once overflow one account's queue in the API server (docs/adr/0010)"),
     "port-conflict": _error("the containers of a Pod share one IP address, and the agent needs the barrier's port"),
     # The cluster: cli/lint/cluster.py, cli/lint/nodes.py
     "cluster-unknown": _warning("lint could not read this from the cluster; it may be wrong"),
     "server-version": _error("an older API server lacks a feature that the manifest needs"),
     "crd": _error("without the CRD the API server knows no JobSets"),
-    "crd-columns": _warning("agents read whole objects of 5 to 10 kB instead of rows of 280 bytes"),
+    "crd-columns": _warning("agents read whole objects of 5 to 10 kB instead of rows of 290 bytes"),
     "gates": _error("the server drops or refuses restartPolicyRules when a feature gate is off"),
     "namespace": _error("the JobSet's Pods cannot be created"),
     "pod-refused": _error("the API server will refuse the Pods, and only the Job's Events will say so"),

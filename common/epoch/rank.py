@@ -38,6 +38,11 @@ class StallSettings:
     asks: bool = False
 
     @property
+    def are_set(self) -> bool:
+        """Say whether there is a limit at all."""
+        return self.stall_after_s is not None or self.start_stall_after_s is not None
+
+    @property
     def period_s(self) -> float:
         """Return the seconds from one look to the next."""
         limits_s = [limit for limit in (self.stall_after_s, self.start_stall_after_s) if limit is not None]

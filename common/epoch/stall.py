@@ -72,6 +72,13 @@ class WorkerEnded:
 
 
 @record
+class LimitsChanged:
+    """Other limits hold from now on, for the worker that runs too: its steps were measured all the time."""
+
+    settings: StallSettings
+
+
+@record
 class Looked:
     """A look was taken; one of another epoch's files is passed over."""
 
@@ -120,7 +127,7 @@ class LimitTooShort:
     limit_s: float
 
 
-Event = WorkerStarted | WorkerEnded | Looked | StallCommandEnded
+Event = WorkerStarted | WorkerEnded | LimitsChanged | Looked | StallCommandEnded
 Action = RunStallCommand | Stalled | LimitTooShort
 
 
@@ -178,6 +185,8 @@ def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...
             return StallState(state.settings, StallPhase.WATCHING, epoch, looked_s=now_s), ()
         case WorkerEnded(now_s):
             return replace(_advance(state, now_s), phase=StallPhase.OFF, found=None), ()
+        case LimitsChanged(settings):
+            return replace(state, settings=settings, has_advised=False), ()
         case StallCommandEnded() if state.phase is StallPhase.ASKING and state.found is not None:
             return replace(state, phase=StallPhase.STALLED, found=None), (state.found,)
         case Looked(now_s, look) if state.phase is not StallPhase.OFF and look.epoch == state.epoch:

@@ -28,6 +28,8 @@ _ANNOTATIONS: Final = frozenset(
         wire.RESTART_REQUESTED,
         wire.BARRIER_DEADLINE,
         wire.BARRIER_DEADLINE_ACTION,
+        wire.STALL_AFTER,
+        wire.START_STALL_AFTER,
     }
 )
 _METADATA: Final = frozenset(

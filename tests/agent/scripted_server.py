@@ -228,6 +228,7 @@ def jobset(
     strategy: str | None = wire.IN_PLACE_RESTART,
     disabled: str | None = None,
     scopes: list[dict[str, Any]] | None = None,
+    limits: tuple[str | None, str | None] | None = None,
 ) -> Step:
     """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for."""
 
@@ -238,6 +239,12 @@ def jobset(
             row["columnDefinitions"].append({"name": wire.COLUMN_SCOPED})
             row["rows"][0]["cells"].append(json.dumps(scopes))
             whole["status"][wire.SCOPED_EPOCHS] = scopes
+        if limits is not None:
+            names = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)
+            row["columnDefinitions"] += [{"name": name} for name in names]
+            row["rows"][0]["cells"] += limits
+            texts = dict(zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits, strict=True))
+            whole["metadata"]["annotations"] |= {name: text for name, text in texts.items() if text is not None}
         if not exchange.request.is_list:
             await exchange.chunk(line(kind, row if exchange.wants_table else whole))
         elif exchange.wants_table:

@@ -40,6 +40,8 @@ RUN = "note('main')\nsignal.pause()\n"
 IDLE = "note('main')\nwhile True: time.sleep(1)\n"  # for a worker with a handler of its own
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('main')\nwhile True: time.sleep(3600)\n"
 
+Limits = tuple[str | None, str | None] | None  # the JobSet's annotations stall-after and start-stall-after
+
 
 @dataclass
 class Supervised:
@@ -48,13 +50,14 @@ class Supervised:
     folder: Path
     server: ScriptedServer
     child: asyncio.subprocess.Process
-    views: asyncio.Queue[tuple[int, int]]
+    views: asyncio.Queue[tuple[int, int, Limits]]
+    limits: Limits = None
     patched: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def show(self, synced: int, deprecated: int) -> None:
         """Let the open watch show a status."""
-        self.views.put_nowait((synced, deprecated))
+        self.views.put_nowait((synced, deprecated, self.limits))
 
     async def announced(self) -> int:
         """Wait for the next announcement; return its epoch."""
@@ -106,14 +109,14 @@ async def supervised(
     folder: Path, worker: str | list[str], *options: str, server: ScriptedServer | None = None, **env: str
 ) -> AsyncIterator[Supervised]:
     """Run `inplace-agent run` with a Python program, or a command, as its worker."""
-    views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+    views: asyncio.Queue[tuple[int, int, Limits]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
         version = 10
         while True:
-            synced, deprecated = await views.get()
+            synced, deprecated, limits = await views.get()
             version += 1
-            await jobset(synced, deprecated, rv=version)(exchange)
+            await jobset(synced, deprecated, rv=version, limits=limits)(exchange)
 
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker

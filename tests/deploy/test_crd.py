@@ -100,10 +100,16 @@ def test_the_agents_columns_are_there() -> None:
         wire.COLUMN_DISABLED,
         wire.COLUMN_UID,
         wire.COLUMN_SCOPED,
+        wire.COLUMN_STALL_AFTER,
+        wire.COLUMN_START_STALL_AFTER,
     }
     assert {title for title, column in columns().items() if column.get("priority") == 1} == titles
     assert columns()[wire.COLUMN_DISABLED]["jsonPath"] == (
         r".metadata.annotations['jobset\.sigs\.k8s\.io/disable-in-place-restart']"
+    )
+    assert columns()[wire.COLUMN_STALL_AFTER]["jsonPath"] == r".metadata.annotations['inplace\.dev/stall-after']"
+    assert columns()[wire.COLUMN_START_STALL_AFTER]["jsonPath"] == (
+        r".metadata.annotations['inplace\.dev/start-stall-after']"
     )
     assert columns()[wire.COLUMN_SYNCED]["jsonPath"] == f".status.{wire.SYNCED_EPOCH}"
     assert columns()[wire.COLUMN_DEPRECATED]["jsonPath"] == f".status.{wire.DEPRECATED_EPOCH}"

@@ -1,4 +1,4 @@
-"""Find reasons why the annotations that ask for a restart or a deadline have no effect."""
+"""Find reasons why the annotations that ask for a restart, a deadline or a watchdog have no effect."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Final
 
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.stall_limit import EXPECTED, parse_limit
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.requests import read_deadline, read_request
 
-ASKING: Final = (wire.RESTART_REQUESTED, wire.BARRIER_DEADLINE, wire.BARRIER_DEADLINE_ACTION)
+_LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
+ASKING: Final = (wire.RESTART_REQUESTED, wire.BARRIER_DEADLINE, wire.BARRIER_DEADLINE_ACTION, *_LIMITS)
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
@@ -20,6 +22,15 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
+    for name in _LIMITS:
+        try:
+            parse_limit(str(jobset.annotations.get(name, "0")))
+        except ValueError:
+            seen = str(jobset.annotations[name])[:40]
+            yield (
+                f"metadata.annotations[{name}]: expected {EXPECTED}, saw {seen!r}; the agents leave their limit as it "
+                "was; correct it"
+            )
     if jobset.is_in_place:
         return
     for name in ASKING:

@@ -33,6 +33,7 @@ from tests.cli.lint.cases import (
     replicated,
     worker,
 )
+from tests.cli.lint.stall_cases import STALLS
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
@@ -74,6 +75,16 @@ def test_one_thing_broken_under_a_guard(tmp_path: Path, change: Break, rule: str
     change(documents[-1])
     found = [(seen, where.removesuffix(".command")) for seen, where in findings(documents, tmp_path)]
     assert found[:1] == ([(rule, path.removesuffix(".command"))] if rule else [])
+
+
+@pytest.mark.parametrize(("name", "change", "rule", "path"), STALLS, ids=range(len(STALLS)))
+def test_a_limit_that_cannot_be_used_is_one_finding(
+    tmp_path: Path, name: str, change: Break, rule: str, path: str
+) -> None:
+    """Wherever it stands: an annotation, a variable, an option; what wins over it decides."""
+    documents = list(parse(example(f"{name}.yaml")))
+    change(documents[-1])
+    assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
 
 
 RIGHTS = [
@@ -166,7 +177,10 @@ def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str
 
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """Every rule of the catalogue has a case here."""
-    reached = {rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED)} | {"service-account-rights", "startup-order"}
+    reached = {rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED, *(case[1:] for case in STALLS))} | {
+        "service-account-rights",
+        "startup-order",
+    }
     catalogue = list(RULES)
     reached.add("admission")  # test_the_embedded_server_judges_too
     manifest = set(catalogue[: catalogue.index("cluster-unknown")])

@@ -16,6 +16,7 @@ from inplace.common.epoch.stall import (
     RANKS_MAX,
     Action,
     LastProgress,
+    LimitsChanged,
     LimitTooShort,
     Look,
     Looked,
@@ -353,6 +354,25 @@ def test_no_step_anywhere_leaves_the_quiet_time() -> None:
     dog.look(rank("a", None), rank("b", None))
     dog.look(rank("a", None), rank("b", None, changed=False))
     assert last_progress(dog.state) == LastProgress(None, 0.5)
+
+
+def test_a_limit_that_changes_holds_for_the_worker_that_runs() -> None:
+    """A longer one spares it, a shorter one finds it, and one below its step is said: its steps were measured."""
+    dog = Watchdog()
+    dog.work(4, step_s=4.0)
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings(20.0)))
+    assert dog.until(rank(number=4, changed=False), looks_max=15)[1] == ()
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings(10.0)))
+    assert dog.until(rank(number=4, changed=False), looks_max=10)[1] == (Stalled("rank-0", 4, 19.0, 10.0),)
+
+    dog = Watchdog()
+    dog.work(4, step_s=4.0)
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings(3.0)))
+    (advice,) = dog.look(rank(number=5), after_s=0.15)
+    assert isinstance(advice, LimitTooShort)
+    assert step(dog.state, LimitsChanged(StallSettings()))[1] == ()
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings()))
+    assert dog.until(rank(number=5, changed=False), looks_max=1_000)[1] == ()
 
 
 def test_what_cannot_be_is_a_bug() -> None:

@@ -1,0 +1,63 @@
+"""Limits of the watchdog in the examples, and the findings about them."""
+
+from __future__ import annotations
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from tests.cli.lint.cases import AGENT, SUPERVISOR, Break, both, env, worker
+
+
+def limits(stall: str | None = None, start: str | None = None) -> Break:
+    """Annotate the JobSet with the watchdog's limits."""
+    texts = {wire.STALL_AFTER: stall, wire.START_STALL_AFTER: start}
+
+    def change(document: KubeObject) -> None:
+        given = {name: text for name, text in texts.items() if text is not None}
+        document["metadata"].setdefault("annotations", {}).update(given)
+
+    return change
+
+
+def _annotated(name: str) -> str:
+    return f'metadata.annotations["{name}"]'
+
+
+def run_with(*options: str) -> Break:
+    """Give the supervisor options."""
+
+    def change(document: KubeObject) -> None:
+        words = worker(document)["command"]
+        place = words.index("run") + 1
+        words[place:place] = options
+
+    return change
+
+
+_STALL_VARIABLE = f'{AGENT}.env[name="STALL_AFTER_S"]'
+STALL, START_STALL = _annotated(wire.STALL_AFTER), _annotated(wire.START_STALL_AFTER)
+STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
+    ("train-guarded", limits("120", "900"), "", ""),
+    ("train-guarded", limits("0"), "", ""),
+    ("train-guarded", env("STALL_AFTER_S", value="120"), "", ""),
+    ("train-guarded", limits("soon"), "spec-problem", f"metadata.annotations[{wire.STALL_AFTER}]"),
+    ("train-guarded", limits("120", "0.1"), "spec-problem", f"metadata.annotations[{wire.START_STALL_AFTER}]"),
+    ("train-guarded", limits("5"), "stall-short", STALL),
+    ("train-guarded", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-short", _STALL_VARIABLE),
+    ("train-guarded", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
+    ("train-guarded", limits("120", "60"), "stall-start", START_STALL),
+    ("train-guarded", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
+    ("train", limits("120"), "stall-unwatched", STALL),
+    ("train", limits(start="120"), "stall-unwatched", START_STALL),
+    ("train", env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),
+    ("train-supervisor", limits("120"), "", ""),
+    ("train-supervisor", run_with("--stall-after", "120"), "", ""),
+    ("train-supervisor", run_with("--stall-after", "2"), "stall-short", f"{SUPERVISOR}.command"),
+    ("train-supervisor", run_with("--stall-after", "soon"), "agent-command", f"{SUPERVISOR}.command"),
+    ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),
+    (
+        "train-supervisor",
+        both(limits("120"), env("EPOCH_FILE", of=worker), run_with("--progress-file", "/logs/*.log")),
+        "",
+        "",
+    ),
+]
