@@ -88,15 +88,17 @@ class RankState:
 
 
 def changed_rank(old: RankState | None, seen: RankLook, watched_s: float) -> RankState:
-    """Return a rank that was just seen to change; a step beside a busy phase does not show how long steps take."""
+    """Return a rank that was just seen to change.
+
+    A look shows one step at most, whatever the numbers say: some scripts count samples. A step beside a busy phase does
+    not show how long steps take.
+    """
     if old is None or not (old.seen.begun and seen.begun):
         return RankState(seen, watched_s)
-    made = 1
-    if seen.step is not None and old.seen.step is not None and seen.step >= old.seen.step:
-        made = seen.step - old.seen.step
-    steps, fastest_s = min(old.steps + made, FIRST_STEPS), old.fastest_s
-    if made and not (old.seen.busy or seen.busy):
-        step_s = (watched_s - old.changed_s) / made
+    is_step = seen.step is None or seen.step != old.seen.step
+    steps, fastest_s = min(old.steps + is_step, FIRST_STEPS), old.fastest_s
+    if is_step and not (old.seen.busy or seen.busy):
+        step_s = watched_s - old.changed_s
         fastest_s = step_s if fastest_s is None else min(fastest_s, step_s)
     return RankState(seen, watched_s, steps, fastest_s)
 

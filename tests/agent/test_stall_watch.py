@@ -46,7 +46,7 @@ class Kennel:
         self.stalls = StallWatch(config, make=self.make, clock=LoopClock(), log=self.log, problem=problem)
 
     def make(self, own: WatchSettings, limits: StallSettings, clock: Clock, log: Log) -> Watchdog:
-        """Make a watchdog of a rank that stops after its second change."""
+        """Make a watchdog of a rank that stops after its fourth change."""
         self.made.append(Watchdog(limits, SlowFiles, clock=clock, log=log))
         return self.made[0]
 
@@ -126,11 +126,11 @@ async def test_a_watched_worker_has_a_new_limit_at_once() -> None:
     kennel.stalls.take_limits(("10", None))  # a look each half second
     kennel.stalls.begin(4)
     watching = asyncio.create_task(kennel.stalls.watch(kennel.found.append))
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(2.7)
     kennel.stalls.take_limits(ON)
     async with asyncio.timeout(5):
         await watching
-    assert kennel.found == [WorkerStalled(4, 1, 20)]
+    assert kennel.found == [WorkerStalled(4, 1, 40)]
 
 
 async def test_a_worker_that_started_without_a_limit_is_watched_from_its_next_start_on() -> None:

@@ -37,12 +37,12 @@ class SlowFiles:
         return ""
 
     def look(self) -> Look:
-        """Return a rank that made many steps at the first two looks, and none after."""
+        """Return a rank that made many steps at each of the first four looks, and none after."""
         self.seen += 1
         if not self.looks:
             self.answers.wait(20)
-        steps = min(self.seen, 2) * 10
-        return Look(self.epoch, (RankLook("rank-0", changed=self.seen <= 2, step=steps),))
+        steps = min(self.seen, 4) * 10
+        return Look(self.epoch, (RankLook("rank-0", changed=self.seen <= 4, step=steps),))
 
 
 async def stall_of(watchdog: Watchdog, within_s: float) -> WorkerStalled | None:
@@ -61,7 +61,7 @@ async def test_a_rank_that_stops_is_reported_once() -> None:
     log = NotedLog()
     watchdog = Watchdog(LIMITS, SlowFiles, clock=LoopClock(), log=log)
     watchdog.begin(3)
-    assert await stall_of(watchdog, 10) == WorkerStalled(3, 1, 20)
+    assert await stall_of(watchdog, 10) == WorkerStalled(3, 1, 40)
     assert log.of("worker_stalled")[0]["rank"] == "rank-0"
 
 
@@ -78,7 +78,7 @@ async def test_a_worker_is_not_held_back_by_its_files() -> None:
     assert "expected the folder to answer within 1 s" in str(line["message"])
     hung.answers.set()
     watchdog.begin(2)
-    assert await stall_of(watchdog, 10) == WorkerStalled(2, 1, 20)
+    assert await stall_of(watchdog, 10) == WorkerStalled(2, 1, 40)
 
 
 async def test_a_look_that_hangs_judges_nobody() -> None:
@@ -108,7 +108,7 @@ async def test_a_worker_that_does_not_run_yet_is_not_judged() -> None:
     has_started.set()
     async with asyncio.timeout(10):
         await watching
-    assert found == [WorkerStalled(3, 1, 20)]
+    assert found == [WorkerStalled(3, 1, 40)]
 
 
 async def test_a_worker_that_nobody_restarts_in_place_is_not_watched() -> None:

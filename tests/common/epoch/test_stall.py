@@ -281,6 +281,19 @@ def test_a_limit_below_the_step_is_said_after_three_steps() -> None:
     assert found == Stalled("rank-0", 4, 40.5, 40.0)
 
 
+def test_a_rank_that_counts_samples_has_its_first_steps() -> None:
+    """A number that grows by 512 is one step: the next two may compile as long, and show how long steps take."""
+    dog = Watchdog()
+    dog.look(rank(number=512))
+    for number in (1024, 1536):
+        for _ in range(60):
+            assert dog.look(rank(number=number - 512, changed=False)) == ()
+        assert dog.look(rank(number=number)) == ()
+    for _ in range(60):
+        assert dog.look(rank(number=1536, changed=False)) == ()
+    assert dog.look(rank(number=2048)) == (LimitTooShort("rank-0", 30.5, 61.0),)
+
+
 def test_slow_first_steps_alone_do_not_make_a_limit_too_short() -> None:
     """One step within the limit shows that it is right: the others compile."""
     dog = Watchdog()
