@@ -131,7 +131,8 @@ class SupervisorAgent:
         self._driver.remember_run(epoch)
         if self._stalls is not None:
             self._stalls.begin(epoch)
-            env = {**env, PROGRESS_DIR: self._stalls.folder} if self._stalls.folder else env
+            if self._stalls.folder:
+                env[PROGRESS_DIR] = self._stalls.folder
         began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)

@@ -35,6 +35,16 @@ BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; t
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
 
 
+class Work(Protocol):
+    """Work in a thread of its own."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end, for `timeout` seconds at most."""
+
+    def is_alive(self) -> bool:
+        """Say whether it goes on."""
+
+
 class Files(Protocol):
     """The worker's progress files; each call may take as long as a file system does."""
 
@@ -43,6 +53,13 @@ class Files(Protocol):
 
     def look(self) -> Look:
         """Return every rank whose progress is this epoch's."""
+
+
+def in_thread(work: Callable[[], object]) -> Work:
+    """Begin work that may hang."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
 
 
 def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
@@ -63,16 +80,27 @@ class Watchdog:
     Args:
         limits: without any, no worker is watched.
         open_files: gives the worker's files, anew for each worker.
+        run: begins a look, which may hang, beside the event loop.
     """
 
-    def __init__(self, limits: StallSettings, open_files: Callable[[], Files], *, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        limits: StallSettings,
+        open_files: Callable[[], Files],
+        *,
+        clock: Clock,
+        log: Log,
+        run: Callable[[Callable[[], object]], Work] = in_thread,
+    ) -> None:
         self.limits = limits
         self._open_files = open_files
         self._clock = clock
         self._log = log
+        self._begin_work = run
         self._files: Files
+        self._epoch: int | None = None
         self._state = StallState(limits)
-        self._thread: threading.Thread | None = None  # there is only ever one: a file system that hangs costs no more
+        self._thread: Work | None = None  # there is only ever one: a file system that hangs costs no more
         self._is_on = False
         self._problem = ""
 
@@ -90,7 +118,7 @@ class Watchdog:
         self._is_on = False
         if epoch is None or not self.limits.are_set:
             return
-        began_s, found = self._clock.monotonic_s(), list[str]()
+        self._epoch, found = epoch, list[str]()
         self._files = self._open_files()  # a look that still hangs keeps its own
         if self._thread is not None:
             self._thread.join(BEGIN_S_MAX)
@@ -99,7 +127,7 @@ class Watchdog:
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = bool(found)
-        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, began_s))
+        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s()))
 
     async def watch(self, on_stall: Callable[[WorkerStalled], object], runs: Callable[[], bool] = lambda: True) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
@@ -108,9 +136,12 @@ class Watchdog:
             on_stall: told once.
             runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
         """
+        ran = runs()
         while self._is_on:
             await self._clock.sleep(self.limits.period_s)
-            if not runs():
+            ran, ran_before = runs(), ran
+            if not (ran and ran_before):
+                self._state, _ = step(self._state, Looked(self._clock.monotonic_s(), Look(self._epoch, problem="-")))
                 continue
             look = await self._look()
             self._note(look.problem)
@@ -126,9 +157,8 @@ class Watchdog:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
         return self._files.begin(epoch) or problem
 
-    def _run(self, work: Callable[[], object]) -> threading.Thread:
-        self._thread = threading.Thread(target=work, daemon=True)
-        self._thread.start()
+    def _run(self, work: Callable[[], object]) -> Work:
+        self._thread = self._begin_work(work)
         return self._thread
 
     async def _look(self) -> Look:

@@ -7,18 +7,30 @@ import os
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from statistics import median
 
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
-from inplace.simulator.campaign.report import describe, plan_command, replay_command, soak_command, table, tell_kinds
+from inplace.simulator.campaign.report import (
+    describe,
+    plan_command,
+    replay_command,
+    soak_command,
+    table,
+    tell_kinds,
+    tell_watched,
+)
 from inplace.simulator.campaign.restart import run_restart
 from inplace.simulator.campaign.run import run_seed
 from inplace.simulator.campaign.shrink import shrink
 from inplace.simulator.campaign.sieve import SITUATIONS, plans, run_plan
 from inplace.simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes
+from inplace.simulator.campaign.stalls import run_stalls
 
 SEEDS_DEFAULT = 500
+STALLS_COMMAND = "python -m simulator.campaign stalls"
 PROGRESS_EVERY_S = 30.0
 
 
@@ -59,8 +71,26 @@ def _soak(options: argparse.Namespace) -> int:
         f"{time.monotonic() - began_s:.0f} s; {len(CATALOGUE)} faults, {sum(tally.fired.values())} times, "
         f"{len(silent)} never{': ' + ', '.join(silent) if silent else ''}; {tally.violations.total()} violations"
     )
+    print(f"{tally.groups_watched} groups with a watchdog: {tell_watched(tally.watched)}")
     _print(tell_kinds(tally, shrink))
     return 1 if tally.violations or (silent and options.seeds >= SEEDS_DEFAULT) else 0
+
+
+def _stalls(options: argparse.Namespace) -> int:
+    """Watch many workers, healthy ones and some that hang, without a cluster; print each seed that fails."""
+    began_s, failures, late_s, count = time.monotonic(), 0, list[float](), Counter[str]()
+    seeds = range(options.first, options.first + options.seeds)
+    for seed, outcome in in_processes(run_stalls, seeds, options.processes):
+        count += outcome.count
+        late_s.append(outcome.late_s)
+        if outcome.violation:
+            failures += 1
+            print(f"seed {seed}: {outcome.violation}\n  replay: {STALLS_COMMAND} --first {seed} --seeds 1")
+    print(f"{options.seeds} seeds in {time.monotonic() - began_s:.0f} s: {tell_watched(count)}")
+    print(
+        f"{failures} violations; a hang was found {median(late_s):.2f} s after its limit, {max(late_s):.2f} s at most"
+    )
+    return 1 if failures else 0
 
 
 def _sieve(options: argparse.Namespace) -> int:
@@ -122,6 +152,13 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--first", type=_number, metavar="N", help="the first seed (default: a new one, from the date)")
     many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     many.set_defaults(do=_soak)
+    stalls = verbs.add_parser("stalls", help="watch many workers without a cluster", allow_abbrev=False)
+    stalls.add_argument(
+        "--seeds", type=_seeds, default=SEEDS_DEFAULT, metavar="N", help="number of seeds (default: 500)"
+    )
+    stalls.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
+    stalls.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    stalls.set_defaults(do=_stalls)
     sieve = verbs.add_parser("sieve", help="disturb ten situations at every write and delivery", allow_abbrev=False)
     sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
     sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")

@@ -18,6 +18,7 @@ from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.common.record import replace
 from inplace.simulator.campaign.process import Process
+from inplace.simulator.campaign.ranks import WatchedPods
 from inplace.simulator.cluster.model_link import ModelLink, PodLink
 from inplace.simulator.cluster.model_runtime import ModelBarrier, QuietLog
 from inplace.simulator.cluster.pod_spec import Probe
@@ -35,6 +36,9 @@ class WorkerWatcher:
 
     def worker_stopped(self, pod: KubeObject) -> None:
         """Note that no process of a worker is left."""
+
+    def worker_hung(self, pod: KubeObject) -> None:
+        """Note that a worker makes no step any more."""
 
 
 @dataclass
@@ -70,6 +74,7 @@ class Machine:
         lying: Pods whose startup probe succeeds once although nobody lifted the barrier.
         crash_at: client name -> the await at which its next agent dies.
         completes: workers end with 0 as soon as they run.
+        watched: the workers' ranks, where the agents watch them.
     """
 
     clock: Clock
@@ -88,6 +93,7 @@ class Machine:
     full_disks: bool = False
     completes: bool = False
     agents_made: int = 0
+    watched: WatchedPods | None = None
 
     def disk(self, uid: str) -> Disk:
         """Return a Pod's volume."""
@@ -112,6 +118,7 @@ class Training:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         machine.workers[pod["metadata"]["uid"]] = self
         machine.watcher.worker_started(pod, epoch)
+        self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
         if machine.completes:
             self.end(0)
 
@@ -120,8 +127,22 @@ class Training:
         if not self.ended.done():
             self.ended.set_result(code)
             del self._machine.workers[self.pod["metadata"]["uid"]]
+            if self.ranks is not None:
+                self.ranks.end()
             if not self._leaves:
                 self._machine.watcher.worker_stopped(self.pod)
+
+    @property
+    def is_hung(self) -> bool:
+        """Say whether it makes no step any more."""
+        return self.ranks is not None and self.ranks.is_hung
+
+    def hang(self) -> None:
+        """Make no step any more; signals end it as before."""
+        assert self.ranks is not None, "expected a worker with ranks"
+        if not self.ranks.is_hung:
+            self._machine.watcher.worker_hung(self.pod)
+            self.ranks.hang()
 
     def clear(self) -> None:
         """End the leftovers."""
@@ -243,16 +264,18 @@ class AgentContainer(Container):
         return self.barrier.lifted or lie is not None
 
     def _make(self, config: AgentConfig, run: ContainerRun) -> SidecarAgent | SupervisorAgent:  # noqa: ARG002
-        return SidecarAgent(config, self._parts())
+        return SidecarAgent(config, self._parts(config))
 
-    def _parts(self) -> Parts:
+    def _parts(self, config: AgentConfig) -> Parts:
         machine = self._machine
+        watched = machine.watched
         return Parts(
             transport=machine.transport_for(self.client, self.pod),
             clock=machine.clock,
             rng=Random(machine.rng.random()),
             barrier=self.barrier,
             link=self._link,
+            stalls=watched.stalls(config, machine.clock, QUIET) if watched is not None else None,
             log=QUIET,
             memory=machine.disk(self.uid),
         )
@@ -262,8 +285,12 @@ class AgentContainer(Container):
         config = AgentConfig.from_env(run.env)
         disk = self._machine.disk(self.uid)
         known = [epoch for epoch in (config.previous_epoch, disk.epoch) if epoch is not None]
+        watched = self._machine.watched
         return replace(
-            config, previous_epoch=max(known, default=None), reached_epoch=max(disk.ran, (disk.epoch or 1) - 1)
+            config,
+            previous_epoch=max(known, default=None),
+            reached_epoch=max(disk.ran, (disk.epoch or 1) - 1),
+            progress_dir=str(watched.folder(self.uid)) if watched is not None else "",
         )
 
     def _take_end(self, running: asyncio.Task[int]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.worker_failure import parse_failure
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.containers import WorkerWatcher
 from inplace.simulator.campaign.process import current_process
@@ -26,6 +27,7 @@ S4 = "S4 S or D went back, or D passed S"
 S5 = "S5 an in-place restart deleted a healthy Job"
 S6 = "S6 more counted restarts than maxRestarts"
 S7 = "S7 a group restart without a cause"
+S10 = "S10 an agent told of a hang where every worker was healthy"
 TAMPERED_S = 30.0  # twice the Lease's duration
 
 Slot = tuple[str, str]  # Job's name and completion index
@@ -57,6 +59,7 @@ class History:
         seen: every epoch that stood on a Pod, by an agent or by a person.
         started: (slot, epoch) of every worker, with the Pod's uid.
         at_work: epoch -> workers that run in it.
+        hung: every epoch in which a worker hung.
         causes: how many events may have ended an epoch: deaths, and users' actions.
         free: how many epochs users' actions and recreations may take without using up maxRestarts.
         grown: how often S grew: at the first start, and with each group restart. Edited annotations can move S by
@@ -70,6 +73,7 @@ class History:
     seen: set[str] = field(default_factory=set)
     started: dict[tuple[Slot, int], str] = field(default_factory=dict)
     at_work: dict[int, int] = field(default_factory=dict)
+    hung: set[int] = field(default_factory=set)
     causes: int = 0
     free: int = 0
     grown: int = 0
@@ -99,6 +103,7 @@ class Judge(WorkerWatcher):
         self.histories: dict[str, History] = defaultdict(History)
         self.running: dict[str, Running] = {}  # by Pod's uid
         self._epochs: dict[str, int] = {}  # by Pod's uid, as the Pod's agent wrote it
+        self._told: dict[str, str] = {}  # by Pod's uid
         self._lease_tampered_s = float("-inf")
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
@@ -137,6 +142,14 @@ class Judge(WorkerWatcher):
         at_work[ended.epoch] -= 1
         if not at_work[ended.epoch]:
             del at_work[ended.epoch]
+
+    def worker_hung(self, pod: KubeObject) -> None:
+        """Note a hang: a cause for a restart, in its own epoch alone."""
+        self.trace.add("worker", f"{pod['metadata']['name']} hangs")
+        running = self.running[pod["metadata"]["uid"]]
+        history = self.histories[running.jobset]
+        history.hung.add(running.epoch)
+        history.causes += 1
 
     def is_lease_tampered(self) -> bool:
         """Return whether a person wrote the Lease so recently that its holder may not know yet."""
@@ -249,11 +262,22 @@ class Judge(WorkerWatcher):
         history, text = self.histories[_jobset_of(obj)], (meta.get("annotations") or {}).get(wire.EPOCH, "0")
         history.seen.add(text)
         if by.startswith("agent/"):
+            self._judge_telling(history, meta)
             epoch = int(text)
             if epoch != self._epochs.get(uid, 0):
                 self._epochs[uid] = epoch
                 slot = slot_of(obj)
                 history.announced[slot] = max(epoch, history.announced.get(slot, 0))
+
+    def _judge_telling(self, history: History, meta: KubeObject) -> None:
+        """Judge what an agent told of its worker: only in an epoch of a hang anybody may tell of one."""
+        text = (meta.get("annotations") or {}).get(wire.WORKER_FAILED)
+        if text is None or text == self._told.get(meta["uid"]):
+            return
+        self._told[meta["uid"]] = text
+        failure = parse_failure(text)
+        if failure.stalled_s is not None and failure.epoch not in history.hung:
+            self.breaks(S10, f"{meta['name']}: {text}")
 
     def _slot_count(self, jobset: KubeObject) -> int:
         return sum(1 for _ in slots_of(jobset))

@@ -29,8 +29,8 @@ async def converge(world: World) -> None:
     Raises:
         ViolationError: neither happens within TOGETHER_S.
     """
-    await _until(world, lambda: is_together(world) or bool(_terminal(world)), TOGETHER_S, L1)
-    if _terminal(world) == "Failed":
+    await until(world, lambda: is_together(world) or bool(terminal(world)), TOGETHER_S, L1)
+    if terminal(world) == "Failed":
         _judge_failure(world)
 
 
@@ -43,8 +43,8 @@ async def complete(world: World) -> None:
     world.machine.completes = True
     for training in list(world.machine.workers.values()):
         training.end(0)
-    await _until(world, lambda: bool(_terminal(world)), COMPLETE_S, L3)
-    if _terminal(world) == "Failed":
+    await until(world, lambda: bool(terminal(world)), COMPLETE_S, L3)
+    if terminal(world) == "Failed":
         _judge_failure(world)
 
 
@@ -61,18 +61,18 @@ async def restart_cheaply(world: World) -> float | None:
     await world.clock.sleep(max(0.0, world.thawed_s - world.now_s))
     if any(stream.ending is Ending.SILENT for stream in world.network.streams):
         return None
-    await _until(world, lambda: _all_watch(world) or bool(_terminal(world)), TOGETHER_S, L1)
-    if _terminal(world) or not is_together(world):
+    await until(world, lambda: all_watch(world) or bool(terminal(world)), TOGETHER_S, L1)
+    if terminal(world) or not is_together(world):
         return None
     before = dict(world.network.requests)
-    epoch = _epochs(world)[0]
+    epoch = epochs_of(world)[0]
     victim = next(iter(world.machine.workers.values()))
     world.judge.note_cause()
     began_s = world.now_s
     victim.end(1)
-    back = lambda: (is_together(world) and _epochs(world)[0] > epoch) or bool(_terminal(world))  # noqa: E731
-    await _until(world, back, TOGETHER_S, L1)
-    if _terminal(world):
+    back = lambda: (is_together(world) and epochs_of(world)[0] > epoch) or bool(terminal(world))  # noqa: E731
+    await until(world, back, TOGETHER_S, L1)
+    if terminal(world):
         return None
     took_s = world.now_s - began_s
     tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode == "guarded" else ""
@@ -88,8 +88,8 @@ def is_together(world: World) -> bool:
     jobset = world.jobset
     if not jobset or "deletionTimestamp" in jobset["metadata"]:
         return False
-    synced, deprecated = _epochs(world)
-    if synced <= deprecated:
+    synced, deprecated = epochs_of(world)
+    if synced <= deprecated or any(training.is_hung for training in world.machine.workers.values()):
         return False
     wanted = set(slots_of(jobset))
     runs = [slot_of(t.pod) for t in world.machine.workers.values() if t.pod["metadata"]["uid"] in world.judge.running]
@@ -97,17 +97,19 @@ def is_together(world: World) -> bool:
     return len(runs) == len(wanted) and {r.slot for r in running} == wanted and all(r.epoch == synced for r in running)
 
 
-def _all_watch(world: World) -> bool:
+def all_watch(world: World) -> bool:
     """Return whether every agent has an open watch."""
     watching = {stream.client for stream in world.network.streams if stream.ending is None}
     return watching.issuperset(agent.client for agent in world.machine.agents.values())
 
 
-def _epochs(world: World) -> tuple[int, int]:
+def epochs_of(world: World) -> tuple[int, int]:
+    """Return the JobSet's (S, D)."""
     return wire.epochs_of_status(world.jobset.get("status") or {})
 
 
-def _terminal(world: World) -> str:
+def terminal(world: World) -> str:
+    """Return the JobSet's terminal state; "" while it has none."""
     return str((world.jobset.get("status") or {}).get("terminalState") or "")
 
 
@@ -122,12 +124,19 @@ def _judge_failure(world: World) -> None:
         raise ViolationError(S8, f"{said}: {status}")
 
 
-async def _until(world: World, holds: Callable[[], bool], within_s: float, rule: str) -> None:
+async def until(
+    world: World, holds: Callable[[], bool], within_s: float, rule: str, *, every_s: float = LOOK_S
+) -> None:
+    """Wait until something holds.
+
+    Raises:
+        ViolationError: of this rule; it does not hold within that time.
+    """
     end_s = world.now_s + within_s
     while not holds():
         if world.now_s >= end_s:
             raise ViolationError(rule, f"not within {within_s:g} s; {_why(world)}")
-        await world.clock.sleep(LOOK_S)
+        await world.clock.sleep(every_s)
 
 
 def _why(world: World) -> str:

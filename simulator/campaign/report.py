@@ -49,6 +49,11 @@ def table(fired: Counter[str]) -> Iterator[str]:
         yield f"  {name:{width}} {fired[name]:8}  {fault.place.value}"
 
 
+def tell_watched(watched: Counter[str]) -> str:
+    """Return what happened to the ranks that agents watched."""
+    return ", ".join(f"{count} {what}" for what, count in sorted(watched.items()) if count)
+
+
 def tell_kinds(tally: Tally, shrink: Callable[[Outcome], tuple[list[int], Outcome]]) -> Iterator[str]:
     """Yield each kind of violation: how often, by which seeds, and one shortened run."""
     for rule, count in tally.violations.most_common():

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from inplace.common.kube.resources import KubeObject
-from inplace.simulator.campaign import liveness
+from inplace.simulator.campaign import hangs, liveness
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.process import drive
@@ -58,6 +58,7 @@ class Outcome:
     Args:
         at_s: virtual seconds that the run took.
         restart_s: virtual seconds of the one undisturbed restart; None when there was none.
+        watched: what happened to ranks that agents watched, and how often.
         fired: faults that had an effect, and how often.
         jobset: the JobSet at the end of the run.
     """
@@ -73,6 +74,7 @@ class Outcome:
     lines: Sequence[str] = field(default=())
     jobset: KubeObject = field(default_factory=dict)
     restart_s: float | None = None
+    watched: Counter[str] = field(default_factory=Counter)
 
 
 def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[ScheduledFault, ...]:
@@ -166,6 +168,9 @@ def run_scenario(
     finally:
         gc.enable()
     assert world is not None
+    watched = world.machine.watched
+    if watched is not None:
+        watched.close()
     violation = world.judge.violation or violation
     return Outcome(
         seed,
@@ -179,6 +184,7 @@ def run_scenario(
         trace.lines,
         world.jobset,
         world.restart_s,
+        watched.count if watched is not None else Counter(),
     )
 
 
@@ -189,6 +195,8 @@ class _OverError(Exception):
 async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[ScheduledFault], until_s: float) -> None:
     """Let faults strike, end them, and check that the group recovers and completes."""
     await world.run(group)
+    if world.machine.watched is not None:
+        world.go(hangs.disturb(world, world.machine.watched, LAST_STRIKE_S), "hangs")
     watch = group.create_task(_stop_at_violation(world), name="judge")
     for strike in strikes:
         await world.clock.sleep(max(0.0, strike.at_s - world.now_s))
@@ -197,6 +205,8 @@ async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Sche
     await world.calm()
     await liveness.converge(world)
     world.restart_s = await liveness.restart_cheaply(world)
+    if world.machine.watched is not None:
+        await hangs.hang_once(world, world.machine.watched)
     if world.scenario.completes:
         await liveness.complete(world)
     watch.cancel()

@@ -7,13 +7,15 @@ The manifests are those of examples/, which users copy.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Final, Literal
 
 from inplace import examples
+from inplace.common import wire
+from inplace.common.epoch.rank import StallSettings
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import read_manifests
 from inplace.simulator.cluster.timings import Latency, Timings
@@ -23,6 +25,7 @@ NAMESPACE = "default"
 JOBSET = "train"
 RESTARTS_PLENTY = 1000
 Mode = Literal["sidecar", "wait", "guarded", "supervisor"]
+WATCHED: Final = ("guarded", "supervisor")  # where an agent can end a worker that hangs
 _EXAMPLES: Final = {"guarded": "train-guarded.yaml", "supervisor": "train-supervisor.yaml"}
 
 # Times are short and vary widely: a campaign searches for wrong orders, not for durations.
@@ -62,6 +65,7 @@ class Scenario:
         shuffles: ready tasks run in another order than they became ready.
         replaces_early: a Job replaces a Pod that still terminates (podReplacementPolicy is left out).
         pods_per_node: how many Pods fit on a node.
+        limits: of the agents' watchdogs, as annotations of the JobSet; None where nobody watches.
         completes: at the end, workers end with success and the JobSet completes.
     """
 
@@ -76,6 +80,7 @@ class Scenario:
     shuffles: bool = False
     replaces_early: bool = False
     pods_per_node: int = 3
+    limits: StallSettings | None = None
     completes: bool = True
 
     @property
@@ -92,6 +97,11 @@ class Scenario:
         replicated["replicas"] = self.jobs
         job = replicated["template"]["spec"]
         job["parallelism"] = job["completions"] = self.pods_per_job
+        if self.limits is not None:
+            limits_s = (self.limits.stall_after_s, self.limits.start_stall_after_s)
+            texts = zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits_s, strict=True)
+            annotations = jobset["metadata"].setdefault("annotations", {})
+            annotations |= {name: f"{limit_s:g}" for name, limit_s in texts if limit_s is not None}
         if self.replaces_early:
             del job["podReplacementPolicy"]
         if self.mode == "sidecar":
@@ -104,6 +114,7 @@ class Scenario:
             f"{self.jobs}x{self.pods_per_job} Pods, {self.mode}, maxRestarts {self.max_restarts}, "
             f"{self.servers} API servers (lag up to {lags} s), {self.controllers} controllers"
             + (", Pods are replaced early" if self.replaces_early else "")
+            + (f", hangs after {self.limits.stall_after_s:g} s" if self.limits is not None else "")
         )
 
 
@@ -113,7 +124,7 @@ def draw_scenario(rng: Random) -> Scenario:
     least, most = 2 if jobs == 1 else 1, PODS_MAX // jobs
     per_job = min(rng.randint(least, most), rng.randint(least, most))  # small groups cost less and find as much
     servers = rng.choice((1, 2, 3))
-    return Scenario(
+    scenario = Scenario(
         jobs=jobs,
         pods_per_job=per_job,
         mode=rng.choice(("sidecar", "wait", "guarded", "supervisor")),
@@ -124,6 +135,14 @@ def draw_scenario(rng: Random) -> Scenario:
         shuffles=rng.random() < 0.5,
         replaces_early=rng.random() < 0.25,
     )
+    is_watched = rng.random() < 0.5 and scenario.mode in WATCHED
+    return replace(scenario, limits=draw_limits(rng)) if is_watched else scenario
+
+
+def draw_limits(rng: Random) -> StallSettings:
+    """Return limits that are short, as all times of a campaign."""
+    stall_s = rng.choice((2.0, 4.0, 8.0))
+    return StallSettings(stall_s, rng.choice((None, 2 * stall_s, 4 * stall_s)))
 
 
 @cache

@@ -21,6 +21,7 @@ SEEDS_TOGETHER_MAX = 1_000_000  # seeds of each minute; two cores need a day and
 SEEDS_SHOWN_MAX = 10  # of one kind of violation: a common bug has thousands
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def fresh_first(now_s: float) -> int:
@@ -42,6 +43,8 @@ class Tally:
     events: int = 0
     virtual_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
+    watched: Counter[str] = field(default_factory=Counter)
+    groups_watched: int = 0
     violations: Counter[str] = field(default_factory=Counter)
     witnesses: dict[str, Outcome] = field(default_factory=dict)
     seeds_of: dict[str, list[int]] = field(default_factory=dict)
@@ -52,6 +55,8 @@ class Tally:
         self.events += outcome.events
         self.virtual_s += outcome.at_s
         self.fired += outcome.fired
+        self.watched += outcome.watched
+        self.groups_watched += outcome.scenario.limits is not None
         if outcome.violation is not None:
             self._add_violation(outcome, outcome.violation.rule)
 
@@ -65,7 +70,7 @@ class Tally:
             self.witnesses[rule] = outcome
 
 
-def in_processes(run: Callable[[T], Outcome], work: Sequence[T], processes: int) -> Iterator[tuple[T, Outcome]]:
+def in_processes(run: Callable[[T], R], work: Sequence[T], processes: int) -> Iterator[tuple[T, R]]:
     """Yield each piece of work with its outcome, in the order of the work."""
     if processes == 1:
         yield from zip(work, map(run, work), strict=True)

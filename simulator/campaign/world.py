@@ -27,6 +27,7 @@ from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.manners import Manners
 from inplace.simulator.campaign.network import Network
 from inplace.simulator.campaign.process import Process, ProcessClock, outside
+from inplace.simulator.campaign.ranks import WatchedPods
 from inplace.simulator.campaign.runtime import CampaignRuntime
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from inplace.simulator.campaign.trace import Trace
@@ -110,6 +111,8 @@ class World:
             lambda client, pod: self.network.transport(client, pod_user(pod)),
             self._agent_died,
         )
+        if scenario.limits is not None:
+            self.machine.watched = WatchedPods(scenario.limits, self.random("ranks"))
         self.controllers: dict[str, Process] = {}
         self.controller_clocks = [ProcessClock(VIRTUAL_EPOCH_S) for _ in range(scenario.controllers)]
         self.controller_crash_at: dict[str, int] = {}
@@ -197,6 +200,8 @@ class World:
         self.thawed_s = max((delay.over_s for delay in self.delays), default=0.0)
         self.delays.clear()
         self.machine.full_disks = False
+        if self.machine.watched is not None:
+            self.machine.watched.late_s_max = 0.0
         self.delay_garbage(0.0)
         for process in [*self.controllers.values(), *(a.process for a in self.machine.agents.values())]:
             process.crash_at = None

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from inplace.agent.link import OnFailure
 from inplace.common.epoch.guard import (
+    RUNNING,
     WAITING,
     BarrierLifted,
     Event,
@@ -90,8 +91,8 @@ class ModelLink:
         self._link.connect()
 
     def runs(self) -> bool:
-        """Say that the worker runs; nobody watches a modelled one."""
-        return True
+        """Say whether the guard's worker runs, and neither it nor its Pod has begun to end."""
+        return self._link.guard is not None and self._link.guard.runs
 
     def leave(self) -> None:
         """End the connection: the agent leaves, or was killed."""
@@ -124,6 +125,11 @@ class ModelGuard:
         self._worker = worker
         self._state = GuardState()
         self._told = False
+
+    @property
+    def runs(self) -> bool:
+        """Say whether the worker runs, and does not end."""
+        return self._state.phase == RUNNING
 
     def begin(self) -> None:
         """Be there."""

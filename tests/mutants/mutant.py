@@ -16,6 +16,7 @@ class Area(Enum):
 
     PROTOCOL = "protocol"
     AGENT = "agent"
+    WATCHDOG = "watchdog"
     INFORMER = "informer"
     QUEUE = "queue"
     LEADER = "leader election"

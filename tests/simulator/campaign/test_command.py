@@ -32,6 +32,14 @@ def test_soak_counts_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 violations" in printed
 
 
+def test_stalls_counts_what_was_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    """`stalls` says how many pauses and hangs there were, and how late hangs were found."""
+    assert main(["stalls", "--seeds", "3", "--processes", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"3 seeds .* 3 hangs, .* pauses up to their limit", printed)
+    assert re.search(r"0 violations; a hang was found 0\.\d\d s after its limit", printed)
+
+
 def test_a_failure_comes_out_of_its_process() -> None:
     """A violation in a child process reaches the soak unchanged: it can be pickled."""
     failure = replace(run_seed(0, only=[]), violation=ViolationError("S1", "two epochs"))

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from inplace.common import wire
+from inplace.common.epoch.rank import StallSettings
 from inplace.common.kube.resources import JOBSETS
+from inplace.common.worker_failure import WorkerFailure, failure_text
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign import judge as rules
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.fault import Fault
+from inplace.simulator.campaign.hangs import L7
 from inplace.simulator.campaign.judge import Judge, ViolationError
 from inplace.simulator.campaign.liveness import L1, L2, L3, S8
 from inplace.simulator.campaign.network import Ending
@@ -81,6 +84,12 @@ class Bench:
         for index in indexes:
             self.write("pods", pod(index, epoch), by=f"agent/pod-{index}#1")
 
+    def tell(self, epoch: int, index: int) -> None:
+        """Let an agent tell of a hang."""
+        told = pod(index, epoch)
+        told["metadata"]["annotations"][wire.WORKER_FAILED] = failure_text(WorkerFailure(epoch, None, 0.0, 4, 7))
+        self.write("pods", told, by=f"agent/pod-{index}#1")
+
     def sync(self, synced: int, deprecated: int, **spec: Any) -> None:
         """Let the controller write S and D."""
         self.write("jobsets", jobset(synced, deprecated, **spec), by="controller-0#1")
@@ -108,6 +117,15 @@ async def two_epochs(bench: Bench) -> None:
     bench.announce(2, 0, 1)
     bench.sync(2, 1)
     await bench.start(0)
+
+
+async def hang_of_a_healthy_worker(bench: Bench) -> None:
+    """Let an agent tell of a hang in an epoch after the one in which a worker hung."""
+    await good(bench)
+    bench.judge.worker_hung(pod(1))
+    bench.tell(1, 0)
+    bench.announce(2, 0, 1)
+    bench.tell(2, 0)
 
 
 async def twice(bench: Bench) -> None:
@@ -285,6 +303,7 @@ BROKEN = [
     (recreated, rules.S5),
     (once_too_often, rules.S6),
     (for_nothing, rules.S7),
+    (hang_of_a_healthy_worker, rules.S10),
 ]
 
 
@@ -370,6 +389,11 @@ async def _spin(world: World, rng: Random, name: str) -> None:
         await world.clock.sleep(0.01)
 
 
+async def _switch_the_watchdog_off(world: World, rng: Random, name: str) -> None:
+    off = {"metadata": {"annotations": {wire.STALL_AFTER: None}}}
+    await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, off)
+
+
 async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> None:
     await CATALOGUE["worker-exit"].strike(world, rng, name)
     while not (world.jobset.get("status") or {}).get("terminalState"):
@@ -411,6 +435,15 @@ BAD_ENDS = [
 ]
 
 
+def test_a_hang_that_nobody_ends_is_found() -> None:
+    """L7: of a worker whose agent does not watch it."""
+    watched = replace(GROUP, mode="supervisor", limits=StallSettings(2.0))
+    outcome = planted(_switch_the_watchdog_off, scenario=watched)
+    assert outcome.violation is not None
+    assert outcome.violation.rule == L7
+    assert planted(_lie, scenario=watched).violation is None
+
+
 @pytest.mark.parametrize(("strike", "rule"), BAD_ENDS)
 def test_an_end_that_is_not_good_is_found(strike: Any, rule: str) -> None:
     """L1 to L4 and S8 are found: no sync, a costly restart, a missing or wrong end, a program that does not end."""
@@ -441,4 +474,4 @@ def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
 def test_every_property_has_a_story_that_breaks_it() -> None:
     """Every property has a story that breaks it, here or in test_manners.py."""
     manners = {rule for _, rule in MANNERS if rule is not None}
-    assert {rule for _, rule in (*BROKEN, *BAD_ENDS)} | manners == properties()
+    assert {rule for _, rule in (*BROKEN, *BAD_ENDS)} | manners | {L7} == properties()

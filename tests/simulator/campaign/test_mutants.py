@@ -16,10 +16,11 @@ from tests.mutants.table import HEADING, OURS, PAGE, markdown
 
 pytestmark = pytest.mark.slow
 
-MODELLED = 21  # on what happened to other projects
+MODELLED = 22  # on what happened to other projects
 PLANTED = {
     Area.PROTOCOL: 14,
     Area.AGENT: 6,
+    Area.WATCHDOG: 3,
     Area.INFORMER: 5,
     Area.QUEUE: 3,
     Area.LEADER: 4,
