@@ -34,7 +34,7 @@ class Bounds:
     """
 
     seeds_first: int = 20
-    directed: int = 60
+    directed: int = 100
     plans: int = 160
     seeds: int = 160
 
