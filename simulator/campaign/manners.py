@@ -25,7 +25,7 @@ SAME_MAX = 20  # of one request by one process within a second: a backoff of 5 m
 WINDOW_S = 1.0
 EPSILON_S = 1e-6  # rounding of added waits
 
-What = tuple[str, str, str]  # process, method, path without its query
+RequestKey = tuple[str, str, str]  # process, method, path without its query
 
 
 class Manners:
@@ -39,12 +39,12 @@ class Manners:
         self._judge = judge
         self._clock = clock
         self._lease_holder = lease_holder
-        self._sent_s: dict[What, deque[float]] = defaultdict(lambda: deque(maxlen=SAME_MAX))
-        self._not_before_s: dict[What, float] = {}
+        self._sent_s: dict[RequestKey, deque[float]] = defaultdict(lambda: deque(maxlen=SAME_MAX))
+        self._not_before_s: dict[RequestKey, float] = {}
 
     def sent(self, request: Request) -> None:
         """Judge a request."""
-        if (what := _what(request)) is None:
+        if (what := _key(request)) is None:
             return
         who, method, path = what
         now_s = self._clock.monotonic_s()
@@ -62,7 +62,7 @@ class Manners:
     def refused(self, request: Request, answer: Response) -> None:
         """Note the Retry-After of an answer to an agent."""
         after_s = answer.headers.get("retry-after")
-        if after_s is not None and (what := _what(request)) is not None and what[0].startswith("agent/"):
+        if after_s is not None and (what := _key(request)) is not None and what[0].startswith("agent/"):
             self._not_before_s[what] = self._clock.monotonic_s() + float(after_s) - EPSILON_S
 
     def _judge_leader(self, who: str, wrote: str) -> None:
@@ -72,7 +72,7 @@ class Manners:
             self._judge.breaks(S9, f"{who}: {wrote}, while {holder} leads")
 
 
-def _what(request: Request) -> What | None:
+def _key(request: Request) -> RequestKey | None:
     """Return a request's key; None for requests that are not judged: of no process, for the Lease, for Events."""
     process = current_process()
     path = request.path.partition("?")[0]
