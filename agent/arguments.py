@@ -37,6 +37,9 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --start-stall-after SECONDS  the same from COMMAND's start to its first step; default: off (START_STALL_AFTER_S)
   --progress-file GLOB         any change of these files is a step, instead of inplace.progress(step), which writes
                                into the folder INPLACE_PROGRESS_DIR (PROGRESS_FILE)
+  --on-stall COMMAND           run this by /bin/sh for at most 10 s BEFORE the worker that hangs is ended, say to dump
+                               its stacks. INPLACE_STALL_PID is the silent rank's process, INPLACE_STALL_SILENT_S how
+                               long it has been silent (ON_STALL)
   --standby                    start COMMAND while the group waits at the barrier. COMMAND may import modules, but
                                must then read a line with its epoch from file descriptor INPLACE_STANDBY_FD. At
                                the end of that file it must exit (WORKER_STANDBY=on)
@@ -72,6 +75,7 @@ class RunOptions:
         grace_s: from SIGTERM to SIGKILL when the group restarts.
         termination_grace_s: the same when the Pod ends.
         final_codes: exit codes of the worker that end the Pod.
+        on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
         standby: start the next worker's process while the group waits, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
         variables: the agent's settings that options gave, as (variable, text); they win over the environment's.
@@ -82,6 +86,7 @@ class RunOptions:
     grace_s: float = GRACE_S
     termination_grace_s: float = TERMINATION_GRACE_S
     final_codes: frozenset[int] = frozenset()
+    on_stall: str = ""
     standby: bool = False
     listens: bool = True
     variables: tuple[tuple[str, str], ...] = ()
@@ -193,6 +198,7 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),
     "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+    "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
     "--standby": ("standby", "WORKER_STANDBY", switch),
 }
 _VARIABLES: Final = {  # options of `run` for settings of the agent, which reads them itself

@@ -62,12 +62,15 @@ def kill_descendants() -> int:
     return len(killed)
 
 
-def descendants() -> Iterator[int]:
-    """Yield every process below this one that has not been reaped, in no certain order."""
+def descendants(root: int = 0) -> Iterator[int]:
+    """Yield every process below `root` (0: this one) that has not been reaped, in no certain order."""
+    root = root or os.getpid()
     try:
-        waiting = list(_children(os.getpid()))
-    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        yield from _below(os.getpid(), dict(_parents()))
+        waiting = list(_children(root))
+    except ProcessLookupError:
+        return
+    except FileNotFoundError:  # `root` is gone, or a kernel without CONFIG_PROC_CHILDREN
+        yield from _below(root, dict(_parents()))
         return
     while waiting:
         pid = waiting.pop()

@@ -18,7 +18,7 @@ from inplace.common.kube.clock import Clock
 
 if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
-    from inplace.agent.watchdog import Watchdog
+    from inplace.agent.watchdog import Examine, Watchdog
     from inplace.common.epoch.rank import StallSettings
 
 Texts = tuple[str | None, str | None]  # of the annotations stall-after and start-stall-after; None where there is none
@@ -68,7 +68,8 @@ class StallWatch:
         from inplace.common.epoch.rank import StallSettings
 
         own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
-        last = self._watchdog.limits if self._watchdog is not None else StallSettings()
+        held = self._watchdog.limits if self._watchdog is not None else StallSettings()
+        last = StallSettings(held.stall_after_s, held.start_stall_after_s)
         limits, problems = annotated_limits(own, last, texts)
         for problem in problems:
             self._log.warning("stall_limit_refused", message=problem, then="the limit stays as it was")
@@ -90,10 +91,15 @@ class StallWatch:
         if self._watchdog is not None:
             self._watchdog.begin(epoch)
 
-    async def watch(self, on_stall: Callable[[WorkerStalled], object], runs: Callable[[], bool] = lambda: True) -> None:
+    async def watch(
+        self,
+        on_stall: Callable[[WorkerStalled], object],
+        runs: Callable[[], bool] = lambda: True,
+        examine: Examine | None = None,
+    ) -> None:
         """Look at the worker that `begin` was called for until it stalls; see `Watchdog.watch`."""
         if self._watchdog is not None:
-            await self._watchdog.watch(on_stall, runs)
+            await self._watchdog.watch(on_stall, runs, *([examine] if examine is not None else []))
 
     def _made(self, own: WatchSettings, limits: StallSettings) -> Watchdog:
         if self._make is not None:

@@ -17,10 +17,12 @@ from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.process_tree import STUCK_S
+from inplace.agent.stall_command import RANK, SILENT_S, STEP
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
+from inplace.common.epoch.stall import Stalled
 from inplace.common.epoch.supervisor import (
     Event,
     Leave,
@@ -143,8 +145,21 @@ class SupervisorAgent:
         self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._watch_over = self._driver.start(self._see_off())
         if self._stalls is not None:
-            self._watching = self._driver.start(self._stalls.watch(self._driver.take))
+            self._watching = self._driver.start(self._stalls.watch(self._driver.take, examine=self._examine))
         self._driver.lift(epoch)
+
+    async def _examine(self, stalled: Stalled, pid: int | None) -> bool:
+        """Run the command of --on-stall, if there is one; the end of the worker or of this process cuts it short."""
+        command = self._options.on_stall
+        if not command:
+            return False
+        env = {SILENT_S: f"{stalled.silent_s:.0f}", RANK: stalled.rank}
+        env[STEP] = "" if stalled.step is None else str(stalled.step)
+        began_s = self._clock.monotonic_s()
+        problem = await self._worker.examine(command, env, pid)
+        took_s = round(self._clock.monotonic_s() - began_s, 3)
+        self._log.warning("stall_examined", took_s=took_s, message=problem or None)
+        return True
 
     def _stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""

@@ -10,19 +10,23 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
 from inplace.agent.log import Log
 from inplace.agent.progress_folder import ProgressFiles, ProgressFolder
+from inplace.agent.stall_command import COMMAND_S_MAX
 from inplace.agent.watch_settings import WatchSettings
 from inplace.common.epoch.rank import StallSettings
 from inplace.common.epoch.stall import (
+    LATE_PERIODS,
     LimitsChanged,
     LimitTooShort,
     Look,
     Looked,
+    RunStallCommand,
+    StallCommandEnded,
     Stalled,
     StallState,
     WorkerStarted,
@@ -30,9 +34,13 @@ from inplace.common.epoch.stall import (
 )
 from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import Clock
+from inplace.common.record import replace
 
 BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
+
+
+Examine = Callable[[Stalled, int | None], Awaitable[bool]]  # what was found, and the process id that the rank said
 
 
 class Work(Protocol):
@@ -74,6 +82,11 @@ def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
     return ProgressFolder(settings.folder, _is_alive) if are_pids_ours else ProgressFolder(settings.folder)
 
 
+async def examine_nothing(_stalled: Stalled, _pid: int | None) -> bool:
+    """Look at nothing: no command was asked for."""
+    return False
+
+
 class Watchdog:
     """Watches one worker after the other.
 
@@ -92,7 +105,7 @@ class Watchdog:
         log: Log,
         run: Callable[[Callable[[], object]], Work] = in_thread,
     ) -> None:
-        self.limits = limits
+        self.limits = replace(limits, asks=True)
         self._open_files = open_files
         self._clock = clock
         self._log = log
@@ -106,8 +119,8 @@ class Watchdog:
 
     def change(self, limits: StallSettings) -> None:
         """Let other limits hold from now on; a worker that nobody watches stays unwatched until its next start."""
-        self.limits = limits
-        self._state, _ = step(self._state, LimitsChanged(limits))
+        self.limits = replace(limits, asks=True)
+        self._state, _ = step(self._state, LimitsChanged(self.limits))
 
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
@@ -129,12 +142,18 @@ class Watchdog:
         self._is_on = bool(found)
         self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s()))
 
-    async def watch(self, on_stall: Callable[[WorkerStalled], object], runs: Callable[[], bool] = lambda: True) -> None:
+    async def watch(
+        self,
+        on_stall: Callable[[WorkerStalled], object],
+        runs: Callable[[], bool] = lambda: True,
+        examine: Examine = examine_nothing,
+    ) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
 
         Args:
             on_stall: told once.
             runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
+            examine: runs a command, BEFORE the stall is told, and says whether there was one.
         """
         ran = runs()
         while self._is_on:
@@ -149,9 +168,13 @@ class Watchdog:
             for action in actions:
                 if isinstance(action, LimitTooShort):
                     self._advise(action)
-                elif isinstance(action, Stalled):
+                elif isinstance(action, RunStallCommand):
+                    await self._examine(action, examine)
+                    self._state, found = step(self._state, StallCommandEnded())
                     self._is_on = False
-                    on_stall(self._report(action, look.epoch or 0))
+                    for stalled in found:
+                        assert isinstance(stalled, Stalled)
+                        on_stall(WorkerStalled(look.epoch or 0, max(1, round(stalled.silent_s)), stalled.step))
 
     def _prepare(self, epoch: int) -> str:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
@@ -196,17 +219,29 @@ class Watchdog:
             then=f"the limit is {action.limit_s:.1f} s until the worker starts again; set a longer one",
         )
 
-    def _report(self, stalled: Stalled, epoch: int) -> WorkerStalled:
+    async def _examine(self, action: RunStallCommand, examine: Examine) -> None:
+        """Say what was found, and let a command look at it BEFORE anybody ends the worker.
+
+        In a hung collective every Pod finds the stall, up to two looks one after the other. A Pod with a command tells
+        after so long and one look more, so that the commands of all of them have begun by then.
+        """
+        stalled, began_s = self._state.found, self._clock.monotonic_s()
+        assert stalled is not None
+        self._report(stalled)
+        if await examine(stalled, action.pid):
+            hold_s = min((LATE_PERIODS + 1) * self.limits.period_s, COMMAND_S_MAX)
+            await self._clock.sleep(max(0.0, began_s + hold_s - self._clock.monotonic_s()))
+
+    def _report(self, stalled: Stalled) -> None:
         self._log.warning(
             "worker_stalled",
-            epoch=epoch,
+            epoch=self._epoch,
             rank=stalled.rank or None,
             step=stalled.step,
             silent_s=round(stalled.silent_s, 1),
             limit_s=round(stalled.limit_s, 1),
             busy=stalled.busy or None,
         )
-        return WorkerStalled(epoch, max(1, round(stalled.silent_s)), stalled.step)
 
 
 def _answer(looked: asyncio.Future[Look], found: Look) -> None:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from inplace.agent.exit_code import StartError
 from inplace.agent.process_tree import STUCK_S, kill_descendants
 from inplace.agent.spawn import spawn
+from inplace.agent.stall_command import COMMAND_S_MAX, PID, kill_tree, pid_to_examine, shell_words
 from inplace.agent.worker_command import EPOCH, NOT_EXECUTABLE, NOT_FOUND
 from inplace.common.kube.clock import Clock
 
@@ -79,6 +80,15 @@ class Worker(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to the main process's group, if it runs."""
 
+    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
+        """Run a command that looks at the worker, for a bounded time; return what is to be said of it, "" for nothing.
+
+        Args:
+            command: for /bin/sh.
+            env: added to the environment.
+            pid: the process to look at, if it is one of the worker's; None or another one: the main process.
+        """
+
     def kill(self) -> None:
         """Kill all there is, without waiting; for the end of this process."""
 
@@ -96,6 +106,7 @@ class WorkerProcess:
         self._env = dict(env)
         self._clock = clock
         self._main = 0  # the main process's id until it is reaped
+        self._aside: dict[int, asyncio.Future[int]] = {}  # commands beside the worker, until they are reaped
         self._staged: tuple[int, int] | None = None  # process id and the pipe's end that releases it
         self._exit: asyncio.Future[int]
         self._childless: asyncio.Event
@@ -178,6 +189,26 @@ class WorkerProcess:
                 if number == signal.SIGTERM:
                     os.killpg(self._main, signal.SIGCONT)
 
+    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
+        """Run the command in a session of its own; whatever comes between, none of its processes is left."""
+        if not self._main:
+            return "the worker ended before"
+        chosen, problem = pid_to_examine(pid, self._main)
+        try:
+            command_pid = spawn(shell_words(command), {**self._env, **env, PID: str(chosen)})
+        except OSError as error:
+            return f"cannot execute /bin/sh: {error.strerror}"
+        ended = self._aside[command_pid] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._clock.timeout(COMMAND_S_MAX):
+                code = await asyncio.shield(ended)
+        except TimeoutError:
+            return f"it did not end within {COMMAND_S_MAX:g} s, and was killed"
+        finally:
+            if not ended.done():
+                kill_tree(command_pid)
+        return problem if not code else f"it ended with exit code {code}; {problem}".rstrip("; ")
+
     def kill(self) -> None:
         """Kill what is there and what that leaves behind, as far as a few looks can see."""
         for _ in range(_FINAL_SWEEPS_MAX):
@@ -199,8 +230,14 @@ class WorkerProcess:
             if ended.si_pid == self._main:
                 self.signal(signal.SIGKILL)  # BEFORE the reaping: until then the group's number is ours
                 self._main = 0
-                self._exit.set_result(ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status)
+                self._exit.set_result(_exit_code(ended))
+            if aside := self._aside.pop(ended.si_pid, None):
+                aside.set_result(_exit_code(ended))
             if self._staged is not None and ended.si_pid == self._staged[0]:
                 os.close(self._staged[1])
                 self._staged = None
             os.waitpid(ended.si_pid, 0)
+
+
+def _exit_code(ended: os.waitid_result) -> int:
+    return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status

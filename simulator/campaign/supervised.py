@@ -58,6 +58,10 @@ class SupervisedWorker:
             exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
             asyncio.get_running_loop().call_later(exit_s, training.end, 128 + number)
 
+    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
+        """Refuse: no scenario has a command."""
+        raise NotImplementedError(f"a command: {command}, {env}, {pid}")
+
     def kill(self) -> None:
         """Kill the worker and its leftovers."""
         if self._training is not None:

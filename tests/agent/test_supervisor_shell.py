@@ -54,6 +54,10 @@ class UndeadWorker:
         """Note it."""
         self.signals.append(number)
 
+    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
+        """Look at nothing."""
+        return ""
+
     def kill(self) -> None:
         """Note the last attempt."""
         self.signals.append(-1)

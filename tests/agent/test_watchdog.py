@@ -69,14 +69,15 @@ async def next_epoch(group: Supervised, epoch: int) -> None:
 
 async def steps(group: Supervised, folder: Path, name: str = "rank-0") -> None:
     """Wait until a rank made more than the first three steps, whose limits are longer."""
+    path = folder / "progress" / name
+    begun = last_step(path)
+    await until(lambda: last_step(path) > begun + 20, "steps")
 
-    def last() -> int:
-        path = folder / "progress" / name
-        words = path.read_text().split() if path.exists() else []
-        return int(words[2]) if len(words) > 2 and words[2].isdigit() else 0
 
-    begun = last()
-    await until(lambda: last() > begun + 20, "steps")
+def last_step(file: Path) -> int:
+    """Return the step in a rank's file; 0 while it has none."""
+    words = file.read_text().split() if file.exists() else []
+    return int(words[2]) if len(words) > 2 and words[2].isdigit() else 0
 
 
 async def end(group: Supervised) -> None:
@@ -256,7 +257,7 @@ async def test_a_stopped_worker_below_a_guard_is_told_and_killed(tmp_path: Path)
         async with process(env) as agent, guarded(tmp_path, STEPS, "--grace", "60", RANK="3") as group:
             main = int(await group.noted("main"))
             file = tmp_path / "progress" / "rank-3"
-            await until(lambda: file.exists() and int(file.read_text().split()[2]) > 40, "steps")
+            await until(lambda: last_step(file) > 40, "steps")
             os.kill(main, signal.SIGSTOP)
             code, lines = await finished(agent)
             assert code == 88
