@@ -75,6 +75,7 @@ async def test_kubelet_restarts_while_the_group_waits_at_the_barrier(group: Grou
     await until_settled(group, epoch, before)
 
 
+@pytest.mark.long
 async def test_kubelet_restarts_while_containers_restart(group: Group) -> None:
     """When kubelet ends after the first announcement, the restart waits until it is back, and continues.
 

@@ -16,7 +16,7 @@ from testbed.node.patience import until
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 IN_A_ROW = 20
-STALL_AFTER_S = 3.0  # of workers that step each second
+STALL_AFTER_S = 2.0  # of workers that step each second
 CAUSES = ("exit 1", "exit 3", "exit 88", "exit 127", "exit 255", "oom")
 """88 is the agent's own code, 127 a shell's; a worker above its container's limit is killed by the kernel."""
 
