@@ -56,7 +56,7 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
 
             ProgressFolder(config.progress_dir).prepare()
             own[PROGRESS_DIR] = config.progress_dir
-        worker = WorkerProcess(options.command, {**env, **own}, clock=parts.clock)
+        worker = WorkerProcess(options.command, {**env, **own}, clock=parts.clock, on_stall=options.on_stall)
         agent = SupervisorAgent(config, parts, worker=worker, options=options)
         for number in FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, agent.forward, number)

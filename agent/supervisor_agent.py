@@ -17,7 +17,6 @@ from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.process_tree import STUCK_S
-from inplace.agent.stall_command import RANK, SILENT_S, STEP
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
@@ -150,13 +149,10 @@ class SupervisorAgent:
 
     async def _examine(self, stalled: Stalled, pid: int | None) -> bool:
         """Run the command of --on-stall, if there is one; the end of the worker or of this process cuts it short."""
-        command = self._options.on_stall
-        if not command:
-            return False
-        env = {SILENT_S: f"{stalled.silent_s:.0f}", RANK: stalled.rank}
-        env[STEP] = "" if stalled.step is None else str(stalled.step)
         began_s = self._clock.monotonic_s()
-        problem = await self._worker.examine(command, env, pid)
+        problem = await self._worker.examine(stalled, pid)
+        if problem is None:
+            return False
         took_s = round(self._clock.monotonic_s() - began_s, 3)
         self._log.warning("stall_examined", took_s=took_s, message=problem or None)
         return True

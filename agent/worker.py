@@ -21,8 +21,9 @@ from typing import Final, Protocol
 from inplace.agent.exit_code import StartError
 from inplace.agent.process_tree import STUCK_S, kill_descendants
 from inplace.agent.spawn import spawn
-from inplace.agent.stall_command import COMMAND_S_MAX, PID, kill_tree, pid_to_examine, shell_words
+from inplace.agent.stall_command import COMMAND_S_MAX, PID, RANK, SILENT_S, STEP, kill_tree, pid_to_examine, shell_words
 from inplace.agent.worker_command import EPOCH, NOT_EXECUTABLE, NOT_FOUND
+from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
@@ -80,13 +81,15 @@ class Worker(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to the main process's group, if it runs."""
 
-    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
-        """Run a command that looks at the worker, for a bounded time; return what is to be said of it, "" for nothing.
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Run the command of --on-stall, for a bounded time.
 
         Args:
-            command: for /bin/sh.
-            env: added to the environment.
-            pid: the process to look at, if it is one of the worker's; None or another one: the main process.
+            stalled: what was found.
+            pid: of the silent rank as its file says; None if it says none.
+
+        Returns:
+            What went wrong, "" when nothing did; None: there is no command.
         """
 
     def kill(self) -> None:
@@ -99,10 +102,12 @@ class WorkerProcess:
     Args:
         command: argv; the program is looked for in PATH.
         env: the environment of every run.
+        on_stall: a shell's command that looks at a worker that hangs; "" for none.
     """
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], *, clock: Clock) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], *, clock: Clock, on_stall: str = "") -> None:
         self._command = list(command)
+        self._on_stall = on_stall
         self._env = dict(env)
         self._clock = clock
         self._main = 0  # the main process's id until it is reaped
@@ -189,13 +194,17 @@ class WorkerProcess:
                 if number == signal.SIGTERM:
                     os.killpg(self._main, signal.SIGCONT)
 
-    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Run the command in a session of its own; whatever comes between, none of its processes is left."""
+        if not self._on_stall:
+            return None
         if not self._main:
             return "the worker ended before"
         chosen, problem = pid_to_examine(pid, self._main)
+        own = {RANK: stalled.rank, STEP: "" if stalled.step is None else str(stalled.step)}
+        env = {**self._env, **own, PID: str(chosen), SILENT_S: f"{stalled.silent_s:.0f}"}
         try:
-            command_pid = spawn(shell_words(command), {**self._env, **env, PID: str(chosen)})
+            command_pid = spawn(shell_words(self._on_stall), env)
         except OSError as error:
             return f"cannot execute /bin/sh: {error.strerror}"
         ended = self._aside[command_pid] = asyncio.get_running_loop().create_future()

@@ -10,6 +10,7 @@ from inplace.agent.arguments import RunOptions, parse
 from inplace.agent.config import AgentConfig
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker_command import EPOCH
+from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.containers import AgentContainer, Container, Machine, Training
 from inplace.simulator.cluster.pod_spec import Probe
@@ -58,9 +59,8 @@ class SupervisedWorker:
             exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
             asyncio.get_running_loop().call_later(exit_s, training.end, 128 + number)
 
-    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
-        """Refuse: no scenario has a command."""
-        raise NotImplementedError(f"a command: {command}, {env}, {pid}")
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Have no command."""
 
     def kill(self) -> None:
         """Kill the worker and its leftovers."""

@@ -16,6 +16,7 @@ from inplace.agent.exit_code import ExitCode
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import NOT_FOUND
+from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport
 from inplace.common.record import replace
@@ -54,9 +55,8 @@ class UndeadWorker:
         """Note it."""
         self.signals.append(number)
 
-    async def examine(self, command: str, env: Mapping[str, str], pid: int | None) -> str:
-        """Look at nothing."""
-        return ""
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Have no command."""
 
     def kill(self) -> None:
         """Note the last attempt."""
