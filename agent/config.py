@@ -23,6 +23,7 @@ from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.credentials import service_account_dir
 from inplace.common.record import record
 from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.wire import CONTAINERS, PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
@@ -54,6 +55,7 @@ class AgentConfig:
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
+        restart_depth: `containers`, or `process` for guards that start their workers' processes anew.
         agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
@@ -75,6 +77,7 @@ class AgentConfig:
     epoch_file: str = ""
     agent_file: str = ""
     link_file: str = ""
+    restart_depth: str = CONTAINERS
     pod_uid: str = ""
     jobset_uid: str = ""
     herd: Herd = Herd()
@@ -130,6 +133,7 @@ class AgentConfig:
             epoch_file=read.file("EPOCH_FILE"),
             agent_file=read.file("AGENT_FILE"),
             link_file=read.file("LINK_FILE"),
+            restart_depth=_restart_depth(read),
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
             herd=herd,
@@ -163,6 +167,14 @@ def _namespace(read: Environment, file: str) -> str:
     if not is_object_name(text, 63):
         read.refuse(f"NAMESPACE (from {file})", "a namespace of at most 63 characters", text)
     return text
+
+
+def _restart_depth(read: Environment) -> str:
+    """Return RESTART_DEPTH; a process can be restarted only by its guard."""
+    depth = read.choice("RESTART_DEPTH", (CONTAINERS, PROCESS))
+    if depth == PROCESS and not read.get("LINK_FILE"):
+        read.refuse("LINK_FILE", "the path of the link to the worker's guard beside RESTART_DEPTH=process")
+    return depth
 
 
 def _watch(read: Environment) -> WatchSettings | None:

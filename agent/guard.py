@@ -39,6 +39,7 @@ from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variab
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
     WAITING,
+    AgentSignal,
     BarrierLifted,
     GraceOver,
     GuardState,
@@ -48,13 +49,29 @@ from inplace.common.epoch.guard import (
     PassOn,
     Signalled,
     StartWorker,
+    StayOn,
     StopWorker,
+    TellAbsent,
     TellEnd,
     TellEnding,
     WorkerEnded,
     step,
 )
-from inplace.common.link import Ended, Ending, Failed, Hello, Leaving, Lifted, LineReader, Started, line_of
+from inplace.common.link import (
+    CONTAINERS,
+    PROCESS,
+    Absent,
+    Ended,
+    Ending,
+    Failed,
+    Hello,
+    Leaving,
+    Lifted,
+    LineReader,
+    Signal,
+    Started,
+    line_of,
+)
 from inplace.common.typed import TYPE_CHECKING, Final, Mapping
 
 if TYPE_CHECKING:
@@ -161,6 +178,11 @@ class Guard:
                 self._tell(Ending(epoch))
             case TellEnd(epoch, code, failed):
                 self._tell((Failed if failed else Ended)(epoch, code))
+            case TellAbsent():
+                self._tell(Absent(round(self._grace_s * 1000)))
+                if self._state.epoch:
+                    self._began_s = self._said_s = time.monotonic()
+                    say(f"nothing of the worker of epoch {self._state.epoch} is left: waiting for the next lift")
             case Leave(code):
                 self._code = code
 
@@ -234,10 +256,10 @@ class Guard:
             self._kill(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
             os.waitpid(ended.si_pid, 0)
             self._main = 0
-            if os.getpid() != 1:  # the kernel kills what process 1 leaves behind
-                _sweep()
             code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
-            self._take(WorkerEnded(code))
+            # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
+            is_tree_gone = _sweep() if self._state.stays or os.getpid() != 1 else True
+            self._take(WorkerEnded(code, is_tree_gone))
             return
 
     def _connect(self) -> None:
@@ -254,7 +276,7 @@ class Guard:
             self._seen = f"no agent there yet ({error.strerror})"
             return
         link.setblocking(False)
-        self._link, self._lines, self._seen = link, LineReader(), "the barrier is up"
+        self._link, self._lines = link, LineReader((CONTAINERS, PROCESS))
 
     def _read(self) -> None:
         """Take in what the agent says, or that it is gone."""
@@ -269,10 +291,17 @@ class Guard:
             received, messages = b"", []
         except RemoteProtocolError as error:
             received, messages = b"", []
-            say(f"{self._path}: {error}; the connection is closed")
+            if str(error) != self._seen:  # each connection may end like this, 50 times a second
+                say(f"{self._path}: {error}; the connection is closed")
+            self._seen = str(error)
         for message in messages:
+            self._seen = "the barrier is up"
             if isinstance(message, Lifted):
                 self._take(BarrierLifted(message.epoch))
+            elif isinstance(message, Signal):
+                self._take(AgentSignal(message.number))
+            elif isinstance(message, Hello) and message.version == PROCESS:
+                self._take(StayOn())
             elif isinstance(message, Leaving):
                 self._take(LinkEnded())
         if not received:
@@ -299,18 +328,19 @@ class Guard:
             say(f"waiting for the agent at {self._path} since {now_s - self._began_s:.0f} s: {self._seen}")
 
 
-def _sweep() -> None:
-    """Kill what the worker left, until there is no child, or for 30 s."""
-    from inplace.agent.process_tree import kill_descendants
-
+def _sweep() -> bool:
+    """Kill what the worker left, until there is no child, or for 30 s; say whether none is left."""
     for _ in range(SWEEPS_MAX):
-        kill_descendants()
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            return
+            return True
+        from inplace.agent.process_tree import kill_descendants
+
+        kill_descendants()
         time.sleep(SWEEP_S)
+    return False
 
 
 def _take(_number: int, _frame: object) -> None:

@@ -28,6 +28,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http import Request
 from inplace.common.kube.http1 import Http1Transport
 from inplace.common.record import replace
+from inplace.common.wire import CONTAINERS
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from the exit code to the exit; kubelet's shortest grace period is 2 s
@@ -109,7 +110,9 @@ async def _run(
     if listener is not None:
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
-    link: Link = SocketLink(config.link_file, clock=clock, log=log) if config.link_file else NoLink()
+    link: Link = NoLink()
+    if config.link_file and config.restart_depth == CONTAINERS:
+        link = SocketLink(config.link_file, clock=clock, log=log)
     agent = make(
         config,
         Parts(

@@ -18,9 +18,13 @@ from inplace.agent.prelude import head_start
 from inplace.agent.shell import Shell, begin, run_shell
 from inplace.common.record import replace
 from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.wire import CONTAINERS
 
 if TYPE_CHECKING:
+    from inplace.agent.config import AgentConfig
+    from inplace.agent.driver import Parts
     from inplace.agent.herd_start import HerdStart
+    from inplace.agent.loop import Agent
 
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
 
@@ -48,17 +52,34 @@ def _start(shell: Shell) -> int:
         if problem is not None:
             shell.log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
         from inplace.agent.loop import run_loop
-        from inplace.agent.sidecar_agent import SidecarAgent
 
         if start is not None and start.slot_s > config.start_slot_s:
             shell.log.info("start_put_off", slot_s=round(start.slot_s, 3), why="the server's first answers came late")
             shell = replace(shell, config=replace(config, start_slot_s=start.slot_s))
         gc.freeze()
         gc.enable()
-        code = run_loop(shell, SidecarAgent, listener=listener, ahead=ahead, unwatched=unwatched)
+        code = run_loop(shell, _make, listener=listener, ahead=ahead, unwatched=unwatched)
     if start is not None:
-        _leave(shell, start, ordered=code == config.restart_exit_code)
+        ordered = code == config.restart_exit_code and config.restart_depth == CONTAINERS
+        _leave(shell, start, ordered=ordered)
     return code
+
+
+def _make(config: AgentConfig, parts: Parts) -> Agent:
+    """Return the agent of this Pod's depth."""
+    if config.restart_depth == CONTAINERS:
+        from inplace.agent.sidecar_agent import SidecarAgent
+
+        return SidecarAgent(config, parts)
+    from inplace.agent.arguments import RunOptions
+    from inplace.agent.link_server import LinkServer
+    from inplace.agent.linked_worker import LinkedWorker
+    from inplace.agent.supervisor_agent import SupervisorAgent
+    from inplace.common.link import PROCESS
+
+    server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=parts.log)
+    worker = LinkedWorker(server, clock=parts.clock)
+    return SupervisorAgent(config, parts, worker=worker, options=RunOptions(command=("guard",)))
 
 
 def _with_slot(shell: Shell) -> tuple[Shell, HerdStart | None]:

@@ -1,8 +1,8 @@
 """
-A supervisor's agent: it is the worker's parent.
+A supervisor's agent: it is the worker's parent, or the agent of a guard that is (depth `process`).
 
-It differs from a sidecar in one thing: a group restart ends and starts a child process instead of the agent itself. The
-watch and the connection for announcements stay open. `common.epoch.supervisor` decides; this class starts and stops the
+It differs from a sidecar in one thing: a group restart ends and starts a process instead of the agent itself. The watch
+and the connection for announcements stay open. `common.epoch.supervisor` decides; this class starts and stops the
 worker and reports its end.
 """
 
@@ -18,11 +18,13 @@ from inplace.agent.exit_code import ExitCode
 from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
-from inplace.agent.worker import Worker, WorkerStartError, WorkerStuckError
+from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
 from inplace.common.epoch.stall import Stalled
 from inplace.common.epoch.supervisor import (
+    IN_VAIN_S,
+    PROCESS_RESTARTS_MAX,
     Event,
     Leave,
     StartWorker,
@@ -32,10 +34,12 @@ from inplace.common.epoch.supervisor import (
     WorkerExited,
     WorkerGone,
     WorkerLife,
+    WorkerLost,
     WorkerNotStarted,
     step,
 )
 from inplace.common.epoch.telling import ScheduleTelling, TellFailure
+from inplace.common.wire import PROCESS
 
 
 class SupervisorAgent:
@@ -57,6 +61,7 @@ class SupervisorAgent:
             AgentState(previous=config.previous_epoch, reached=config.reached_epoch),
             final_codes=options.final_codes,
             restart_code=config.restart_exit_code if options.once else None,
+            clean_code=config.restart_exit_code if config.restart_depth == PROCESS else None,
         )
         self._driver = Driver(config, parts, self)
         self._teller = Teller(config, parts, self._driver)
@@ -75,11 +80,11 @@ class SupervisorAgent:
 
     async def run(self) -> int:
         """Run until the Pod ends; return the exit code. Whatever happens, no process of the worker is left."""
-        self._worker.prepare()
+        await self._worker.prepare()
         try:
             return await self._driver.run()
         finally:
-            self._worker.kill()
+            await self._worker.close()
 
     def terminate(self, number: signal.Signals) -> None:
         """Take note that this process was told to end; the worker is told by the same signal."""
@@ -113,6 +118,8 @@ class SupervisorAgent:
             case ScheduleTelling() | TellFailure():
                 self._teller.perform(action)
             case Leave(code):
+                if code == self._machine.clean_code:
+                    self._explain(code)
                 self._leave(code)
 
     async def before_announcement(self) -> None:
@@ -144,7 +151,8 @@ class SupervisorAgent:
         self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._watch_over = self._driver.start(self._see_off())
         if self._stalls is not None:
-            self._watching = self._driver.start(self._stalls.watch(self._driver.take, examine=self._examine))
+            watching = self._stalls.watch(self._driver.take, self._worker.runs, self._examine)
+            self._watching = self._driver.start(watching)
         self._driver.lift(epoch)
 
     async def _examine(self, stalled: Stalled, pid: int | None) -> bool:
@@ -170,6 +178,9 @@ class SupervisorAgent:
             grace_s, number, why = self._options.termination_grace_s, self._stop_signal, "the Pod ends"
         else:
             grace_s, number, why = self._options.grace_s, signal.SIGTERM, action.verdict.value
+        parents_s = self._worker.grace_s()
+        if parents_s is not None and number != signal.SIGKILL:
+            grace_s = parents_s
         self._worker.signal(number)
         if self._patience is not None:
             self._patience.cancel()
@@ -195,6 +206,14 @@ class SupervisorAgent:
         self._log.error("worker_stuck", message=problem, then=then)
         self._leave(ExitCode.WORKER_STUCK)
 
+    def _explain(self, code: int) -> None:
+        """Log why kubelet is to start every container of this Pod anew."""
+        in_vain = len(self._machine.failed_at_s) - 1
+        why = "a container of a worker is gone"
+        if in_vain >= PROCESS_RESTARTS_MAX:
+            why = f"{in_vain} restarts of the worker's process within {IN_VAIN_S:g} s did not help"
+        self._log.warning("clean_containers_wanted", epoch=self.state.epoch, why=why, exit_code=code)
+
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
         self._teller.drop()
@@ -205,7 +224,10 @@ class SupervisorAgent:
 
     async def _see_off(self) -> None:
         """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
-        code = await self._worker.exited()
+        try:
+            code: int | None = await self._worker.exited()
+        except WorkerLostError:
+            code = None
         self._stop_watching()
         self._phases.worker_down()
         self._driver.begin_run()
@@ -213,12 +235,16 @@ class SupervisorAgent:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        self._driver.take(WorkerExited(code))
+        self._driver.take(WorkerLost() if code is None else WorkerExited(code, ended_s))
         self._driver.lower()
         try:
             await self._worker.gone()
         except WorkerStuckError as error:
             self._give_up(str(error))
+            return
+        except WorkerLostError:
+            if code is not None:
+                self._driver.take(WorkerLost())
             return
         gone_s = self._clock.monotonic_s()
         self._phases.worker_gone()

@@ -80,4 +80,4 @@ class Teller:
 def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:
     if isinstance(failure, WorkerStalled):
         return WorkerFailure(failure.epoch, None, now_s, failure.silent_s, failure.step)
-    return WorkerFailure(failure.epoch, failure.code, now_s)
+    return WorkerFailure(failure.epoch, failure.code, now_s, in_vain=failure.in_vain)

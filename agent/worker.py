@@ -50,11 +50,15 @@ class WorkerStuckError(Exception):
     """Processes of the worker survive SIGKILL."""
 
 
+class WorkerLostError(Exception):
+    """The worker's container is gone, so that only kubelet can start it again."""
+
+
 class Worker(Protocol):
     """The worker of this Pod, run after run."""
 
-    def prepare(self) -> None:
-        """Get ready to see processes end; called once, in the loop, BEFORE the first start."""
+    async def prepare(self) -> None:
+        """Get ready to see processes end; called once, BEFORE the first start."""
 
     def stage(self) -> None:
         """Start the next run's process early and hold it; without effect when that cannot be."""
@@ -69,13 +73,18 @@ class Worker(Protocol):
         """
 
     async def exited(self) -> int:
-        """Return the exit code of the main process once it is gone, 128 + n after signal n."""
+        """Return the exit code of the main process once it is gone, 128 + n after signal n.
+
+        Raises:
+            WorkerLostError: it ran in another container, which is gone.
+        """
 
     async def gone(self) -> None:
         """Return when no process of the run is left; kill what is.
 
         Raises:
             WorkerStuckError: something survived SIGKILL for STUCK_S seconds.
+            WorkerLostError: it ran in another container, which is gone.
         """
 
     def signal(self, number: int) -> None:
@@ -92,8 +101,14 @@ class Worker(Protocol):
             What went wrong, "" when nothing did; None: there is no command.
         """
 
-    def kill(self) -> None:
-        """Kill all there is, without waiting; for the end of this process."""
+    def runs(self) -> bool:
+        """Say whether the worker's silence means something: it was started, and its Pod does not end."""
+
+    def grace_s(self) -> float | None:
+        """Return the seconds from SIGTERM to SIGKILL that another process gives it; None if this one is its parent."""
+
+    async def close(self) -> None:
+        """End all there is, without waiting for it; for the end of this process."""
 
 
 class WorkerProcess:
@@ -116,7 +131,7 @@ class WorkerProcess:
         self._exit: asyncio.Future[int]
         self._childless: asyncio.Event
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Take SIGCHLD, which a careless parent may have left blocked."""
         self._childless = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
@@ -218,7 +233,15 @@ class WorkerProcess:
                 kill_tree(command_pid)
         return problem if not code else f"it ended with exit code {code}; {problem}".rstrip("; ")
 
-    def kill(self) -> None:
+    def runs(self) -> bool:
+        """Say that it runs: it is only asked between start and end."""
+        return True
+
+    def grace_s(self) -> float | None:
+        """Return None: the agent's own options say it."""
+        return None
+
+    async def close(self) -> None:
         """Kill what is there and what that leaves behind, as far as a few looks can see."""
         for _ in range(_FINAL_SWEEPS_MAX):
             if not kill_descendants():

@@ -1,13 +1,17 @@
 """
 The lines that an agent and its guard exchange over the link: a Unix socket in a folder that both containers mount.
 
-    both             inplace-link VERSION  the first line of each side
+    both             inplace-link VERSION  the first line of each side; the guard's is 1, the agent's says its depth:
+                                           1 containers: the guard ends with its worker; 2 process: it stays
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
+                     signal NUMBER         depth 2: end the worker by this signal, and stay
                      leaving               the agent's process ends now: end the worker
     guard -> agent   started EPOCH         the worker's process runs
                      failed EPOCH CODE     the worker ended, and the group must restart
                      ended EPOCH CODE      the worker ended, and the group goes on: code 0, or a final code
                      ending EPOCH          this Pod ends: whatever the worker's end is, it is no failure
+                     absent MILLISECONDS   depth 2: no process of a worker is left here, and the guard waits for a lift;
+                                           a worker gets so long from SIGTERM to SIGKILL
 
 The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
 container is gone, however it ended. Any process of the Pod may connect, so every line is read strictly and is short.
@@ -21,16 +25,18 @@ from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.record import record
 from inplace.common.typed import Any, Final
 
-VERSION: Final = 1
+CONTAINERS: Final = 1  # the link's versions are the depths of a restart
+PROCESS: Final = 2
 LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
 CODE_MAX: Final = 255
+SIGNAL_MAX: Final = 64  # SIGRTMAX
 
 
 @record
 class Hello:
     """The first line of each side."""
 
-    version: int = VERSION
+    version: int = CONTAINERS
 
 
 @record
@@ -38,6 +44,13 @@ class Lifted:
     """The worker may start; epoch 0 when in-place restart is off."""
 
     epoch: int
+
+
+@record
+class Signal:
+    """End the worker by this signal, and wait for the next lift."""
+
+    number: int
 
 
 @record
@@ -75,18 +88,27 @@ class Ending:
     epoch: int
 
 
+@record
+class Absent:
+    """No process of a worker is left in this container, and the guard waits for a lift."""
+
+    grace_ms: int
+
+
 # word -> message, and the largest value of each of its numbers
 _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "inplace-link": (Hello, (INT32_MAX,)),
     "lifted": (Lifted, (INT32_MAX,)),
+    "signal": (Signal, (SIGNAL_MAX,)),
     "leaving": (Leaving, ()),
     "started": (Started, (INT32_MAX,)),
     "failed": (Failed, (INT32_MAX, CODE_MAX)),
     "ended": (Ended, (INT32_MAX, CODE_MAX)),
     "ending": (Ending, (INT32_MAX,)),
+    "absent": (Absent, (INT32_MAX,)),
 }
 _WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
-Message = Hello | Lifted | Leaving | Started | Failed | Ended | Ending
+Message = Hello | Lifted | Signal | Leaving | Started | Failed | Ended | Ending | Absent
 
 
 def line_of(message: Message) -> bytes:
@@ -96,9 +118,14 @@ def line_of(message: Message) -> bytes:
 
 
 class LineReader:
-    """Turn the bytes of a link into messages."""
+    """Turn the bytes of a link into messages.
 
-    def __init__(self) -> None:
+    Args:
+        versions: which the peer may say.
+    """
+
+    def __init__(self, versions: tuple[int, ...] = (CONTAINERS,)) -> None:
+        self._versions = versions
         self._rest = b""
         self._greeted = False
 
@@ -114,8 +141,11 @@ class LineReader:
             raise RemoteProtocolError(f"expected a line of at most {LINE_BYTES_MAX} bytes, saw {self._rest[:40]!r}...")
         if messages and not self._greeted:
             self._greeted = True
-            if messages[0] != Hello():
-                raise RemoteProtocolError(f"expected 'inplace-link {VERSION}' first, saw {lines[0][:40]!r}")
+            first = messages[0]
+            if not isinstance(first, Hello) or first.version not in self._versions:
+                expected = " or ".join(f"'inplace-link {version}'" for version in self._versions)
+                do = "run the same inplace-agent in all containers of the Pod"
+                raise RemoteProtocolError(f"expected {expected} first, saw {lines[0][:40]!r}; {do}")
         return messages
 
 

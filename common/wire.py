@@ -62,6 +62,11 @@ GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this
 # Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
 RESTART_SCOPE: Final = "inplace.dev/restart-scope"
 
+# Ours, on the JobSet, for `inplace inject`: how deep a group restart goes below a guard (docs/adr/0064).
+RESTART_DEPTH: Final = "inplace.dev/restart"
+CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default
+PROCESS: Final = "process"  # the guard starts its worker's process anew
+
 # Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
 RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
 BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"

@@ -10,6 +10,10 @@ announces at once from the newest view: no new watch, one PATCH.
 
 A worker that dies needs no telling: the next announcement says it. A worker that hangs is told first, so that its peers
 stop while it is killed (`common.epoch.telling`); a stopped process takes no SIGTERM, so it gets no grace.
+
+In a sidecar of depth `process` a guard in another container is the parent (`common.linked_worker`). Then kubelet
+can give this Pod clean containers, and this machine asks for them by leaving: when the worker's container is gone, and
+when the worker keeps failing. The failure is told first, as a sidecar's is, because kubelet takes a second or so.
 """
 
 from __future__ import annotations
@@ -41,10 +45,15 @@ from inplace.common.epoch.telling import (
     TellFailure,
     TellingDue,
     TellingState,
+    WorkerFailed,
     WorkerStalled,
 )
 from inplace.common.epoch.telling import step as step_telling
 from inplace.common.record import replace
+from inplace.common.typed import Final
+
+PROCESS_RESTARTS_MAX: Final = 3  # in vain; the first may meet what a dying peer left, a fourth has never helped
+IN_VAIN_S: Final = 600.0  # kubelet takes a container for healthy after 10 minutes, and forgets its crash back-off
 
 
 class WorkerLife(Enum):
@@ -63,9 +72,16 @@ class WorkerExited:
 
     Args:
         code: its exit status, 128 + n when signal n ended it.
+        at_s: when, in seconds of one clock.
     """
 
     code: int
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """The worker's container is gone, or cannot be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +132,7 @@ class Leave:
     code: int
 
 
-WorkerEvent = WorkerExited | WorkerNotStarted | WorkerGone | WorkerStalled | TellingDue | FailureTold
+WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | TellingDue | FailureTold
 Event = AgentEvent | WorkerEvent | Terminate
 Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleTelling | TellFailure
 Step = tuple["SupervisorState", tuple[Action, ...]]
@@ -133,7 +149,10 @@ class SupervisorState:
         final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
         restart_code: the process runs one worker: every end of it ends the process with the worker's code, and a group
             restart with this one; None begins again in this process.
-        telling: what became of this worker's stall.
+        clean_code: the exit code at which kubelet starts this Pod's containers anew, where a guard is the worker's
+            parent; None: this process is, and it can do no better than begin again.
+        failed_at_s: when this Pod's worker failed by itself, the newest last; a restart of the process did not help.
+        telling: what became of this worker's stall, or of the failure for which this process leaves.
     """
 
     agent: AgentState = field(default_factory=AgentState)
@@ -141,6 +160,8 @@ class SupervisorState:
     code: int | None = None
     final_codes: frozenset[int] = frozenset()
     restart_code: int | None = None
+    clean_code: int | None = None
+    failed_at_s: tuple[float, ...] = ()
     telling: TellingState = field(default_factory=TellingState)
 
 
@@ -157,14 +178,15 @@ def step(state: SupervisorState, event: Event) -> Step:
         raise InvariantError(f"event {event!r} after the supervisor left")
     match event:
         case View() if state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
-            view = event if state.agent.view is None else newest(state.agent.view, event)
-            return replace(state, agent=replace(state.agent, view=view)), ()
+            return _keep(state, event)
         case View() | Accepted() | NotAccepted() | StillWaiting():
             return _follow(state, event)
-        case WorkerExited(code):
-            return _exited(state, code), ()
+        case WorkerExited(code, at_s):
+            return _exited(_counted(state, at_s), code)
         case WorkerGone():
             return _gone(state)
+        case WorkerLost():
+            return _lost(state)
         case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
             return replace(state, life=WorkerLife.LEFT), (Leave(code),)
         case WorkerStalled() | TellingDue() | FailureTold():
@@ -198,6 +220,11 @@ def _follow(state: SupervisorState, event: AgentEvent) -> Step:
 
 def _tell(state: SupervisorState, event: WorkerStalled | TellingDue | FailureTold) -> Step:
     """Tell that the worker hangs, then end it; what comes for a worker that is ending, or is another one, is late."""
+    if _is_leaving(state) and not isinstance(event, WorkerStalled):
+        if isinstance(event, FailureTold):
+            return _leave(state)
+        telling, words = step_telling(state.telling, event)
+        return replace(state, telling=telling), words
     if state.life is not WorkerLife.RUNNING or state.agent.phase is not AgentPhase.LIFTED:
         return state, ()
     is_late = event.epoch != state.agent.epoch if isinstance(event, WorkerStalled) else state.telling.failure is None
@@ -211,7 +238,7 @@ def _tell(state: SupervisorState, event: WorkerStalled | TellingDue | FailureTol
     return state, words
 
 
-def _exited(state: SupervisorState, code: int) -> SupervisorState:
+def _exited(state: SupervisorState, code: int) -> Step:
     """Take note of how the worker ended; its leftovers are still there.
 
     The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
@@ -219,20 +246,83 @@ def _exited(state: SupervisorState, code: int) -> SupervisorState:
     """
     if state.life not in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
+    was_running = state.life is WorkerLife.RUNNING
+    state = replace(state, life=WorkerLife.LEFTOVERS)
+    if state.clean_code is not None:
+        return _exited_below_a_guard(state, code, was_running=was_running)
     if state.restart_code is not None:
-        return replace(state, life=WorkerLife.LEFTOVERS, code=code if state.life is WorkerLife.RUNNING else state.code)
+        return replace(state, code=code if was_running else state.code), ()
     is_final = code in state.final_codes
-    if state.life is WorkerLife.STOPPING:
+    if not was_running:
         leaves_with = code if is_final and state.code is not None else state.code
     else:
         leaves_with = code if code == 0 or is_final or not _restarts_in_place(state) else None
-    return replace(state, life=WorkerLife.LEFTOVERS, code=leaves_with)
+    return replace(state, code=leaves_with), ()
+
+
+def _exited_below_a_guard(state: SupervisorState, code: int, *, was_running: bool) -> Step:
+    """Begin again, unless that has been in vain too often; a guard keeps every end to itself that ends the Pod."""
+    in_vain = len(state.failed_at_s) - 1
+    if state.code is not None or (in_vain < PROCESS_RESTARTS_MAX and _restarts_in_place(state)):
+        return state, ()
+    return _ask_for_clean(state, code if was_running else None, in_vain)
+
+
+def _counted(state: SupervisorState, at_s: float) -> SupervisorState:
+    """Remember when the worker failed by itself: it died, or it was found to hang."""
+    if state.clean_code is None or (state.life is WorkerLife.STOPPING and state.telling.failure is None):
+        return state
+    recent = tuple(failed_s for failed_s in state.failed_at_s if at_s - failed_s < IN_VAIN_S)
+    return replace(state, failed_at_s=(*recent, at_s))
+
+
+def _lost(state: SupervisorState) -> Step:
+    """Let kubelet start this Pod's containers anew: one is gone, or cannot be used again."""
+    if state.clean_code is None or state.life is WorkerLife.ABSENT:
+        raise InvariantError(f"a worker is lost in life {state.life.value}")
+    if _is_leaving(state):
+        return state, ()
+    if state.life is WorkerLife.STOPPING or state.code is not None:
+        return _leave(state)
+    return _ask_for_clean(state, None, 0)
+
+
+def _ask_for_clean(state: SupervisorState, code: int | None, in_vain: int) -> Step:
+    """Tell of the failure, unless the group restarts anyway, then leave; kubelet removes what the worker left."""
+    view, epoch = state.agent.view, state.agent.epoch
+    is_known = state.telling.failure is not None or view is None or view.deprecated >= epoch
+    if is_known or not _restarts_in_place(state):
+        return _leave(state)
+    telling, words = step_telling(state.telling, WorkerFailed(epoch, code, in_vain))
+    return replace(state, life=WorkerLife.LEFTOVERS, telling=telling), words
+
+
+def _is_leaving(state: SupervisorState) -> bool:
+    """Say whether this process leaves for clean containers as soon as it has told why."""
+    return state.life is WorkerLife.LEFTOVERS and isinstance(state.telling.failure, WorkerFailed)
+
+
+def _leave(state: SupervisorState) -> Step:
+    """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends."""
+    code = state.clean_code if state.code is None else state.code
+    if code is None:
+        raise InvariantError("nobody gives this Pod clean containers")
+    return replace(state, life=WorkerLife.LEFT), (Leave(code),)
+
+
+def _keep(state: SupervisorState, view: View) -> Step:
+    """Keep a view for the next machine; nobody need be told of a failure in an epoch that is deprecated."""
+    seen = view if state.agent.view is None else newest(state.agent.view, view)
+    state = replace(state, agent=replace(state.agent, view=seen))
+    return _leave(state) if _is_leaving(state) and seen.deprecated >= state.agent.epoch else (state, ())
 
 
 def _gone(state: SupervisorState) -> Step:
     """Leave, or go on with the next epoch."""
     if state.life is not WorkerLife.LEFTOVERS:
         raise InvariantError(f"a worker is gone in life {state.life.value}")
+    if _is_leaving(state):
+        return state, ()
     if state.code is not None:
         return replace(state, life=WorkerLife.LEFT), (Leave(state.code),)
     return _begin_again(state)

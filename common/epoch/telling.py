@@ -14,10 +14,17 @@ from inplace.common.record import record, replace
 
 @record
 class WorkerFailed:
-    """The worker of `epoch` died in this Pod; code None if its container ended without a word."""
+    """The worker of `epoch` died in this Pod.
+
+    Args:
+        epoch: in which it ran.
+        code: its exit code; None if its container ended without a word.
+        in_vain: so many restarts of its process did not help, and the Pod gets clean containers; else 0.
+    """
 
     epoch: int
     code: int | None
+    in_vain: int = 0
 
 
 @record

@@ -77,11 +77,14 @@ def _death_of(pod: Pod, epoch: int) -> Failure:
     told = _failure_told(pod)
     if failure.container or told is None or told.epoch != epoch:
         return failure
+    message = "its agent told" if told.code is not None else "its agent told: the container ended without a word"
+    if told.in_vain:
+        message += f": {told.in_vain} restarts of its process did not help, so its Pod gets clean containers"
     return replace(
         failure,
         container=_only_worker(pod),
         exit_code=told.code,
-        message="its agent told" if told.code is not None else "its agent told: the container ended without a word",
+        message=message,
         finished_at=precise_time(told.at_s),
     )
 

@@ -25,7 +25,7 @@ class SupervisedWorker:
         self._pod = pod
         self._training: Training | None = None
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Do nothing: there are no process signals to handle."""
 
     def stage(self) -> None:
@@ -62,8 +62,20 @@ class SupervisedWorker:
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Have no command."""
 
-    def kill(self) -> None:
+    def runs(self) -> bool:
+        """Say that it runs."""
+        return True
+
+    def grace_s(self) -> float | None:
+        """Leave it to the supervisor's options."""
+        return None
+
+    async def close(self) -> None:
         """Kill the worker and its leftovers."""
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the worker and its leftovers, as the kernel does with a container's processes."""
         if self._training is not None:
             self._training.end(SIGKILL_EXIT)
             self._training.clear()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link import GUARDS_MAX, SocketLink
+from inplace.agent.link import SocketLink
+from inplace.agent.link_server import GUARDS_MAX
 from inplace.common.kube.clock import LoopClock
 from inplace.common.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
 from tests.agent.rig import NotedLog
@@ -53,7 +54,7 @@ async def ended(reader: asyncio.StreamReader) -> bool:
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"GET / HTTP/1.1\r\n\r\n", b"inplace-link 2\n", b"x" * 100_000, line_of(Hello()) + line_of(Lifted(3))],
+    [b"GET / HTTP/1.1\r\n\r\n", b"inplace-link 3\n", b"x" * 100_000, line_of(Hello()) + line_of(Lifted(3))],
 )
 async def test_nonsense_closes_the_connection(tmp_path: Path, nonsense: bytes) -> None:
     """An agent's own words from a guard are nonsense, too; the log says what was seen, and nobody died."""

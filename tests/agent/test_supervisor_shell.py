@@ -33,7 +33,7 @@ class UndeadWorker:
         self.signals: list[int] = []
         self.starts: list[dict[str, str]] = []
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Nothing to see."""
 
     def stage(self) -> None:
@@ -58,7 +58,15 @@ class UndeadWorker:
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Have no command."""
 
-    def kill(self) -> None:
+    def runs(self) -> bool:
+        """Always."""
+        return True
+
+    def grace_s(self) -> float | None:
+        """Leave it to the options."""
+        return None
+
+    async def close(self) -> None:
         """Note the last attempt."""
         self.signals.append(-1)
 

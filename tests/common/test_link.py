@@ -10,6 +10,9 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.link import (
     LINE_BYTES_MAX,
+    PROCESS,
+    SIGNAL_MAX,
+    Absent,
     Ended,
     Ending,
     Failed,
@@ -18,6 +21,7 @@ from inplace.common.link import (
     Lifted,
     LineReader,
     Message,
+    Signal,
     Started,
     line_of,
 )
@@ -26,7 +30,8 @@ epochs = st.integers(0, INT32_MAX)
 codes = st.integers(0, 255)
 messages = st.one_of(
     st.just(Leaving()),
-    *(st.builds(each, epochs) for each in (Lifted, Started, Ending)),
+    *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
+    st.builds(Signal, st.integers(0, SIGNAL_MAX)),
     *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
 )
 
@@ -92,3 +97,16 @@ def test_any_bytes_are_messages_or_refused(received: bytes) -> None:
     except RemoteProtocolError:
         return
     assert heard[:1] in ([], [Hello()])
+
+
+@pytest.mark.parametrize(("versions", "is_read"), [((1,), False), ((1, 2), True)])
+def test_a_version_that_the_reader_does_not_know_is_refused(versions: tuple[int, ...], is_read: bool) -> None:
+    """A guard from before depth `process` does not take its agent for one that it knows; the message says the cure."""
+    reader = LineReader(versions)
+    if is_read:
+        assert reader.feed(line_of(Hello(PROCESS))) == [Hello(PROCESS)]
+        return
+    with pytest.raises(
+        RemoteProtocolError, match="expected 'inplace-link 1' first, saw b'inplace-link 2'; run the same"
+    ):
+        reader.feed(line_of(Hello(PROCESS)))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.worker_failure import (
+    IN_VAIN_MAX,
     STALLED_S_MAX,
     STEP_MAX,
     TEXT_BYTES_MAX,
@@ -21,10 +22,13 @@ from inplace.common.worker_failure import (
 )
 
 ADMITTED = re.compile(
-    r"^v1,epoch=[1-9][0-9]{0,9}(,code=[1-9][0-9]{0,2}|,stalled=[1-9][0-9]{0,6}(,step=[0-9]{1,12})?)?,at=[0-9]{13}$"
+    r"^v1,epoch=[1-9][0-9]{0,9}(,code=[1-9][0-9]{0,2}(,vain=[1-9])?|,stalled=[1-9][0-9]{0,6}(,step=[0-9]{1,12})?)?,at=[0-9]{13}$"
 )  # deploy/admission/agents.yaml
 times = st.integers(0, 9_999_999_999_999).map(lambda milliseconds: milliseconds / 1000)
 deaths = st.builds(WorkerFailure, st.integers(1, INT32_MAX), st.none() | st.integers(1, 255), times)
+in_vain = st.builds(
+    WorkerFailure, st.integers(1, INT32_MAX), st.integers(1, 255), times, in_vain=st.integers(1, IN_VAIN_MAX)
+)
 stalls = st.builds(
     WorkerFailure,
     st.integers(1, INT32_MAX),
@@ -46,7 +50,7 @@ def test_a_silence_is_told_within_the_grammar_s_range() -> None:
         assert parse_failure(failure_text(WorkerFailure(3, None, 1.0, seconds))).stalled_s == told
 
 
-@given(deaths | stalls)
+@given(deaths | in_vain | stalls)
 def test_it_comes_through(failure: WorkerFailure) -> None:
     """What is written is read again, is admitted by the policy, and is short."""
     text = failure_text(failure)
@@ -69,6 +73,10 @@ def test_it_comes_through(failure: WorkerFailure) -> None:
         "v1,epoch=03,code=1,at=1790000000123",
         "v1,code=1,epoch=3,at=1790000000123",
         "v1,epoch=3,epoch=3,code=1,at=1790000000123",
+        "v1,epoch=3,code=1,vain=0,at=1790000000123",
+        "v1,epoch=3,code=1,vain=10,at=1790000000123",
+        "v1,epoch=3,vain=3,at=1790000000123",
+        "v1,epoch=3,stalled=11,vain=3,at=1790000000123",
         "v1,epoch=3,code=1,at=17900000001234",
         "v1,epoch=3,code=1,at=179",
         "v1,epoch=\u0663,code=1,at=1790000000123",

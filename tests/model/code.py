@@ -21,6 +21,7 @@ import inplace.common.epoch.ledger
 import inplace.common.epoch.sidecar
 import inplace.common.epoch.supervisor
 import inplace.common.epoch.telling
+import inplace.common.linked_worker
 import inplace.common.wire
 
 _SERIAL: Final = itertools.count()
@@ -36,6 +37,7 @@ class Code:
     guard: Any = inplace.common.epoch.guard
     sidecar: Any = inplace.common.epoch.sidecar
     telling: Any = inplace.common.epoch.telling
+    linked_worker: Any = inplace.common.linked_worker
     wire: Any = inplace.common.wire
 
 

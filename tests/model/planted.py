@@ -12,6 +12,9 @@ from typing import Final
 
 from tests.model.code import Code, planted
 from tests.model.configurations import kinds
+from tests.model.explore import Result, explore
+from tests.model.linked_workers import explore_linked_workers
+from tests.model.links import explore_links
 from tests.model.pods import Config
 
 
@@ -21,11 +24,12 @@ class Bug:
 
     Args:
         name: what is wrong.
-        module: agent, ledger, supervisor, guard, sidecar or telling; "" when the environment is at fault.
+        module: agent, ledger, supervisor, guard, linked_worker, sidecar or telling; "" if the environment is at fault.
         old: text that occurs once in the module.
         new: what stands there instead.
         config: where it shows; None is the link of one Pod.
         slow: takes too long for --quick.
+        process: it shows in a Pod of depth `process`.
     """
 
     name: str
@@ -34,10 +38,17 @@ class Bug:
     old: str = ""
     new: str = ""
     slow: bool = False
+    process: bool = False
 
     def code(self) -> Code:
         """Return the code with the bug in it."""
         return planted(self.module, self.old, self.new) if self.module else Code()
+
+    def hunt(self) -> Result:
+        """Explore the code with the bug in it, where it shows."""
+        if self.config is not None:
+            return explore(self.config, self.code())
+        return explore_linked_workers(self.code()) if self.process else explore_links(self.code())
 
 
 _JUDGE: Final = """    if epoch <= view.deprecated:
@@ -59,16 +70,18 @@ _ANY: Final = """    if not slot:
         return None
     only = max(slot.values(), key=lambda record: record.epoch or 0)
 """
-_EXITED: Final = """            return _exited(state, code), ()
+_EXITED: Final = """            return _exited(_counted(state, at_s), code)
         case WorkerGone():
             return _gone(state)
 """
-_UNLINKED: Final = """        return replace(state, phase=STOPPING), (StopWorker(),)
-    return state, ()
-"""
-_STARTS: Final = """        return replace(state, phase=STOPPING), (StopWorker(),)
-    return replace(state, phase=RUNNING), (StartWorker(state.epoch),)
-"""
+_UNLINKED: Final = """    return state, ()
+
+
+def _told_to_end"""
+_STARTS: Final = """    return replace(state, phase=RUNNING), (StartWorker(state.epoch),)
+
+
+def _told_to_end"""
 _STOPS: Final = "return replace(state, phase=STOPPING), (StopWorker(),)"
 _RESTARTS: Final = "is_over = restarts > restarts_max and"
 _WORKER: Final = Config(2, 1, kinds("worker"))
@@ -237,8 +250,8 @@ BUGS: Final = (
         "guard: keeps a death to itself",
         None,
         "guard",
-        "(TellEnd(state.epoch, code, failed), Leave(code))",
-        "(Leave(code),)",
+        "return gone, (told, Leave(code))",
+        "return gone, (Leave(code),)",
     ),
     Bug(
         "sidecar: tells of each death in its Pod",
@@ -255,11 +268,69 @@ BUGS: Final = (
         "if isinstance(event, FailureTold | TellingDue) and",
     ),
     Bug(
+        "guard: says that nothing is left beside what its worker left",
+        None,
+        "guard",
+        "if not ended.is_tree_gone:",
+        "if False:",
+        process=True,
+    ),
+    Bug(
+        "guard: starts the next worker without a lift",
+        None,
+        "guard",
+        "return replace(state, phase=WAITING), (*words, TellAbsent())",
+        "return replace(state, phase=RUNNING), (*words, StartWorker(state.epoch))",
+        process=True,
+    ),
+    Bug(
+        "guard: does not end its worker when the agent says so",
+        None,
+        "guard",
+        "if state.phase == WAITING or not state.stays:",
+        "if True:",
+        process=True,
+    ),
+    Bug(
+        "linked worker: the next epoch is announced before the guard says that nothing is left",
+        None,
+        "linked_worker",
+        "not state.is_ending or any(peer.life != ABSENT for peer in state.peers):",
+        "not state.is_ending:",
+        process=True,
+    ),
+    Bug(
+        "linked worker: a container that is gone counts as one that waits",
+        None,
+        "linked_worker",
+        "if life in (LIFTED, RUNS):\n",
+        "if False:\n",
+        process=True,
+    ),
+    Bug(
+        "supervisor: leaves for clean containers before its PATCH is out",
+        None,
+        "supervisor",
+        "        if isinstance(event, FailureTold):\n            return _leave(state)",
+        "        if isinstance(event, TellingDue | FailureTold):\n            return _leave(state)",
+        process=True,
+    ),
+    Bug(
+        "supervisor: never asks for clean containers",
+        None,
+        "supervisor",
+        "in_vain < PROCESS_RESTARTS_MAX and",
+        "in_vain < 99 and",
+        process=True,
+    ),
+    Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",
         _SUPERVISED,
         "supervisor",
         _EXITED,
-        _EXITED.replace("_exited(state, code), ()", "_gone(_exited(state, code))").replace("_gone(state)", "state, ()"),
+        _EXITED.replace("_gone(state)", "state, ()").replace(
+            "_exited(_counted(state, at_s), code)", "_gone(_exited(_counted(state, at_s), code)[0])"
+        ),
     ),
     Bug(
         "supervisor: announces the next epoch beside a running worker",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from tests.model.explore import Result, explore
+from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.planted import BUGS, Bug
 from tests.model.pods import Config
@@ -21,7 +22,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     """Explore every configuration and print a line for each, as they finish."""
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
-    for result in itertools.chain([explore_links()], _in_parallel(explore, configs)):
+    for result in itertools.chain([explore_links(), explore_linked_workers()], _in_parallel(explore, configs)):
         results.append(result)
         print(_line(result), flush=True)
     states, transitions = sum(each.states for each in results), sum(each.transitions for each in results)
@@ -41,7 +42,7 @@ def run_bugs(bugs: Iterable[Bug] = BUGS) -> dict[str, Result]:
 
 
 def _hunt(bug: Bug) -> Result:
-    return explore_links(bug.code()) if bug.config is None else explore(bug.config, bug.code())
+    return bug.hunt()
 
 
 def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Iterable[Result]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +14,9 @@ from inplace.common.epoch.slot import Shape
 from tests.common.epoch.test_ledger_properties import events, play
 from tests.model.code import Code, planted
 from tests.model.configurations import QUICK, kinds
-from tests.model.explore import explore
+from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
+from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.planted import BUGS, Bug
 from tests.model.pods import Config
@@ -36,13 +39,13 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.slow], ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Bug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
-    result = explore_links(bug.code()) if bug.config is None else explore(bug.config, bug.code())
-    assert result.rule
+    assert bug.hunt().rule
 
 
-def test_no_reachable_state_of_a_guarded_pod_breaks_a_rule() -> None:
-    """The link's two machines, explored together with everything between them."""
-    result = explore_links()
+@pytest.mark.parametrize("explore_pod", [explore_links, explore_linked_workers])
+def test_no_reachable_state_of_a_guarded_pod_breaks_a_rule(explore_pod: Callable[[], Result]) -> None:
+    """The link's two machines in both depths, explored together with everything between them."""
+    result = explore_pod()
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete

@@ -120,3 +120,55 @@ def test_nothing_comes_after_the_end() -> None:
     for given_events in ((Signalled(TERM), LinkEnded()), (WorkerEnded(0),), (GraceOver(),)):
         with pytest.raises(InvariantError):
             after(*given_events)
+
+
+stayed = (guard.StayOn(), BarrierLifted(1))
+
+
+def test_a_guard_that_stays_outlives_its_worker() -> None:
+    """It tells of the death, says that nothing is left, and starts the next worker at the next lift only."""
+    assert after(guard.StayOn())[1] == [guard.TellAbsent()]
+    state, actions = after(*stayed, WorkerEnded(1))
+    assert (state.phase, actions) == (guard.WAITING, [guard.TellEnd(1, 1, True), guard.TellAbsent()])
+    assert after(*stayed, WorkerEnded(1), BarrierLifted(2))[1] == [guard.StartWorker(2)]
+
+
+def test_an_order_of_the_agent_ends_the_worker_and_not_the_guard() -> None:
+    """Whatever the worker's code is then, it is no news; an order that comes after the worker's end is late."""
+    for code in (0, 1, FINAL, 143):
+        state, actions = after(*stayed, guard.AgentSignal(TERM), WorkerEnded(code))
+        assert (state.phase, actions) == (guard.WAITING, [guard.TellAbsent()])
+    assert after(*stayed, guard.AgentSignal(9))[1] == [guard.PassOn(9)]
+    assert after(*stayed, WorkerEnded(1), guard.AgentSignal(TERM))[1] == []
+
+
+@pytest.mark.parametrize("code", [0, FINAL])
+def test_a_final_code_ends_a_guard_that_stays(code: int) -> None:
+    """It is the Pod's end, as in the other depth."""
+    assert after(*stayed, WorkerEnded(code))[1] == [guard.TellEnd(1, code, False), guard.Leave(code)]
+
+
+def test_with_in_place_restart_off_a_guard_does_not_stay() -> None:
+    """The worker's code is the Pod's."""
+    assert after(guard.StayOn(), BarrierLifted(0), WorkerEnded(7))[1] == [guard.TellEnd(0, 7, True), guard.Leave(7)]
+
+
+def test_a_tree_that_survives_ends_the_container() -> None:
+    """Nothing is said to be gone; kubelet ends what hangs in a driver, or the Pod."""
+    stuck = WorkerEnded(1, is_tree_gone=False)
+    assert after(*stayed, stuck)[1] == [guard.TellEnd(1, 1, True), guard.Leave(1)]
+    assert after(*stayed, guard.AgentSignal(TERM), WorkerEnded(0, is_tree_gone=False))[1] == [guard.Leave(143)]
+
+
+def test_a_guard_that_stays_leaves_with_its_agent() -> None:
+    """Kubelet finds both ended at one look, also between two workers; a guard of the other depth waits."""
+    assert after(*stayed, WorkerEnded(1), LinkEnded())[1] == [guard.Leave(143)]
+    assert after(*stayed, LinkEnded(), WorkerEnded(0))[1] == [guard.Leave(143)]
+    assert after(*stayed, guard.AgentSignal(TERM), LinkEnded())[1] == [guard.StopWorker()]
+    assert after(LinkEnded())[1] == []
+
+
+def test_kubelets_signal_beats_the_agents() -> None:
+    """A Pod that ends while its group restarts ends."""
+    state, actions = after(*stayed, guard.AgentSignal(TERM), Signalled(TERM))
+    assert (state.phase, actions) == (guard.ENDING, [guard.TellEnding(1), guard.PassOn(TERM)])

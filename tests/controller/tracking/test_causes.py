@@ -283,6 +283,14 @@ async def tell(crew: Crew, pod: str, text: str) -> None:
             {"exitCode": 137, "message": "its agent told"},
             "container worker exited with 137: its agent told",
         ),
+        (
+            ",code=7,vain=3",
+            {
+                "exitCode": 7,
+                "message": "its agent told: 3 restarts of its process did not help, so its Pod gets clean containers",
+            },
+            "container worker exited with 7: its agent told: 3 restarts of its process did not help",
+        ),
         ("", {"message": "its agent told: the container ended without a word"}, "the container ended without a word"),
     ],
 )

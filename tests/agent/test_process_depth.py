@@ -1,0 +1,146 @@
+"""An agent of depth `process`, as kubelet runs it, beside a real guard with a worker that is a real process tree."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from inplace.common.wire import WORKER_FAILED
+from inplace.common.worker_failure import parse_failure
+from tests.agent.process import COMMAND, environment, free_port, process
+from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
+from tests.agent.supervisor_rig import RUN, until
+from tests.agent.test_guard import Guarded, guarded
+
+pytestmark = pytest.mark.asyncio
+
+
+@dataclass
+class Pod:
+    """One agent, its server, and its guard."""
+
+    server: ScriptedServer
+    agent: asyncio.subprocess.Process
+    guard: Guarded
+    views: asyncio.Queue[tuple[int, int]]
+    patched: int = 0
+
+    async def annotations(self) -> dict[str, str]:
+        """Return what the next PATCH writes."""
+        self.patched += 1
+        await self.server.until(lambda: len(self.server.requests("PATCH")) >= self.patched)
+        body = json.loads(self.server.requests("PATCH")[self.patched - 1].body)
+        annotations: dict[str, str] = body["metadata"]["annotations"]
+        return annotations
+
+    async def runs(self, epoch: int) -> None:
+        """Let the group sync at the next epoch, and wait for its worker."""
+        assert (await self.annotations())["jobset.sigs.k8s.io/epoch"] == str(epoch)
+        self.views.put_nowait((epoch, epoch - 1))
+        await self.guard.noted(f"epoch-{epoch}")
+
+    async def dies(self) -> None:
+        """Kill the worker's whole tree."""
+        await until(lambda: bool(self.guard.tree()), "the worker")
+        for pid in self.guard.tree():
+            os.kill(pid, signal.SIGKILL)
+
+    async def left(self) -> tuple[int, str]:
+        """Return the agent's exit code, and its log."""
+        async with asyncio.timeout(20):
+            _, errors = await self.agent.communicate()
+        return self.agent.returncode or 0, errors.decode()
+
+
+@asynccontextmanager
+async def pod(folder: Path, worker: str = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + RUN) -> AsyncIterator[Pod]:
+    """Run both containers."""
+    views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+
+    async def follow(exchange: Exchange) -> None:
+        version = 10
+        while True:
+            synced, deprecated = await views.get()
+            version += 1
+            await jobset(synced, deprecated, rv=version)(exchange)
+
+    async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as server:
+        settings = {"LINK_FILE": str(folder / "link"), "RESTART_DEPTH": "process", "BARRIER_PORT": str(free_port())}
+        async with (
+            process(environment(folder, server, **settings), *COMMAND) as agent,
+            guarded(folder, worker) as guard,
+        ):
+            yield Pod(server, agent, guard, views)
+
+
+async def test_neither_process_ends_with_the_worker(tmp_path: Path) -> None:
+    """Each of its deaths is one announcement, by the same agent over the same watch; the same guard starts the next."""
+    async with pod(tmp_path) as group:
+        for epoch in (1, 2, 3):
+            await group.runs(epoch)
+            await group.dies()
+        await group.runs(4)
+        assert len(group.server.requests("GET")) == 2  # one list, one watch
+        assert (group.agent.returncode, group.guard.child.returncode) == (None, None)
+
+
+async def test_a_group_restart_ends_and_starts_the_worker(tmp_path: Path) -> None:
+    """Somebody else's worker died: nothing of the old epoch is left when the next one is announced."""
+    async with pod(tmp_path) as group:
+        await group.runs(1)
+        old = group.guard.tree()
+        group.views.put_nowait((1, 1))
+        await group.runs(2)
+        assert set(group.guard.tree()).isdisjoint(old)
+
+
+async def test_a_worker_that_keeps_failing_gets_clean_containers(tmp_path: Path) -> None:
+    """Three restarts of its process did not help: the agent tells so, then both leave for kubelet to start them."""
+    async with pod(tmp_path) as group:
+        for epoch in (1, 2, 3, 4):
+            await group.runs(epoch)
+            await group.dies()
+        told = parse_failure((await group.annotations())[WORKER_FAILED])
+        assert (told.epoch, told.code, told.in_vain) == (4, 137, 3)
+        code, log = await group.left()
+        assert code == 88
+        assert "3 restarts of the worker's process within 600 s did not help" in log
+        assert (await group.guard.finished())[0] == 143
+
+
+async def test_a_guard_that_is_killed_gets_clean_containers(tmp_path: Path) -> None:
+    """The agent tells of it before kubelet can, then leaves; it announces nothing."""
+    async with pod(tmp_path) as group:
+        await group.runs(1)
+        group.guard.child.kill()
+        told = parse_failure((await group.annotations())[WORKER_FAILED])
+        assert (told.epoch, told.code, told.in_vain) == (1, None, 0)
+        code, log = await group.left()
+        assert code == 88
+        assert "a container of a worker is gone" in log
+        await until(lambda: group.guard.tree() == [], "the worker's end")
+
+
+async def test_an_agent_that_is_killed_takes_worker_and_guard_along(tmp_path: Path) -> None:
+    """So kubelet finds both containers ended at one look, and the next agent announces beside no old worker."""
+    async with pod(tmp_path) as group:
+        await group.runs(1)
+        group.agent.kill()
+        assert (await group.guard.finished())[0] == 143
+
+
+async def test_sigterm_ends_the_worker_first(tmp_path: Path) -> None:
+    """As a supervisor does."""
+    async with pod(tmp_path) as group:
+        await group.runs(1)
+        group.agent.send_signal(signal.SIGTERM)
+        assert (await group.left())[0] == 143
+        await group.guard.finished()

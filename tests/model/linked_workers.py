@@ -1,0 +1,323 @@
+"""
+One Pod of depth `process`, explored: the real machines of its agent, of the link's two ends and of its guard.
+
+The agent's machine is production's supervisor; between it and the guard stand `common.linked_worker` and messages
+that are taken in later than they are sent, in their order. A worker has a main process, and a tree that may outlive it.
+Agent, guard and connection may each end between any two moves; kubelet then removes all containers and starts them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from inplace.common.epoch.errors import InvariantError, RemoteProtocolError
+from inplace.common.link import Absent, Ended, Ending, Failed, Lifted, Started
+from inplace.common.record import replace
+from tests.model.code import Code
+from tests.model.explore import Result
+
+NAME: Final = "one guarded Pod, depth process"
+FINAL_CODE: Final = 42
+CLEAN_CODE: Final = 88
+FAULTS_MAX: Final = 2  # ends of the agent, the guard, their connection or the Pod, and trees that survive SIGKILL
+EPOCHS_MAX: Final = 2  # of one exploration: what happens in a third epoch has happened in the second
+FAILED_BEFORE: Final = (0.0, 0.0)  # so that the second failure of this exploration is one too many
+SIGTERM, SIGKILL = 15, 9
+END: Final = "end of the link"
+
+P1: Final = "P1 a worker was started without a lift of its agent, or beside another one"
+P2: Final = "P2 an epoch was announced beside a process of the last one"
+P3: Final = "P3 a worker runs on although its agent is gone"
+P4: Final = "P4 agent and guard wait for each other"
+P5: Final = "P5 a worker's container is gone, and its agent was not told"
+P6: Final = "P6 an agent left for clean containers before its PATCH was answered, or its time was over"
+P7: Final = "P7 a process was restarted once more although three restarts were in vain"
+INVARIANT: Final = "INV production code raised InvariantError"
+
+
+class Pod(NamedTuple):
+    """One Pod of depth `process`.
+
+    Args:
+        agent: SupervisorState; None while its process is gone.
+        worker: LinkedWorkerState, the agent's.
+        guard: GuardState; None while its container is gone.
+        main: the epoch of the main process that runs; 0 for none.
+        tree: the epoch whose processes are in the container; 0 for none.
+        linked: guard and agent are connected.
+        to_guard, to_agent: messages on their way, the oldest first.
+        news: what the worker's machine reported, and the agent's is yet to take in.
+        due: the agent's moment to tell is to come.
+        patch: the PATCH that tells: "" none, "sent", "answered", "over".
+        ending: kubelet ends the Pod.
+        stopping: the guard gives its worker a grace.
+        lost: the epoch of the worker whose container ended without its agent's doing; 0 for none.
+        completed: the guard left, and its container is not started again by itself.
+        epoch: S.
+        deprecated: D, 0 or S.
+        faults: how many there were.
+    """
+
+    agent: Any
+    worker: Any
+    guard: Any
+    main: int = 0
+    tree: int = 0
+    linked: bool = False
+    to_guard: tuple[Any, ...] = ()
+    to_agent: tuple[Any, ...] = ()
+    news: tuple[Any, ...] = ()
+    due: bool = False
+    patch: str = ""
+    ending: bool = False
+    stopping: bool = False
+    lost: int = 0
+    completed: bool = False
+    epoch: int = 0
+    deprecated: int = 0
+    faults: int = 0
+    rule: str = ""
+
+
+Move = tuple[str, Pod]
+
+
+class ProcessWorld:
+    """Knows every move of such a Pod."""
+
+    def __init__(self, code: Code) -> None:
+        self._guard = code.guard
+        self._worker = code.linked_worker
+        self._machine = code.supervisor
+        self._agent = code.agent
+
+    def first(self, epoch: int = 0, deprecated: int = 0) -> Pod:
+        """Return a Pod whose containers have just started."""
+        agent = self._machine.SupervisorState(clean_code=CLEAN_CODE, failed_at_s=FAILED_BEFORE)
+        guard = self._guard.GuardState(final_codes=frozenset({FINAL_CODE}))
+        return Pod(agent, self._worker.LinkedWorkerState(), guard, epoch=epoch, deprecated=deprecated)
+
+    def moves(self, pod: Pod) -> Iterator[Move]:
+        """Yield every move."""
+        if pod.agent is not None:
+            yield from self._agent_moves(pod)
+        if pod.guard is not None:
+            yield from self._guard_moves(pod)
+        if pod.agent is not None and pod.guard is not None:
+            if not pod.linked and pod.guard.phase == "waiting" and END not in pod.to_agent:
+                hello = self._guard.StayOn()
+                yield "guard and agent connect", pod._replace(linked=True, to_guard=(hello,), to_agent=())
+            if pod.linked:
+                yield "the connection breaks", self._unlinked(_faulty(pod))
+        if (pod.agent is None or (pod.guard is None and not pod.completed)) and not pod.ending:
+            yield "kubelet removes all containers and starts them", self._restarted(pod)
+
+    def judge(self, pod: Pod) -> str:
+        """Name the rule that a state breaks, or return ""."""
+        if pod.rule:
+            return pod.rule
+        if pod.agent is None:
+            idle = pod.guard is not None and not pod.to_guard and not pod.linked and not pod.stopping
+            return P3 if idle and pod.main else ""
+        if pod.to_agent or pod.to_guard or pod.news or pod.due or pod.patch in ("sent", "answered") or pod.ending:
+            return ""
+        life, lives = pod.agent.life, self._machine.WorkerLife
+        if pod.guard is None:
+            return P5 if life is lives.RUNNING and pod.lost == pod.agent.agent.epoch else ""
+        if not pod.linked or pod.main != pod.tree:
+            return ""
+        if life is lives.RUNNING and pod.guard.phase == "waiting":
+            return P4
+        return P4 if life in (lives.STOPPING, lives.LEFTOVERS) and pod.guard.phase in ("waiting", "running") else ""
+
+    def _agent_moves(self, pod: Pod) -> Iterator[Move]:
+        agent, phases, lives = pod.agent.agent, self._agent.AgentPhase, self._machine.WorkerLife
+        if agent.epoch == pod.epoch + 1 and agent.phase is phases.WAITING:
+            yield f"the group syncs at {agent.epoch}", pod._replace(epoch=agent.epoch)
+        if pod.epoch > pod.deprecated:
+            yield f"somebody else's worker dies: D={pod.epoch}", pod._replace(deprecated=pod.epoch)
+        view = self._agent.View(pod.epoch, pod.deprecated, consistent=True)
+        yield self._stepped(pod, view, f"sees S={pod.epoch} D={pod.deprecated}")
+        if agent.phase is phases.ANNOUNCING and pod.agent.life is lives.ABSENT:
+            yield self._stepped(pod, self._agent.Accepted(agent.epoch), f"has announced {agent.epoch}")
+        if pod.due:
+            yield self._stepped(pod._replace(due=False), self._machine.TellingDue(), "its moment comes")
+        if pod.patch == "sent":
+            yield "the PATCH is answered, or its time is over", pod._replace(patch="answered")
+        if pod.patch == "answered":
+            yield self._stepped(pod._replace(patch="over"), self._machine.FailureTold(), "has told")
+        if pod.news:
+            yield self._stepped(pod._replace(news=pod.news[1:]), pod.news[0], f"learns {pod.news[0]}")
+        if pod.to_agent:
+            heard = pod.to_agent[0]
+            event = self._worker.PeerLeft(0) if heard == END else self._worker.Heard(0, heard)
+            yield f"agent: hears {heard}", self._carried(pod._replace(to_agent=pod.to_agent[1:]), event)
+        if pod.agent.life is lives.STOPPING and not any(getattr(each, "number", 0) == SIGKILL for each in pod.to_guard):
+            yield "agent: the grace is over", self._carried(pod, self._worker.Order(SIGKILL))
+        if pod.agent.code is None:
+            yield self._stepped(_faulty(pod), self._machine.Terminate(SIGTERM), "gets SIGTERM")
+        yield "the agent is killed", self._agent_gone(_faulty(pod))
+
+    def _guard_moves(self, pod: Pod) -> Iterator[Move]:
+        guard = self._guard
+        if pod.to_guard:
+            heard = pod.to_guard[0]
+            taken = pod._replace(to_guard=pod.to_guard[1:])
+            yield self._guarded(taken, guard.LinkEnded() if heard == END else heard, f"takes in {heard}")
+        if pod.main:
+            yield "the worker's main process ends", pod._replace(main=0)
+        elif pod.tree:
+            for code in (0, 1, FINAL_CODE):
+                event = guard.WorkerEnded(code)
+                yield self._guarded(pod._replace(tree=0), event, f"has nothing left of its worker, which gave {code}")
+            stuck = guard.WorkerEnded(1, is_tree_gone=False)
+            yield self._guarded(_faulty(pod), stuck, "cannot end what its worker left")
+        if pod.stopping:
+            yield self._guarded(pod, guard.GraceOver(), "the grace is over")
+        if not pod.ending:
+            yield self._guarded(_faulty(pod)._replace(ending=True), guard.Signalled(SIGTERM), "gets kubelet's SIGTERM")
+        yield "the guard is killed, and its container with it", self._guard_gone(_faulty(pod), completed=False)
+
+    def _stepped(self, pod: Pod, event: Any, text: str) -> Move:
+        """Step the agent's machine, and perform its actions."""
+        try:
+            state, actions = self._machine.step(pod.agent, event)
+        except InvariantError:
+            return f"agent: {text}", pod._replace(rule=INVARIANT)
+        pod = pod._replace(agent=self._canonical(state))
+        for action in actions:
+            name = type(action).__name__
+            text += f" -> {name}"
+            match name:
+                case "Announce" if pod.tree:
+                    pod = pod._replace(rule=P2)
+                case "Announce" if len(state.failed_at_s) > self._machine.PROCESS_RESTARTS_MAX:
+                    pod = pod._replace(rule=P7)
+                case "StartWorker":
+                    pod = self._carried(pod, self._worker.Lift(action.epoch or 0))
+                case "StopWorker":
+                    pod = self._carried(pod, self._worker.Order(SIGTERM))
+                case "ScheduleTelling":
+                    pod = pod._replace(due=True, patch="")
+                case "TellFailure":
+                    pod = pod._replace(patch="sent")
+                case "Leave" | "GiveUp":
+                    silent = action.code == CLEAN_CODE and pod.patch != "over" and pod.deprecated < state.agent.epoch
+                    pod = self._agent_gone(pod._replace(rule=P6 if silent else pod.rule))
+                    break
+        return f"agent: {text}", pod
+
+    def _carried(self, pod: Pod, event: Any) -> Pod:
+        """Step the agent's end of the link; what it reports, the agent learns a moment later."""
+        try:
+            state, actions = self._worker.step(pod.worker, event)
+        except InvariantError:
+            return pod._replace(rule=INVARIANT)
+        except RemoteProtocolError:  # never of a guard of ours
+            return pod._replace(rule=INVARIANT)
+        pod = pod._replace(worker=state)
+        for action in actions:
+            match type(action).__name__:
+                case "Tell" if pod.linked:
+                    said = action.message
+                    signal = self._guard.AgentSignal(getattr(said, "number", 0))
+                    event = self._guard.BarrierLifted(said.epoch) if isinstance(said, Lifted) else signal
+                    pod = pod._replace(to_guard=(*pod.to_guard, event))
+                case "Exited":
+                    pod = pod._replace(news=(*pod.news, self._machine.WorkerExited(action.code)))
+                case "Gone":
+                    pod = pod._replace(news=(*pod.news, self._machine.WorkerGone()))
+                case "Lost":
+                    pod = pod._replace(news=(*pod.news, self._machine.WorkerLost()))
+        return pod
+
+    def _guarded(self, pod: Pod, event: Any, text: str) -> Move:
+        """Step the guard's machine, and perform its actions."""
+        try:
+            state, actions = self._guard.step(pod.guard, event)
+        except InvariantError:
+            return f"guard: {text}", pod._replace(rule=INVARIANT)
+        pod = pod._replace(guard=state)
+        for action in actions:
+            text += f" -> {type(action).__name__}"
+            match type(action).__name__:
+                case "StartWorker":
+                    lifted = type(event).__name__ == "BarrierLifted" and event.epoch == action.epoch
+                    pod = pod._replace(rule=pod.rule if lifted and not pod.tree else P1)
+                    pod = self._said(pod._replace(main=action.epoch, tree=action.epoch), Started(action.epoch))
+                case "StopWorker":
+                    pod = pod._replace(stopping=True)
+                case "TellEnding":
+                    pod = self._said(pod, Ending(action.epoch))
+                case "TellEnd":
+                    end = Failed if action.failed else Ended
+                    pod = self._said(pod, end(action.epoch, action.code))
+                case "TellAbsent":
+                    pod = self._said(pod, Absent(0))
+                case "Leave":
+                    pod = self._guard_gone(pod, completed=action.code in (0, FINAL_CODE))
+        return f"guard: {text}", pod
+
+    def _said(self, pod: Pod, message: Any) -> Pod:
+        return pod._replace(to_agent=(*pod.to_agent, message)) if pod.linked and pod.agent is not None else pod
+
+    def _unlinked(self, pod: Pod) -> Pod:
+        """End the connection: each side that is still there takes in what was said before, then the end."""
+        to_guard = (*pod.to_guard, END) if pod.guard is not None and pod.linked else pod.to_guard
+        to_agent = (*pod.to_agent, END) if pod.agent is not None and pod.linked else pod.to_agent
+        return pod._replace(linked=False, to_guard=to_guard, to_agent=to_agent)
+
+    def _guard_gone(self, pod: Pod, *, completed: bool) -> Pod:
+        lost = 0 if completed else pod.tree
+        pod = self._unlinked(pod._replace(guard=None, lost=lost, main=0, tree=0, stopping=False))
+        return pod._replace(to_guard=(), completed=completed)
+
+    def _restarted(self, pod: Pod) -> Pod:
+        return self.first(pod.epoch, pod.deprecated)._replace(faults=pod.faults)
+
+    def _agent_gone(self, pod: Pod) -> Pod:
+        pod = self._unlinked(pod._replace(agent=None, lost=0))
+        return pod._replace(worker=self._worker.LinkedWorkerState(), to_agent=(), news=(), due=False, patch="")
+
+    def _canonical(self, state: Any) -> Any:
+        """Forget whether a view was consistent once the epoch is chosen: nothing reads it then."""
+        view, phases = state.agent.view, self._agent.AgentPhase
+        if view is None or state.agent.phase in (phases.STARTING, phases.CONFIRMING):
+            return state
+        return replace(state, agent=replace(state.agent, view=replace(view, consistent=False)))
+
+
+def _faulty(pod: Pod) -> Pod:
+    return pod._replace(faults=pod.faults + 1)
+
+
+def explore_linked_workers(code: Code | None = None) -> Result:
+    """Visit every state of one Pod of depth `process`, nearest first; stop at the first that breaks a rule."""
+    world = ProcessWorld(code or Code())
+    first = world.first()
+    came: dict[Pod, tuple[Pod, str] | None] = {first: None}
+    waiting, transitions = deque([first]), 0
+    while waiting:
+        pod = waiting.popleft()
+        if rule := world.judge(pod):
+            return Result(NAME, len(came), transitions, 0, 0.0, rule, _trace(came, pod), complete=False)
+        if pod.epoch > EPOCHS_MAX:
+            continue
+        for text, after in world.moves(pod):
+            transitions += 1
+            if after.faults > FAULTS_MAX:
+                continue
+            if after not in came:
+                came[after] = (pod, text)
+                waiting.append(after)
+    return Result(NAME, len(came), transitions, 0, 0.0, "", (), complete=True)
+
+
+def _trace(came: dict[Pod, tuple[Pod, str] | None], pod: Pod) -> tuple[str, ...]:
+    texts = []
+    while (step := came[pod]) is not None:
+        pod, text = step
+        texts.append(text)
+    return tuple(reversed(texts))
