@@ -220,6 +220,13 @@ def inject(
             "once how it ended. probe: the agent's startup probe. wait: the probe, and the worker's own command."
         ),
     ] = "guard",
+    restart: Annotated[
+        Literal["containers", "process"] | None,
+        typer.Option(
+            help="With guards: what a group restart starts anew. containers: all, by kubelet (the default). process: "
+            "the worker's process, by its guard. Written into the JobSet as the annotation inplace.dev/restart."
+        ),
+    ] = None,
     worker: Annotated[
         list[str] | None,
         typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
@@ -262,6 +269,7 @@ def inject(
         port=port,
         workers=tuple(worker or ()),
         barrier=barrier,
+        depth=restart,
         agent_in_image=agent_in_image,
     )
     raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet))

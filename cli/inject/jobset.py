@@ -79,8 +79,10 @@ def _change(
     group = [member for member in members(jobset) if not member.has_opted_out]
     if not group:
         yield refusal("spec.replicatedJobs", None, "a replicatedJob whose Pods restart as a group", "add one")
+    problem, options = _with_depth(metadata, options)
+    yield from problem
     for member in group:
-        yield from _change_job(member)
+        yield from _change_job(member, options)
         if not member.containers:
             path = f"{member.pod_path}.containers"
             yield refusal(path, None, "the worker's container", "add it: inject does not know what to run")
@@ -103,7 +105,21 @@ def _account(member: Member, options: InjectOptions) -> tuple[str, Any]:
     return "--service-account", options.account or agent_pieces.ACCOUNT
 
 
-def _change_job(member: Member) -> Iterator[Finding]:
+def _with_depth(metadata: KubeObject, options: InjectOptions) -> tuple[list[Finding], InjectOptions]:
+    """Return what is wrong with the JobSet's depth of a restart, and the options with it; an option is noted there."""
+    path = f'metadata.annotations["{wire.RESTART_DEPTH}"]'
+    given = (metadata.get("annotations") or {}).get(wire.RESTART_DEPTH)
+    if given not in (None, wire.CONTAINERS, wire.PROCESS):
+        return [refusal(path, given, f"{wire.CONTAINERS} or {wire.PROCESS}", "use one of them")], options
+    if options.depth is None:
+        return [], replace(options, depth=given)
+    if given not in (None, options.depth):
+        return [refusal(path, given, options.depth, "change the annotation, or leave --restart out")], options
+    fill(metadata, "annotations", {})[wire.RESTART_DEPTH] = options.depth
+    return [], options
+
+
+def _change_job(member: Member, options: InjectOptions) -> Iterator[Finding]:
     """Make the Job one whose Pods all run at once and are replaced one by one."""
     spec, path = member.job_spec, member.job_path
     if spec.get("completionMode", "Indexed") != "Indexed":
@@ -120,7 +136,8 @@ def _change_job(member: Member) -> Iterator[Finding]:
         yield refusal(f"{path}.backoffLimitPerIndex", spec["backoffLimitPerIndex"], "nothing", fix)
     spec |= agent_pieces.JOB_FIELDS
     member.pod_spec["restartPolicy"] = "Never"
-    if member.pod_spec.get("automountServiceAccountToken") is False:
+    is_supervisor = (member.mode or options.mode) == "supervisor"
+    if is_supervisor and member.pod_spec.get("automountServiceAccountToken") is False:
         fix = "the agent talks to the API server; remove the field, or mount a token into the agent yourself"
         yield refusal(f"{member.pod_path}.automountServiceAccountToken", False, "true or nothing", fix)
 

@@ -12,9 +12,11 @@ from inplace.cli.inject.worker import add_restart_rules, add_variables, final_co
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal
 from inplace.cli.manifests.pod_roles import Container, Member, Mode
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 
 Barrier = Literal["guard", "wait", "probe"]
+Depth = Literal["containers", "process"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class InjectOptions:
         namespace: of JobSets that name none.
         barrier: sidecar mode: what holds the worker back. A guard in its container (agent/guard.py); or the agent's
             startup probe, and with "wait" its own command as well (agent/wait.py). An agent that is there keeps its.
+        depth: of a group restart in a guarded Pod; None is for the JobSet's annotation to say.
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
     """
 
@@ -40,6 +43,7 @@ class InjectOptions:
     port: int = OUR_PORT
     workers: tuple[str, ...] = ()
     barrier: Barrier = "guard"
+    depth: Depth | None = None
     agent_in_image: bool = False
 
 
@@ -98,6 +102,13 @@ def _add_sidecar(
     else:
         yield from _complete_sidecar(present, options, guarded=guarded)
         agent = present
+    _bring_token(pod, agent, is_new=present is None)
+    if options.depth == wire.PROCESS:
+        if not guarded:
+            fix = "only a guard can restart the process: --barrier guard, or --restart containers"
+            yield refusal(member.pod_path, "no guard beside depth process", "a guard around the worker", fix)
+            return
+        yield from add_variables(agent, [dict(agent_pieces.DEPTH)])
     for worker in workers:
         codes = final_codes(member, worker)
         yield from add_restart_rules(worker, codes)
@@ -105,6 +116,18 @@ def _add_sidecar(
             yield from _guard(worker, agent, codes, options)
         elif options.barrier != "probe" and not worker.calls("wait") and not agent.has_upstream_names:
             yield from _let_wait(worker, agent, options)
+
+
+def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
+    """Mount the agent's token into its own container, unless the Pod's author wants one in every container."""
+    if is_new and pod.get("automountServiceAccountToken") is None:
+        pod["automountServiceAccountToken"] = False
+    if pod.get("automountServiceAccountToken") is not False or agent.has_token_mount:
+        return
+    fill(agent.raw, "volumeMounts", []).append(agent_pieces.token_mount())
+    volumes = fill(pod, "volumes", [])
+    if not any(volume.get("name") == agent_pieces.TOKEN_VOLUME for volume in volumes):
+        volumes.append(agent_pieces.token_volume())
 
 
 def _guard(worker: Container, agent: Container, final: Sequence[int], options: InjectOptions) -> Iterator[Finding]:

@@ -78,6 +78,10 @@ RULES: Final[Mapping[str, LintRule]] = {
         "deploy/admission restricts only accounts named inplace-agent or inplace-agent-SUFFIX"
     ),
     "service-account-token": _error("the agent talks to the API server with the Pod's token"),
+    "token-readable": _warning(
+        "with the agent's token, training code can announce for its Pod; only the agent needs it"
+    ),
+    "restart-depth": _error("the agent reads RESTART_DEPTH; the annotation tells `inplace inject` what to write there"),
     "service-account-rights": _error("the agent lists and watches its JobSet and patches its Pod"),
     "termination-grace": _warning(
         "a deleted Pod is replaced only after it has ended (podReplacementPolicy Failed), and the group waits so long"

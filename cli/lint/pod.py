@@ -10,7 +10,7 @@ from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.rights import missing_rights
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_wait, check_worker
-from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, is_restricted
+from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, holds_token, is_restricted
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common import wire
@@ -35,6 +35,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     jobset_name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "default")
     yield from _account(member, agent, namespace, stream)
     yield from _surroundings(member, agent)
+    yield from _depth(member, agent, metadata)
     if wire.RESTART_SCOPE in (metadata.get("annotations") or {}) and "RESTART_SCOPE" not in agent.env:
         where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
         yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
@@ -113,18 +114,41 @@ def _account(member: Member, agent: Container, namespace: str, stream: Sequence[
     automount = pod.get("automountServiceAccountToken")
     if automount is None and accounts:
         automount = accounts[0].get("automountServiceAccountToken")
-    mounted = any(
-        str(mount.get("mountPath", "")).rstrip("/") == "/var/run/secrets/kubernetes.io/serviceaccount"
-        for mount in agent.raw.get("volumeMounts") or ()
-    )
-    if automount is False and not mounted:
+    if automount is False and not agent.has_token_mount:
         fix = "remove the field, or mount a projected token into the agent's container alone"
         yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
+    yield from _token_readers(member, agent, is_everywhere=automount is not False)
     lacking = missing_rights(stream, namespace, str(name))
     if lacking:
         path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
         fix = "add it to the Role in this file; deploy/agent has the whole"
         yield Finding("service-account-rights", path, found, "both", fix)
+
+
+def _token_readers(member: Member, agent: Container, *, is_everywhere: bool) -> Iterator[Finding]:
+    """Yield workers that can read the agent's token; a supervisor shares its container with its worker by design."""
+    volumes = member.pod_spec.get("volumes") or ()
+    tokens = [one.get("name") for one in volumes if holds_token(one)]
+    for worker in member.workers if member.mode == "sidecar" else ():
+        own = [mount.get("name") for mount in worker.raw.get("volumeMounts") or ()]
+        if (is_everywhere and not worker.has_token_mount) or any(name in tokens for name in own):
+            found, needed = "the agent's token in the worker's container", f"it in {agent.name} alone"
+            fix = "set automountServiceAccountToken: false, and mount a projected token into the agent's container"
+            yield Finding("token-readable", worker.path, found, needed, fix)
+
+
+def _depth(member: Member, agent: Container, metadata: KubeObject) -> Iterator[Finding]:
+    """Yield a depth of restart that the agent does not know of; a supervisor has one only."""
+    path = f'metadata.annotations["{wire.RESTART_DEPTH}"]'
+    given = (metadata.get("annotations") or {}).get(wire.RESTART_DEPTH)
+    if given not in (None, wire.CONTAINERS, wire.PROCESS):
+        needed = f"{wire.CONTAINERS} or {wire.PROCESS}"
+        yield Finding("restart-depth", path, shown(given), needed, "use one of them")
+    elif given is not None and member.mode == "sidecar":
+        reads = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.CONTAINERS
+        if reads != given:
+            where = f'{agent.path}.env[name="RESTART_DEPTH"]'
+            yield Finding("restart-depth", where, shown(reads), given, f"set it to {given}, as the annotation says")
 
 
 def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from inplace.agent.link_address import LINK_FILE
 from inplace.cli.manifests.text import Inline
 from inplace.common import wire
 from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.kube.credentials import SERVICE_ACCOUNT_DIR
 from inplace.common.kube.resources import KubeObject
 
 ACCOUNT: Final = "inplace-agent"  # also the name of the Role, whatever the account's is
@@ -24,6 +25,9 @@ VOLUME: Final = "inplace-agent"
 FOLDER: Final = "/var/run/inplace"
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
 PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
+TOKEN_VOLUME: Final = "inplace-agent-token"  # noqa: S105 - a volume's name
+TOKEN_S: Final = 3600  # a token that somebody reads is good for so long; kubelet renews it, and the agent reads it anew
+DEPTH: Final[KubeObject] = {"name": "RESTART_DEPTH", "value": wire.PROCESS}
 LINK: Final[KubeObject] = {"name": "LINK_FILE", "value": LINK_FILE}
 PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
 PROBE_TIMEOUT_S: Final = 60  # BEYOND the former
@@ -102,6 +106,31 @@ def readiness_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
 def mount() -> KubeObject:
     """Return the mount of the folder that outlives the containers and goes with the Pod."""
     return {"name": VOLUME, "mountPath": FOLDER}
+
+
+def token_mount() -> KubeObject:
+    """Return the mount of the agent's own token, where kubelet's would be."""
+    return {"name": TOKEN_VOLUME, "mountPath": SERVICE_ACCOUNT_DIR, "readOnly": True}
+
+
+def token_volume() -> KubeObject:
+    """Return the volume of the agent's own token; as kubelet's, but of one container.
+
+    Source: k8s.io/kubernetes/plugin/pkg/admission/serviceaccount, TokenVolumeSource.
+    """
+    sources = [
+        Inline({"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_S}}),
+        Inline({"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}),
+        Inline({"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}),
+    ]
+    return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
+
+
+def holds_token(volume: Mapping[str, Any]) -> bool:
+    """Say whether a volume projects a token of the Pod's account for the API server itself."""
+    sources = (volume.get("projected") or {}).get("sources") or ()
+    tokens = (source.get("serviceAccountToken") for source in sources if isinstance(source, Mapping))
+    return any(isinstance(token, Mapping) and not token.get("audience") for token in tokens)
 
 
 def sidecar(image: str, *, exit_code: int, port: int, as_root: bool, guarded: bool = False) -> KubeObject:

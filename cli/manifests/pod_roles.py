@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 from inplace.common import wire
+from inplace.common.kube.credentials import SERVICE_ACCOUNT_DIR
 from inplace.common.kube.resources import KubeObject
 
 Mode = Literal["sidecar", "supervisor"]
@@ -81,6 +82,12 @@ class Container:
             if file.startswith(str(mount.get("mountPath", "")).rstrip("/") + "/")
         ]
         return max(mounts, key=lambda mount: len(str(mount.get("mountPath"))), default=None)
+
+    @property
+    def has_token_mount(self) -> bool:
+        """Say whether it mounts a volume where programs look for the Pod's token."""
+        mounts = self.raw.get("volumeMounts") or ()
+        return any(str(mount.get("mountPath", "")).rstrip("/") == SERVICE_ACCOUNT_DIR for mount in mounts)
 
     @property
     def is_agent_alone(self) -> bool:

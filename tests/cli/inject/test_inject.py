@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from inplace.cli.inject.inject import DIFF_LINES_MAX
 from inplace.cli.inject.jobset import Refusal
-from inplace.cli.manifests.agent_pieces import RESTRICTED, is_restricted, permissions
+from inplace.cli.manifests.agent_pieces import RESTRICTED, is_restricted, permissions, token_mount, token_volume
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import VALUES_MAX, parse
@@ -320,9 +320,22 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         (
             "            containers:",
             "            automountServiceAccountToken: false\n            containers:",
-            {},
+            {"mode": "supervisor"},
             "token",
         ),
+        (
+            "  name: plain",
+            "  name: plain\n  annotations: {inplace.dev/restart: deep}",
+            {},
+            "found deep",
+        ),
+        (
+            "  name: plain",
+            "  name: plain\n  annotations: {inplace.dev/restart: containers}",
+            {"depth": "process"},
+            "leave --restart out",
+        ),
+        ("completions: 8", "completions: 8", {"depth": "process", "barrier": "wait"}, "--barrier guard"),
         ("completions: 8", "completions: 8", {"workers": ("main",)}, "--worker: found 'main'"),
     ],
 )
@@ -338,6 +351,41 @@ def test_what_it_cannot_decide_it_refuses(
     with pytest.raises(Refusal) as refused:
         injected(text, tmp_path, **options)
     assert [expected in str(finding) for finding in refused.value.findings] == [True]
+
+
+@pytest.mark.parametrize("barrier", ["guard", "wait", "probe"])
+def test_the_token_is_in_the_agents_container_alone(tmp_path: Path, barrier: str) -> None:
+    """Wherever the worker has a container of its own; an author who wants it everywhere says so, and keeps it."""
+    made = pod_spec_of(injected(PLAIN, tmp_path, barrier=barrier))
+    assert made["automountServiceAccountToken"] is False
+    assert made["initContainers"][0]["volumeMounts"][-1] == token_mount()
+    assert all(mount["name"] != "inplace-agent-token" for mount in made["containers"][0].get("volumeMounts") or ())
+    assert made["volumes"][-1] == token_volume() or made["volumes"][-2] == token_volume()
+    for text, mounts in (("true", False), ("false", True)):
+        said = PLAIN.replace(
+            "            containers:", f"            automountServiceAccountToken: {text}\n            containers:"
+        )
+        kept = pod_spec_of(injected(said, tmp_path, barrier=barrier))
+        assert kept["automountServiceAccountToken"] is (text == "true")
+        assert (token_mount() in kept["initContainers"][0]["volumeMounts"]) is mounts
+
+
+def test_a_supervisor_keeps_its_token(tmp_path: Path) -> None:
+    """Its container is the worker's."""
+    assert "automountServiceAccountToken" not in pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor"))
+
+
+def test_the_depth_is_the_annotation_and_the_agents_variable(tmp_path: Path) -> None:
+    """An option writes both; an annotation writes the variable; without either there is neither."""
+    annotated = PLAIN.replace("  name: plain", "  name: plain\n  annotations: {inplace.dev/restart: process}", 1)
+    for made in (injected(PLAIN, tmp_path, depth="process"), injected(annotated, tmp_path)):
+        assert jobset_of(made)["metadata"]["annotations"]["inplace.dev/restart"] == "process"
+        agent = pod_spec_of(made)["initContainers"][0]
+        assert by_name(agent["env"])["RESTART_DEPTH"]["value"] == "process"
+        assert injected(made, tmp_path) == made
+    plain = injected(PLAIN, tmp_path)
+    assert "RESTART_DEPTH" not in plain
+    assert "inplace.dev/restart:" not in plain
 
 
 @pytest.mark.parametrize(

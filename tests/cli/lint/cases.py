@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import RESTART_DEPTH
 
 JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"
@@ -49,6 +50,20 @@ def worker(document: KubeObject) -> KubeObject:
     """Return the worker's container."""
     found: KubeObject = pod(document)["containers"][0]
     return found
+
+
+def unmount(name: str) -> Break:
+    """Return a change that takes a volume from the agent."""
+
+    def change(document: KubeObject) -> None:
+        agent(document)["volumeMounts"] = [mount for mount in agent(document)["volumeMounts"] if mount["name"] != name]
+
+    return change
+
+
+def depth(text: str) -> Break:
+    """Return a change that sets the JobSet's depth of a restart."""
+    return put(lambda document: document["metadata"], annotations={RESTART_DEPTH: text})
 
 
 def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
@@ -181,7 +196,13 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(pod, initContainers=None), "agent-missing", f"{POD}.initContainers"),
     (put(pod, serviceAccountName="trainer"), "service-account-name", f"{POD}.serviceAccountName"),
     (put(pod, serviceAccountName=None), "service-account", f"{POD}.serviceAccountName"),
-    (put(pod, automountServiceAccountToken=False), "service-account-token", f"{POD}.automountServiceAccountToken"),
+    (unmount("token"), "service-account-token", f"{POD}.automountServiceAccountToken"),
+    (put(pod, automountServiceAccountToken=None), "token-readable", WORKER),
+    (put(pod, automountServiceAccountToken=True), "token-readable", WORKER),
+    (lambda d: worker(d)["volumeMounts"].append({"name": "token", "mountPath": "/t"}), "token-readable", WORKER),
+    (depth("process"), "restart-depth", f'{AGENT}.env[name="RESTART_DEPTH"]'),
+    (depth("containers"), "", ""),
+    (depth("deep"), "restart-depth", 'metadata.annotations["inplace.dev/restart"]'),
     (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
     (put(pod, shareProcessNamespace=True), "shared-processes", f"{POD}.shareProcessNamespace"),
     (put(pod, hostPID=True), "shared-processes", f"{POD}.hostPID"),
@@ -278,7 +299,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (volume(hostPath={"path": "/tmp"}), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
     (volume(persistentVolumeClaim={"claimName": "x"}), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
     (
-        put(agent, volumeMounts=[{"name": "agent", "mountPath": "/var/run/inplace", "readOnly": True}]),
+        lambda d: agent(d)["volumeMounts"][0].update(readOnly=True),
         "epoch-file-volume",
         f'{AGENT}.env[name="EPOCH_FILE"]',
     ),

@@ -113,7 +113,10 @@ def test_rights_that_the_file_does_not_show_are_the_cluster_s_business(tmp_path:
 def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
     """An unmounted token gives a finding, also by the ServiceAccount; a token projected to the agent gives none."""
     documents = list(parse(example("train.yaml")))
+    del pod(documents[-1])["automountServiceAccountToken"]
     documents[0]["automountServiceAccountToken"] = False
+    assert findings(documents, tmp_path) == []
+    agent(documents[-1])["volumeMounts"].pop()
     assert findings(documents, tmp_path) == [("service-account-token", f"{POD}.automountServiceAccountToken")]
     agent(documents[-1])["volumeMounts"].append(
         {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
@@ -147,10 +150,11 @@ def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
     """A manifest for upstream's agent gives no error with our image; our additions are only recommended."""
     documents = list(parse(example("train.yaml")))
     pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
+    del pod(documents[-1])["automountServiceAccountToken"]
     worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
     found = [rule for rule, _ in findings(documents, tmp_path)]
     assert {RULES[rule].severity for rule in found} == {"warning"}
-    assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience"}
+    assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience", "token-readable"}
     agent(documents[-1])["startupProbe"]["httpGet"]["port"] = 8080
     assert ("startup-probe-target", f"{AGENT}.startupProbe.httpGet.port") in findings(documents, tmp_path)
 
