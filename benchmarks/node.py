@@ -49,13 +49,14 @@ from testbed.node.manifests import watch_over
 from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
 
-MODES: Final = ("upstream_shape", "sidecar", "guarded", "supervisor")
-"""upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker."""
+MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supervisor")
+"""upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker.
+guarded_process is guarded with depth `process` (docs/adr/0064)."""
 
 MODELLED: Final = ("sidecar", "supervisor")
 """Of these modes the restart's model knows what it is to be compared with (benchmarks/calibration.py)."""
 
-WATCHED: Final = ("guarded", "supervisor")
+WATCHED: Final = ("guarded", "guarded_process", "supervisor")
 """Modes in which a watchdog looks at the worker."""
 
 PAUSE_S: Final = 3.0
@@ -199,7 +200,7 @@ def summary(measured: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     report: dict[str, Any] = {
         f"{mode}_s": round(median(each["last_worker"] for each in rounds), 3) for mode, rounds in measured.items()
     }
-    for mode in ("guarded", "supervisor"):
+    for mode in WATCHED:
         if mode in measured and "upstream_shape" in measured:
             report[f"{mode}_ratio"] = round(report[f"{mode}_s"] / report["upstream_shape_s"], 3)
     told = {mode: [each["deprecated"] for each in rounds if "deprecated" in each] for mode, rounds in measured.items()}

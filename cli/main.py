@@ -166,7 +166,7 @@ def demo(
         typer.Option(
             min=0,
             max=1_000,
-            help="Workers to stop with SIGSTOP after that; for --mode guarded (then the default) and supervisor.",
+            help="Workers to stop with SIGSTOP after that; for --mode guarded (then the default), process, supervisor.",
         ),
     ] = 0,
     runtime: Annotated[
@@ -174,10 +174,10 @@ def demo(
         typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
     ] = "process",
     mode: Annotated[
-        Literal["sidecar", "guarded", "supervisor"] | None,
+        Literal["sidecar", "guarded", "process", "supervisor"] | None,
         typer.Option(
-            help="How the agent runs: beside the worker, beside a guard that is the worker's parent, or as its parent "
-            "itself [default: sidecar, or that of --file]."
+            help="How the agent runs: beside the worker, beside a guard that is the worker's parent (process: and that "
+            "restarts it without its container), or as its parent itself [default: sidecar, or that of --file]."
         ),
     ] = None,
     file: Annotated[

@@ -44,7 +44,7 @@ class DemoOptions:
     pods: int | None
     failures: int | None
     runtime: Literal["process", "model"]
-    mode: Literal["sidecar", "guarded", "supervisor"] | None
+    mode: Literal["sidecar", "guarded", "process", "supervisor"] | None
     file: Path | None
     seed: int
     json: bool
@@ -74,9 +74,9 @@ def run_demo(options: DemoOptions) -> int:
         limit_s = STALL_AFTER_S if options.stall else None
         manifest = read_demo_manifest(options.file, options.pods, len(options.faults), mode, limit_s)
         _check_stall(options, manifest)
-        if manifest.mode == "supervisor" and options.runtime == "model":
+        if manifest.mode in ("process", "supervisor") and options.runtime == "model":
             raise DemoError(
-                "expected --runtime process for supervisor mode (a modelled worker is no process), saw model"
+                f"expected --runtime process for {manifest.mode} mode (a modelled worker is no process), saw model"
             )
         if options.agent_pyz and options.runtime != "process":
             raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
@@ -99,7 +99,7 @@ def _check_stall(options: DemoOptions, manifest: DemoManifest) -> None:
     """Refuse to stop workers where nobody would find them, or there is no process to stop."""
     if options.stall and manifest.mode == "sidecar":
         raise DemoError(
-            "--stall: expected --mode guarded or supervisor (without a guard nobody looks at a worker's progress), "
+            "--stall: expected --mode guarded, process or supervisor (without a guard nobody sees its progress), "
             "saw sidecar"
         )
     if options.stall and options.runtime == "model":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inplace import examples
+from inplace.cli.manifests.agent_pieces import DEPTH
 from inplace.cli.manifests.documents import StreamError, read_stream
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
@@ -15,6 +16,7 @@ from inplace.simulator.cluster.model_link import is_guarded
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
 EXAMPLES = {
     "guarded": EXAMPLE.with_name("train-guarded.yaml"),
+    "process": EXAMPLE.with_name("train-guarded.yaml"),
     "supervisor": EXAMPLE.with_name("train-supervisor.yaml"),
 }
 PODS_DEFAULT = 8
@@ -37,7 +39,8 @@ class DemoManifest:
         pods: how many Pods its slots make.
         worker: name of the worker's container: the first regular one of the first replicatedJob.
         agent: name of the agent's container: its first sidecar, or the worker's in supervisor mode.
-        mode: sidecar, guarded (a sidecar, and a guard around the worker) or supervisor.
+        mode: sidecar, guarded (a sidecar, and a guard around the worker), process (the same with depth `process`) or
+            supervisor.
     """
 
     documents: list[KubeObject]
@@ -67,6 +70,11 @@ def read_demo_manifest(
         policy = jobset["spec"]["failurePolicy"]
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
         pods = pods or PODS_DEFAULT
+        if mode == wire.PROCESS:
+            jobset["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
+            jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"][0][
+                "env"
+            ].append(dict(DEPTH))
     if pods is not None:
         try:
             documents = with_pods(documents, pods)
@@ -138,4 +146,6 @@ def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> D
         raise ManifestError(f"{file}: expected 1 to {PODS_MAX:,} Pods, saw replicas x parallelism = {pods:,}")
     is_below_guard = is_guarded(template["containers"][0].get("command") or ())
     mode = "supervisor" if is_supervised else "guarded" if is_below_guard else "sidecar"
+    if mode == "guarded" and DEPTH in (sidecars[0].get("env") or ()):
+        mode = "process"
     return DemoManifest(documents, namespace, name, pods, worker, agent, mode)

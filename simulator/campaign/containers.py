@@ -10,6 +10,7 @@ from random import Random
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
+from inplace.agent.link import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.wait import POLL_S
@@ -235,7 +236,8 @@ class AgentContainer(Container):
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
         self.barrier = ModelBarrier()
-        self._link = ModelLink(machine.link(self.uid))
+        self._link: Link = NoLink()
+        self._connect()
         self.agent = self._make(self._config(run), run)
         machine.agents[self.uid] = self
 
@@ -249,7 +251,7 @@ class AgentContainer(Container):
             return await asyncio.shield(self._ended)
         finally:
             self.end(SIGKILL_EXIT)
-            self._link.leave()
+            self._leave_link()
             self.process.kill()
             if machine.agents.get(self.uid) is self:
                 del machine.agents[self.uid]
@@ -262,6 +264,13 @@ class AgentContainer(Container):
         if lie is not None:
             lie()
         return self.barrier.lifted or lie is not None
+
+    def _connect(self) -> None:
+        """Make the agent's end of the link."""
+        self._link = ModelLink(self._machine.link(self.uid))
+
+    def _leave_link(self) -> None:
+        self._link.leave()
 
     def _make(self, config: AgentConfig, run: ContainerRun) -> SidecarAgent | SupervisorAgent:  # noqa: ARG002
         return SidecarAgent(config, self._parts(config))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from inplace.agent.arguments import GRACE_S
+from inplace.agent.arguments import GRACE_S, RunOptions
+from inplace.agent.config import AgentConfig
+from inplace.agent.linked_worker import LinkedWorker
+from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.common.epoch.guard import GraceOver, Signalled, WorkerEnded
 from inplace.simulator.campaign.containers import Container, Machine, Training
-from inplace.simulator.cluster.model_link import ModelGuard
+from inplace.simulator.campaign.process import outside
+from inplace.simulator.campaign.supervised import StayingContainer
+from inplace.simulator.cluster.model_link import ModelGuard, ModelServer
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
@@ -19,6 +24,7 @@ class GuardedContainer(Container):
         super().__init__(machine, run)
         self._guard = ModelGuard(machine.link(self.uid), self)
         self._training: Training | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
     async def wait(self) -> int:
@@ -31,8 +37,11 @@ class GuardedContainer(Container):
             self._guard.cut()
             for timer in self._timers:
                 timer.cancel()
+            if self._sweeping is not None:
+                self._sweeping.cancel()
             if self._training is not None:
                 self._training.end(SIGKILL_EXIT)
+                self._training.clear()
 
     def terminate(self) -> None:
         """Take SIGTERM: the guard passes it on."""
@@ -42,7 +51,7 @@ class GuardedContainer(Container):
     def start_worker(self, epoch: int) -> None:
         """Start the worker, unless the container was killed meanwhile."""
         if not self._ended.done():
-            self._training = Training(self._machine, self.pod, epoch or None)
+            self._training = Training(self._machine, self.pod, epoch or None, leaves=self._guard.stays)
             self._training.ended.add_done_callback(self._worker_ended)
 
     def stop_worker(self) -> None:
@@ -70,5 +79,31 @@ class GuardedContainer(Container):
             self._guard.take(GraceOver())
 
     def _worker_ended(self, ended: asyncio.Future[int]) -> None:
-        if not ended.cancelled() and not self._ended.done():
+        if ended.cancelled() or self._ended.done():
+            return
+        if self._guard.stays:
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep(ended.result()), context=outside())
+        else:
             self._guard.take(WorkerEnded(ended.result()))
+
+    async def _sweep(self, code: int) -> None:
+        """End what the worker left, as a guard that stays does."""
+        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
+        assert self._training is not None
+        self._training.clear()
+        if not self._ended.done():
+            self._guard.take(WorkerEnded(code))
+
+
+class LinkedAgentContainer(StayingContainer):
+    """A sidecar of depth `process`: the agent stays, and its worker is at the other end of the link."""
+
+    def _make(self, config: AgentConfig, run: ContainerRun) -> SupervisorAgent:  # noqa: ARG002
+        worker = LinkedWorker(self._server, clock=self._machine.clock)
+        return SupervisorAgent(config, self._parts(config), worker=worker, options=RunOptions(command=("guard",)))
+
+    def _connect(self) -> None:
+        self._server = ModelServer(self._machine.link(self.uid))
+
+    def _leave_link(self) -> None:
+        self._server.leave()

@@ -75,7 +75,7 @@ async def restart_cheaply(world: World) -> float | None:
     if terminal(world):
         return None
     took_s = world.now_s - began_s
-    tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode == "guarded" else ""
+    tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode in ("guarded", "process") else ""
     for (client, method), count in world.network.requests.items():
         cost = count - before.get((client, method), 0) - (client == tells and method == "PATCH")
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:

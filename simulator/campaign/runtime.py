@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
-from inplace.simulator.campaign.guarded import GuardedContainer
+from inplace.simulator.campaign.guarded import GuardedContainer, LinkedAgentContainer
 from inplace.simulator.campaign.supervised import SupervisorContainer
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 
@@ -47,7 +48,10 @@ class CampaignRuntime:
             return WorkerContainer(self._machine, run, waits=True)
         if self._machine.full_disks:
             self._machine.disk(run.pod["metadata"]["uid"]).full = True
-        return SupervisorContainer(self._machine, run) if verb == "run" else AgentContainer(self._machine, run)
+        if verb == "run":
+            return SupervisorContainer(self._machine, run)
+        stays = run.env.get("RESTART_DEPTH") == wire.PROCESS
+        return LinkedAgentContainer(self._machine, run) if stays else AgentContainer(self._machine, run)
 
     def read_log(
         self,

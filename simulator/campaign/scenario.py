@@ -24,9 +24,13 @@ PODS_MAX = 8  # small groups show what large ones do, thousands of times a minut
 NAMESPACE = "default"
 JOBSET = "train"
 RESTARTS_PLENTY = 1000
-Mode = Literal["sidecar", "wait", "guarded", "supervisor"]
-WATCHED: Final = ("guarded", "supervisor")  # where an agent can end a worker that hangs
-_EXAMPLES: Final = {"guarded": "train-guarded.yaml", "supervisor": "train-supervisor.yaml"}
+Mode = Literal["sidecar", "wait", "guarded", "process", "supervisor"]
+WATCHED: Final = ("guarded", "process", "supervisor")  # where an agent can end a worker that hangs
+_EXAMPLES: Final = {
+    "guarded": "train-guarded.yaml",
+    "process": "train-guarded.yaml",
+    "supervisor": "train-supervisor.yaml",
+}
 
 # Times are short and vary widely: a campaign searches for wrong orders, not for durations.
 SHORT = Timings(
@@ -56,7 +60,7 @@ class Scenario:
     Args:
         jobs, pods_per_job: the group's shape.
         mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker waits for the agent itself (as in
-            examples/train.yaml), sidecar whose worker has a guard, or supervisor.
+            examples/train.yaml), sidecar whose worker has a guard, the same with depth `process`, or supervisor.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
         lags_s: for each API server, the longest time by which its watch caches trail the store.
@@ -106,6 +110,8 @@ class Scenario:
             del job["podReplacementPolicy"]
         if self.mode == "sidecar":
             job["template"]["spec"]["containers"][0]["command"] = ["python3"]
+        if self.mode == "process":
+            job["template"]["spec"]["initContainers"][0]["env"].append({"name": "RESTART_DEPTH", "value": wire.PROCESS})
         return jobset
 
     def __str__(self) -> str:
@@ -136,7 +142,10 @@ def draw_scenario(rng: Random) -> Scenario:
         replaces_early=rng.random() < 0.25,
     )
     is_watched = rng.random() < 0.5 and scenario.mode in WATCHED
-    return replace(scenario, limits=draw_limits(rng)) if is_watched else scenario
+    if is_watched:
+        scenario = replace(scenario, limits=draw_limits(rng))
+    is_process = scenario.mode == "guarded" and rng.random() < 0.5
+    return replace(scenario, mode="process") if is_process else scenario
 
 
 def draw_limits(rng: Random) -> StallSettings:

@@ -81,10 +81,9 @@ class SupervisedWorker:
             self._training.clear()
 
 
-class SupervisorContainer(AgentContainer):
-    """A supervisor and its worker in one container: when the supervisor ends, both end."""
+class StayingContainer(AgentContainer):
+    """An agent that ends its worker before itself."""
 
-    _worker: SupervisedWorker
     agent: SupervisorAgent
 
     def terminate(self) -> None:
@@ -100,6 +99,12 @@ class SupervisorContainer(AgentContainer):
             self.terminate()
         await asyncio.wait([self._ended], timeout=grace_s)
         self.end(SIGKILL_EXIT)
+
+
+class SupervisorContainer(StayingContainer):
+    """A supervisor and its worker in one container: when the supervisor ends, both end."""
+
+    _worker: SupervisedWorker
 
     async def probe(self, probe: Probe) -> bool:
         """Answer as the barrier does."""

@@ -13,10 +13,14 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from inplace.agent.arguments import GRACE_S
 from inplace.agent.link import OnFailure
+from inplace.agent.link_server import Listener
 from inplace.common.epoch.guard import (
+    GONE,
     RUNNING,
     WAITING,
+    AgentSignal,
     BarrierLifted,
     Event,
     GuardState,
@@ -25,11 +29,14 @@ from inplace.common.epoch.guard import (
     LinkEnded,
     PassOn,
     StartWorker,
+    StayOn,
     StopWorker,
+    TellAbsent,
     TellEnd,
     TellEnding,
     step,
 )
+from inplace.common.link import Absent, Ended, Ending, Failed, Leaving, Lifted, Message, Signal, Started
 
 AGENT_COMMAND = "inplace-agent"
 
@@ -61,17 +68,17 @@ class PodLink:
     """The socket in one Pod's folder: it connects the agent that listens with the guard that is there."""
 
     def __init__(self) -> None:
-        self.agent: ModelLink | None = None
+        self.agent: ModelLink | ModelServer | None = None
         self.guard: ModelGuard | None = None
 
     def connect(self) -> None:
-        """Let a guard that waits hear of a lift."""
-        if self.agent is not None and self.guard is not None and self.agent.lifted is not None:
-            self.guard.hear(BarrierLifted(self.agent.lifted))
+        """Let a guard that waits meet its agent."""
+        if self.agent is not None and self.guard is not None:
+            self.agent.meet(self.guard)
 
 
 class ModelLink:
-    """An agent's end."""
+    """An agent's end, in depth `containers`."""
 
     def __init__(self, link: PodLink) -> None:
         self._link = link
@@ -108,13 +115,94 @@ class ModelLink:
             self._listening.cancel()
             await asyncio.wait([self._listening])
 
-    def worker_failed(self, epoch: int, code: int | None) -> None:
+    def meet(self, guard: ModelGuard) -> None:
+        """Let a guard hear of a lift."""
+        if self.lifted is not None:
+            guard.hear(BarrierLifted(self.lifted))
+
+    def said(self, message: Message) -> None:
         """Hear of a death."""
-        self._deaths.put_nowait((epoch, code))
+        if isinstance(message, Failed):
+            self._deaths.put_nowait((message.epoch, message.code))
+
+    def gone(self, epoch: int) -> None:
+        """Hear that a guard ended without a word; 0 if its worker's end is no news."""
+        if epoch:
+            self._deaths.put_nowait((epoch, None))
 
     async def _listen(self, on_failure: OnFailure) -> None:
         while True:
             on_failure(*await self._deaths.get())
+
+
+class ModelServer:
+    """An agent's end, in depth `process`; implements `agent.linked_worker.Server`."""
+
+    def __init__(self, link: PodLink) -> None:
+        self._link = link
+        self._heard: asyncio.Queue[tuple[int, Message | None]] = asyncio.Queue()  # None: the guard left
+        self._listening: asyncio.Task[None] | None = None
+        self._met: ModelGuard | None = None
+        self._number = 0  # of the connection
+
+    async def start(self, listener: Listener) -> None:
+        """Listen, in a task of the agent's own process."""
+        self._listening = asyncio.create_task(self._listen(listener), name="link")
+        self._link.agent = self
+        self._link.connect()
+
+    def meet(self, guard: ModelGuard) -> None:
+        """Greet a guard."""
+        if self._met is not guard:
+            self._met = guard
+            self._number += 1
+            guard.hear(StayOn())
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Say something to the guard, if that connection is still there."""
+        if self._met is None or peer != self._number or self._link.agent is not self:
+            return
+        match message:
+            case Lifted(epoch):
+                self._met.hear(BarrierLifted(epoch))
+            case Signal(number):
+                self._met.hear(AgentSignal(number))
+            case Leaving():
+                self._met.hear(LinkEnded())
+
+    def tell_all(self, message: Message) -> None:
+        """Say something to the guard."""
+        self.tell(self._number, message)
+
+    def said(self, message: Message) -> None:
+        """Hear what the guard says."""
+        self._heard.put_nowait((self._number, message))
+
+    def gone(self, _epoch: int) -> None:
+        """Hear that the guard's process is gone."""
+        self._met = None
+        self._heard.put_nowait((self._number, None))
+
+    def leave(self) -> None:
+        """End the connection: the agent leaves, or was killed."""
+        if self._link.agent is self:
+            self.tell_all(Leaving())
+            self._link.agent = None
+
+    async def stop(self) -> None:
+        """End the connection."""
+        self.leave()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+
+    async def _listen(self, listener: Listener) -> None:
+        while True:
+            peer, message = await self._heard.get()
+            if message is None:
+                listener.left(peer)
+            else:
+                listener.heard(peer, message)
 
 
 class ModelGuard:
@@ -131,6 +219,11 @@ class ModelGuard:
         """Say whether the worker runs, and does not end."""
         return self._state.phase == RUNNING
 
+    @property
+    def stays(self) -> bool:
+        """Say whether it outlives its worker."""
+        return self._state.stays
+
     def begin(self) -> None:
         """Be there."""
         self._link.guard = self
@@ -138,7 +231,8 @@ class ModelGuard:
 
     def hear(self, event: Event) -> None:
         """Take in an event of the link, unless there is nothing left to end."""
-        if self._link.guard is self and not (isinstance(event, LinkEnded) and self._state.phase == WAITING):
+        is_idle = self._state.phase == GONE or (self._state.phase == WAITING and not self._state.stays)
+        if self._link.guard is self and not (isinstance(event, LinkEnded) and is_idle):
             self.take(event)
 
     def take(self, event: Event) -> None:
@@ -147,17 +241,23 @@ class ModelGuard:
         for action in actions:
             match action:
                 case StartWorker(epoch):
+                    self._told = False
                     self._worker.start_worker(epoch)
+                    self._say(Started(epoch))
                 case StopWorker():
                     self._worker.stop_worker()
                 case KillWorker():
                     self._worker.signal_worker(9)
                 case PassOn(number):
                     self._worker.signal_worker(number)
-                case TellEnding():
+                case TellEnding(epoch):
                     self._told = True
+                    self._say(Ending(epoch))
                 case TellEnd(epoch, code, failed):
-                    self._tell(epoch, code, failed=failed)
+                    self._told = True
+                    self._say((Failed if failed else Ended)(epoch, code))
+                case TellAbsent():
+                    self._say(Absent(round(GRACE_S * 1000)))
                 case Leave(code):
                     self._worker.leave(code)
 
@@ -165,10 +265,10 @@ class ModelGuard:
         """End the guard's process without a word: the agent sees the end of the link."""
         if self._link.guard is self:
             self._link.guard = None
-            if not self._told and self._state.phase != WAITING:
-                self._tell(self._state.epoch, None, failed=True)
+            if self._link.agent is not None:
+                unheard = not self._told and self._state.phase != WAITING
+                self._link.agent.gone(self._state.epoch if unheard else 0)
 
-    def _tell(self, epoch: int, code: int | None, *, failed: bool) -> None:
-        self._told = True
-        if failed and self._link.agent is not None:
-            self._link.agent.worker_failed(epoch, code)
+    def _say(self, message: Message) -> None:
+        if self._link.agent is not None:
+            self._link.agent.said(message)

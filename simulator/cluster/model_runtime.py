@@ -22,6 +22,7 @@ from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.common import wire
 from inplace.common.epoch.guard import Signalled, WorkerEnded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
@@ -299,6 +300,8 @@ class ModelRuntime:
             config = AgentConfig.from_env(run.env)
         except ConfigError:
             return None, ExitCode.CONFIG
+        if config.restart_depth != wire.CONTAINERS:
+            raise ValueError("expected RESTART_DEPTH=containers (a modelled worker is no process), saw process")
         parts = Parts(
             transport=self._transport_for(run.pod),
             clock=self._clock,

@@ -41,7 +41,7 @@ class PodFolder:
         self.path.mkdir(parents=True)
         for volume in pod["spec"].get("volumes") or ():
             self.volume(volume, pod["metadata"]["namespace"]).mkdir(parents=True, exist_ok=True)
-        self.credentials.mkdir()
+        self.credentials.mkdir(exist_ok=True)  # a volume with the token is this folder
         (self.credentials / "token").write_text(token)
         (self.credentials / "namespace").write_text(pod["metadata"]["namespace"])
         (self.credentials / "kubeconfig").write_text(kubeconfig)

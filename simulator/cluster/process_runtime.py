@@ -212,7 +212,7 @@ class ProcessRuntime:
 
         def on_line(line: bytes) -> None:
             nonlocal stepped
-            if supervises and _ANNOUNCED in line:
+            if (supervises and _ANNOUNCED in line) or (guards and _GUARD_LIFTED in line):
                 stepped = False
             if (supervises and _LIFTED in line) or (guards and _GUARD_LIFTED in line):
                 self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.WORKER_STARTED, *who))

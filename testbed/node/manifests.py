@@ -9,11 +9,17 @@ from typing import Any
 
 import yaml
 
+from inplace.cli.manifests.agent_pieces import DEPTH
 from inplace.common.kube.resources import KubeObject
 from testbed.node.archives import WORKER_IMAGE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MODES = {"sidecar": "train.yaml", "guarded": "train-guarded.yaml", "supervisor": "train-supervisor.yaml"}
+MODES = {
+    "sidecar": "train.yaml",
+    "guarded": "train-guarded.yaml",
+    "guarded_process": "train-guarded.yaml",
+    "supervisor": "train-supervisor.yaml",
+}
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
@@ -35,6 +41,8 @@ def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, eviden
     jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = pods
+    if mode == "guarded_process":
+        job["template"]["spec"]["initContainers"][0]["env"].append(dict(DEPTH))
     _adapt(job["template"]["spec"], evidence)
     return read
 

@@ -43,7 +43,7 @@ def test_real_processes_restart_in_place() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["guarded", "supervisor"])
+@pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])
 def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
     """A worker that is stopped twice gives two restarts by trigger `stalled`, which name a Pod and its silence."""
     options = () if mode == "guarded" else ("--mode", mode)
@@ -62,7 +62,7 @@ def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--mode", "sidecar"), "--stall: expected --mode guarded or supervisor"),
+        (("--mode", "sidecar"), "--stall: expected --mode guarded, process or supervisor"),
         (("--runtime", "model"), "--stall: expected --runtime process"),
     ],
 )
@@ -74,13 +74,14 @@ def test_a_worker_that_nobody_watches_is_not_stopped(options: tuple[str, ...], w
 
 
 @pytest.mark.slow
-def test_supervised_workers_restart_without_kubelet() -> None:
-    """In supervisor mode two killed workers give two restarts, no restarted container, and one watch per Pod."""
-    result = run("demo", "--mode", "supervisor", "--pods", "3", "--failures", "2", "--json")
+@pytest.mark.parametrize("mode", ["process", "supervisor"])
+def test_workers_restart_without_kubelet(mode: str) -> None:
+    """By a guard or a supervisor: two killed workers give two restarts, no restarted container, one watch per Pod."""
+    result = run("demo", "--mode", mode, "--pods", "3", "--failures", "2", "--json")
 
     assert result.returncode == 0, result.stderr
     last = json.loads(result.stdout.splitlines()[-1])
-    assert (last["mode"], last["containers_restarted"], last["pods_recreated"]) == ("supervisor", 0, 0)
+    assert (last["mode"], last["containers_restarted"], last["pods_recreated"]) == (mode, 0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
     seen = ("detection", "deprecate", "announce", "sync", "lift", "first_step")
     assert all(restart[moment] is not None for restart in last["restarts"] for moment in seen)
@@ -206,7 +207,8 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--pods", "0"], "--pods"),
         (["--pods", "eight"], "valid integer"),
         (["--runtime", "docker"], "'process', 'model'"),
-        (["--mode", "daemon"], "'sidecar', 'guarded', 'supervisor'"),
+        (["--mode", "daemon"], "'sidecar', 'guarded', 'process', 'supervisor'"),
+        (["--mode", "process", "--runtime", "model"], "expected --runtime process for process mode"),
         (["--mode", "supervisor", "--runtime", "model"], "expected --runtime process for supervisor mode"),
         (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for sidecar mode"),
         (["--failure", "1"], "--failures"),

@@ -71,6 +71,16 @@ def test_mount_paths_become_folders(tmp_path: Path) -> None:
     assert (folder.credentials / "token").read_text() == "t"
 
 
+def test_a_token_of_one_container_is_the_pods(tmp_path: Path) -> None:
+    """As examples/train.yaml mounts it: the volume is the folder that every Pod has for its credentials."""
+    token = {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    pod = {"metadata": POD["metadata"], "spec": {"volumes": [token]}}
+    folder = PodFolder(tmp_path / "pod", tmp_path / "shared")
+    folder.create(pod, token="t", kubeconfig="k")
+    rewrite = folder.rewriter(pod, {"volumeMounts": [{"name": "token", "mountPath": "/own"}]})
+    assert Path(rewrite("/own/token")).read_text() == "t"
+
+
 def test_resizing_a_jobset_tells_its_workers(example: list[dict[str, Any]]) -> None:
     """The parallelism and both variables change together; a number that does not divide is refused."""
     job = with_pods(example, 24)[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]
