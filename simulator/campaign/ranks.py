@@ -138,8 +138,8 @@ class Ranks:
             # A file without numbers shows one step a look: it has the limit of first steps for longer.
             limit_s = first_s if self._counts[number] <= FIRST_STEPS and kind != TOUCH else stall_s
             wait_s = self._within(limit_s)
-            self._fast[number] = self._fast[number] or 0.1 * stall_s < wait_s < 0.8 * stall_s
             yield wait_s
+            self._fast[number] = self._fast[number] or 0.1 * stall_s < wait_s < 0.8 * stall_s
 
     def _phase(self, number: int, step: bytes, name: bytes, kind: str) -> Iterator[float]:
         """Be busy for less than the phase's own limit."""

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+from collections import Counter, defaultdict
+from operator import sub
+from random import Random
 
 import pytest
 
-from inplace.simulator.campaign.ranks import AT_LIMIT, CHECKPOINTS, COMPILATIONS, HANGS, JUMPS, LATE, STALE
+from inplace.common.epoch.rank import StallSettings
+from inplace.simulator.campaign.ranks import (
+    AT_LIMIT,
+    CHECKPOINTS,
+    COMPILATIONS,
+    HANGS,
+    JUMPS,
+    LATE,
+    STALE,
+    Ranks,
+    WatchedPods,
+)
 from inplace.simulator.campaign.stalls import PAUSES, run_stalls
 
 FEW = 40
@@ -36,6 +50,28 @@ def test_a_few_seeds_break_nothing() -> None:
 def test_many_seeds_break_nothing(first: int) -> None:
     """`python -m simulator.campaign stalls --seeds 10000` runs more."""
     assert watched(range(first, first + PER_TEST))[HANGS] == PER_TEST
+
+
+@pytest.mark.virtual_time
+async def test_a_steady_rank_has_made_a_fast_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it has, its agent doubles the limit: soak seed 140000627 called that a hang that nobody found."""
+    wrote_s = defaultdict[tuple[Ranks, int], list[float]](list)
+    write = Ranks._write
+
+    def noted(self: Ranks, number: int, step: bytes, state: bytes = b"") -> None:
+        wrote_s[self, number].append(asyncio.get_running_loop().time())
+        write(self, number, step, state)
+
+    monkeypatch.setattr(Ranks, "_write", noted)
+    watched_pods = WatchedPods(StallSettings(4.0), Random(1))
+    steady = [watched_pods.start(str(seed), 1) for seed in range(60)]
+    while steady:
+        await asyncio.sleep(0.05)
+        for ranks in [one for one in steady if one.is_steady]:
+            steady.remove(ranks)
+            ranks.end()
+            fastest_s = [min(map(sub, times[1:], times)) for (owner, _), times in wrote_s.items() if owner is ranks]
+            assert max(fastest_s) < 0.8 * 4.0
 
 
 def test_a_seed_is_a_run() -> None:
