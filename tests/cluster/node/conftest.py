@@ -20,7 +20,12 @@ from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.group import Group, running_group
 from testbed.node.runtime.build import RUNTIME
 
-MODES = (pytest.param("sidecar", marks=pytest.mark.long), "guarded", "supervisor")  # CI has what `inject` makes
+MODES = (  # CI has what `inject` makes
+    pytest.param("sidecar", marks=pytest.mark.long),
+    "guarded",
+    pytest.param("guarded_process", marks=pytest.mark.long),
+    "supervisor",
+)
 RESTARTS_MAX = 1000  # the tests of one module need some thirty
 
 

@@ -16,7 +16,12 @@ from tests.cli.command import run
 
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
-OPTIONS = {"sidecar": ("--barrier", "wait"), "guarded": (), "supervisor": ("--mode", "supervisor")}
+OPTIONS = {
+    "sidecar": ("--barrier", "wait"),
+    "guarded": (),
+    "guarded_process": ("--restart", "process"),
+    "supervisor": ("--mode", "supervisor"),
+}
 
 
 def adapt(jobset: KubeObject) -> None:

@@ -44,7 +44,7 @@ async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> No
     assert group.broken() == []
 
 
-@pytest.mark.parametrize("mode", ["sidecar", "guarded"])
+@pytest.mark.parametrize("mode", ["sidecar", "guarded", "guarded_process"])
 async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """After SIGKILL to a sidecar agent the Pod's containers restart, and then the group's."""
     async with running_group(cluster, mode) as group:
@@ -57,9 +57,10 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
         assert group.broken() == []
 
 
-async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Cluster) -> None:
+@pytest.mark.parametrize("mode", ["guarded", "guarded_process"])
+async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """After SIGKILL to a guard the kernel ends its worker, the agent tells of the death, and no Pod is lost."""
-    async with running_group(cluster, "guarded") as group:
+    async with running_group(cluster, mode) as group:
         await group.until_runs(1)
         before = group.uids()
         await group.kill(1, "worker", process=0)
@@ -71,7 +72,23 @@ async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Clus
         assert told["message"] == "its agent told: the container ended without a word"
 
 
-@pytest.mark.parametrize("mode", ["guarded", "supervisor"])
+async def test_a_worker_that_keeps_failing_gets_clean_containers(cluster: Cluster) -> None:
+    """Depth process: three restarts keep every container; the fourth death makes kubelet start that Pod's anew."""
+    async with running_group(cluster, "guarded_process") as group:
+        await group.until_runs(1)
+        before = group.uids()
+        for epoch in (2, 3, 4, 5):
+            assert restart_counts(group) == [0, 0, 0]
+            await group.kill(1, "worker")
+            await group.until_runs(epoch)
+        told = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
+        assert "3 restarts of its process did not help" in told["message"]
+        assert sorted(restart_counts(group)) == [0, 0, 1]
+        assert group.uids() == before
+        assert group.broken() == []
+
+
+@pytest.mark.parametrize("mode", ["guarded", "guarded_process", "supervisor"])
 async def test_a_stopped_worker_is_noticed(cluster: Cluster, mode: str) -> None:
     """A worker that hangs is as good as dead after its limit, and not before: SIGSTOP, which it cannot see."""
     async with running_group(cluster, mode, change=partial(watch_over, stall_after_s=STALL_AFTER_S)) as group:
@@ -87,7 +104,7 @@ async def test_a_stopped_worker_is_noticed(cluster: Cluster, mode: str) -> None:
         assert group.history.jobset()["status"]["lastGroupRestart"]["trigger"] == "stalled"
 
 
-@pytest.mark.parametrize("mode", ["guarded", "supervisor"])
+@pytest.mark.parametrize("mode", ["guarded", "guarded_process", "supervisor"])
 async def test_a_worker_out_of_memory_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """The kernel kills all processes of the container, the guard or supervisor among them where it is cgroup v2."""
     async with running_group(cluster, mode) as group:
@@ -140,3 +157,8 @@ async def test_a_group_grows_and_shrinks_in_place(cluster: Cluster, mode: str) -
         await until(lambda: group.uids() == before, "who left is gone", timeout_s=SETTLED_S_MAX, also=group.state)
 
         assert [problem for problem in group.broken() if not problem.startswith("S6")] == []
+
+
+def restart_counts(group: Group) -> list[int]:
+    """Return how often kubelet has started each Pod's worker container again."""
+    return [pod["status"]["containerStatuses"][0]["restartCount"] for pod in group.pods()]
