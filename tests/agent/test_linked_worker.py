@@ -20,8 +20,9 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.link import PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
 from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import DEAF, RUN, until
-from tests.agent.test_guard import Guarded, agent_at, guarded
+from tests.agent.test_guard import RSS_MB_MAX, Guarded, agent_at, guarded
 from tests.agent.test_link import ShortClock, connected, ended
+from tests.agent.test_start_path import rss_mb
 
 pytestmark = pytest.mark.asyncio
 
@@ -77,6 +78,7 @@ async def test_a_worker_that_dies_is_started_again_in_the_same_container(tmp_pat
             assert await worker.over() == 128 + signal.SIGKILL
             assert group.tree() == []
             assert group.child.returncode is None
+        assert rss_mb(group.child.pid) <= RSS_MB_MAX  # with what it needs to find a tree
         await worker.close()
         assert (await group.finished())[0] == 143
 
