@@ -52,6 +52,7 @@ async def hang_once(world: World, watched: WatchedPods) -> None:
     victim = next(iter(world.machine.workers.values()))
     assert victim.ranks is not None
     ranks = victim.ranks
+    ranks.count_anew()
     await until(world, lambda: ranks.is_steady or victim.ended.done(), STEADY_S_MAX, L7, every_s=0.05)
     if victim.ended.done():
         raise ViolationError(L7, "a healthy worker ended")

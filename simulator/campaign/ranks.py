@@ -24,6 +24,7 @@ from inplace.agent.stall_watch import StallWatch
 from inplace.agent.watch_settings import WatchSettings
 from inplace.agent.watchdog import Watchdog
 from inplace.common.epoch.rank import FIRST_STEPS, FIRST_STEPS_FACTOR, StallSettings
+from inplace.common.epoch.stall import LATE_PERIODS
 from inplace.common.kube.clock import Clock
 from inplace.common.progress import LINE_BYTES_MAX
 from inplace.simulator.campaign.process import outside
@@ -32,7 +33,7 @@ from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
 ALMOST: Final = 0.999  # of a limit: within it, whatever floats do
 BUSY_S_MAX: Final = 30
 RANKS_MAX: Final = 3
-STEADY_STEPS: Final = 2 * FIRST_STEPS  # after so many, and the time of the first ones, the limit is the plain one
+STEADY_STEPS: Final = 2 * FIRST_STEPS  # after so many that looks tell apart, the limit is the one between steps
 UNLIMITED_START: Final = 6  # of the limit between steps: as long as a start takes where nobody limits it
 STEPS, COMPILATIONS, CHECKPOINTS, AT_LIMIT = "steps", "compilations", "checkpoints", "pauses up to their limit"
 STALE, LATE, JUMPS, HANGS = "starts beside stale files", "late looks", "clock jumps", "hangs"
@@ -73,6 +74,8 @@ class Ranks:
         self._has_ended = False
         self._counts = [0] * rng.randint(1, RANKS_MAX)
         self._wrote_s = [0.0] * len(self._counts)  # last
+        self._shown = [0] * len(self._counts)  # steps that no look can take for one
+        self._shown_s = [float("-inf")] * len(self._counts)  # the last of them
         self._steady_s = [0.0] * len(self._counts)  # from when on the rank's first steps are over
         self._fast = [False] * len(self._counts)  # a step was well below the limit, so nothing doubles it
         self._busy = [True] * len(self._counts)
@@ -87,6 +90,10 @@ class Ranks:
     def end(self) -> None:
         """End with the worker; the files stay."""
         self._has_ended = True
+
+    def count_anew(self) -> None:
+        """Be steady only after further steps: the agent may have missed those so far."""
+        self._shown, self._fast = [0] * len(self._counts), [False] * len(self._counts)
 
     @property
     def silent_since_s(self) -> float:
@@ -103,8 +110,8 @@ class Ranks:
         """Say whether every rank's limit is now the one between steps."""
         now_s = asyncio.get_running_loop().time()
         steady = (
-            count >= STEADY_STEPS and over_s < now_s and fast and not busy
-            for count, over_s, fast, busy in zip(self._counts, self._steady_s, self._fast, self._busy, strict=True)
+            shown >= STEADY_STEPS and over_s < now_s and fast and not busy
+            for shown, over_s, fast, busy in zip(self._shown, self._steady_s, self._fast, self._busy, strict=True)
         )
         return all(steady)
 
@@ -131,6 +138,9 @@ class Ranks:
             self._write(number, b"%d" % step)
             self._counts[number] += 1
             self._busy[number] = False
+            if self._wrote_s[number] - self._shown_s[number] > LATE_PERIODS * self._watched.limits.period_s:
+                self._shown[number] += 1
+                self._shown_s[number] = self._wrote_s[number]
             self._watched.count[STEPS] += 1
             if kind == OURS and rng.random() < 0.1:
                 yield self._within(stall_s)

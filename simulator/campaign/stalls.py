@@ -118,6 +118,7 @@ async def _live(
         await _steady(ranks, LoopClock())
         clock.pauses, watched.late_s_max = False, 0.0
         await asyncio.sleep(PAUSE_S_MAX + LATE_S_MAX)  # the last pause is over
+        ranks.count_anew()
         await _steady(ranks, LoopClock())
     if found:
         outcome.violation = outcome.violation or f"a healthy worker was called hung: {found[0][1]}"
