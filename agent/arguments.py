@@ -52,6 +52,7 @@ STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment;
                                (WORKER_GRACE_S)
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
+  --on-stall COMMAND           as of run, in this container (ON_STALL)
 
 wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
   --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
@@ -109,11 +110,13 @@ class GuardOptions:
         command: the worker's argv.
         grace_s: from SIGTERM to SIGKILL when the agent ends.
         final_codes: exit codes of the worker that end the Pod.
+        on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
     """
 
     command: tuple[str, ...]
     grace_s: float = GRACE_S
     final_codes: frozenset[int] = frozenset()
+    on_stall: str = ""
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | WaitOptions | None:
@@ -207,7 +210,9 @@ _VARIABLES: Final = {  # options of `run` for settings of the agent, which reads
     "--progress-file": "PROGRESS_FILE",
 }
 _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
-_GUARD: Final[Mapping[str, _Option]] = {name: _RUN[name] for name in ("--grace", "--fail-on", "--no-restart-on")}
+_GUARD: Final[Mapping[str, _Option]] = {
+    name: _RUN[name] for name in ("--grace", "--fail-on", "--no-restart-on", "--on-stall")
+}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
 
 

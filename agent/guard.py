@@ -38,6 +38,7 @@ from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, progress_dir, re
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
+    RUNNING,
     WAITING,
     AgentSignal,
     BarrierLifted,
@@ -63,6 +64,8 @@ from inplace.common.link import (
     Absent,
     Ended,
     Ending,
+    Examine,
+    Examines,
     Failed,
     Hello,
     Leaving,
@@ -108,6 +111,9 @@ class Guard:
         self._command = list(options.command)
         self._env = env
         self._grace_s = options.grace_s
+        self._on_stall = options.on_stall
+        self._examiner = 0  # the process id of that command until it is reaped
+        self._examined_by_s: float | None = None  # then it is killed
         self._path = env.get("LINK_FILE") or LINK_FILE
         self._state = GuardState(final_codes=options.final_codes)
         self._link: socket | None = None
@@ -142,6 +148,8 @@ class Guard:
             if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
                 self._kill_at_s = None
                 self._take(GraceOver())
+            if self._examined_by_s is not None and time.monotonic() >= self._examined_by_s:
+                self._cut_examination("it did not end in time")
             if self._state.phase == WAITING:
                 self._be_patient()
         return self._code
@@ -151,9 +159,8 @@ class Guard:
         waits = [PATIENCE_S]
         if self._link is None:
             waits.append(RECONNECT_S)
-        if self._kill_at_s is not None:
-            waits.append(max(0.0, self._kill_at_s - time.monotonic()))
-        return min(waits)
+        dues_s = [at_s for at_s in (self._kill_at_s, self._examined_by_s) if at_s is not None]
+        return min([*waits, *(max(0.0, at_s - time.monotonic()) for at_s in dues_s)])
 
     def _take(self, event: Event) -> None:
         """Advance the machine, and perform its actions in order."""
@@ -216,6 +223,7 @@ class Guard:
     def _stop(self) -> None:
         """Let the worker end, for a while."""
         self._close()
+        self._cut_examination("the agent left")
         say(f"the agent left: the worker has {self._grace_s:g} s to end")
         self._kill_at_s = time.monotonic() + self._grace_s
         self._kill(SIGTERM if self._grace_s > 0 else SIGKILL)
@@ -252,6 +260,9 @@ class Guard:
                 return
             if ended.si_pid != self._main:
                 os.waitpid(ended.si_pid, 0)
+                if ended.si_pid == self._examiner:
+                    self._examiner, self._examined_by_s = 0, None
+                    self._tell(Examines())
                 continue
             self._kill(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
             os.waitpid(ended.si_pid, 0)
@@ -259,6 +270,7 @@ class Guard:
             code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
             # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
             is_tree_gone = _sweep() if self._state.stays or os.getpid() != 1 else True
+            self._examiner, self._examined_by_s = 0, None  # it is swept away, or ends with process 1
             self._take(WorkerEnded(code, is_tree_gone))
             return
 
@@ -270,7 +282,7 @@ class Guard:
         try:
             with reachable(self._path) as address:
                 link.connect(address)
-            link.sendall(line_of(Hello()))
+            link.sendall(line_of(Hello()) + (line_of(Examines()) if self._on_stall else b""))
         except OSError as error:
             link.close()
             self._seen = f"no agent there yet ({error.strerror})"
@@ -299,7 +311,10 @@ class Guard:
             if isinstance(message, Lifted):
                 self._take(BarrierLifted(message.epoch))
             elif isinstance(message, Signal):
+                self._cut_examination("the worker is to end")
                 self._take(AgentSignal(message.number))
+            elif isinstance(message, Examine):
+                self._examine(message)
             elif isinstance(message, Hello) and message.version == PROCESS:
                 self._take(StayOn())
             elif isinstance(message, Leaving):
@@ -307,6 +322,36 @@ class Guard:
         if not received:
             self._close()
             self._take(LinkEnded())
+
+    def _examine(self, asked: Examine) -> None:
+        """Run the command for a worker that hangs; the agent waits for its end."""
+        if self._state.phase != RUNNING or not self._on_stall or self._examiner:
+            self._tell(Examines())
+            return
+        from inplace.agent.spawn import spawn
+        from inplace.agent.stall_command import COMMAND_S_MAX, PID, SILENT_S, pid_to_examine, shell_words
+
+        pid, problem = pid_to_examine(asked.pid, self._main)
+        say(f"the worker has been silent for {asked.silent_s} s: running {self._on_stall!r} for process {pid}")
+        if problem:
+            say(problem)
+        own = {**epoch_variables(self._state.epoch), PID: str(pid), SILENT_S: str(asked.silent_s)}
+        try:
+            self._examiner = spawn(shell_words(self._on_stall), {**self._env, **own})
+        except OSError as error:
+            say(f"cannot execute /bin/sh: {error.strerror}")
+            self._tell(Examines())
+            return
+        self._examined_by_s = time.monotonic() + COMMAND_S_MAX
+
+    def _cut_examination(self, why: str) -> None:
+        """Kill the command, if it runs; its end is reaped as any."""
+        self._examined_by_s = None
+        if self._examiner:
+            from inplace.agent.stall_command import kill_tree
+
+            say(f"the command for a worker that hangs is killed: {why}")
+            kill_tree(self._examiner)
 
     def _tell(self, message: Message) -> None:
         """Say something to the agent, if it is there."""

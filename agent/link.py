@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from inplace.agent.examiners import Examiners
 from inplace.agent.link_server import LinkServer
 from inplace.agent.log import Log
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
-from inplace.common.link import CONTAINERS, Ended, Ending, Failed, Leaving, Lifted, Message, Started
+from inplace.common.link import CONTAINERS, Ended, Ending, Examines, Failed, Leaving, Lifted, Message, Started
 
 OnFailure = Callable[[int, int | None], object]  # epoch; exit code, None if the container ended without a word
 
@@ -29,6 +31,9 @@ class Link(Protocol):
 
     def runs(self) -> bool:
         """Say whether some guard's worker runs; one whose Pod ends does not count."""
+
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Let the guards run their command for a worker that hangs; see `agent.worker.Worker`."""
 
     def leave(self) -> None:
         """Let the guards end their workers: this process ends."""
@@ -50,6 +55,9 @@ class NoLink:
         """Say that no guard's worker runs."""
         return False
 
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Say that there is no command."""
+
     def leave(self) -> None:
         """Do nothing."""
 
@@ -66,6 +74,7 @@ class SocketLink:
 
     def __init__(self, path: str, *, clock: Clock, log: Log) -> None:
         self._server = LinkServer(path, CONTAINERS, clock=clock, log=log)
+        self._examiners = Examiners(self._server, clock=clock)
         self._running: dict[int, int] = {}  # connection -> the epoch in which its worker runs
         self._lifted: Lifted | None = None
         self._on_failure: OnFailure
@@ -84,6 +93,10 @@ class SocketLink:
         """Say whether some guard's worker was started, and neither it nor its Pod has begun to end."""
         return bool(self._running)
 
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Ask every guard that has a command."""
+        return await self._examiners.examine(stalled, pid)
+
     def leave(self) -> None:
         """Tell every guard; the end of the connection says the same, and comes later. What ends now is no news."""
         self._server.tell_all(Leaving())
@@ -100,6 +113,9 @@ class SocketLink:
 
     def heard(self, peer: int, message: Message) -> None:
         """Take in one message."""
+        if isinstance(message, Examines):
+            self._examiners.ready(peer)
+            return
         if not isinstance(message, Started | Failed | Ended | Ending):
             raise RemoteProtocolError(f"expected a guard's line, saw {message!r}")
         self._running.pop(peer, None)
@@ -110,6 +126,7 @@ class SocketLink:
 
     def left(self, peer: int) -> None:
         """Take the end for a death, if the guard did not say how its worker ended."""
+        self._examiners.left(peer)
         epoch = self._running.pop(peer, 0)
         if epoch:
             self._on_failure(epoch, None)

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from inplace.agent.examiners import Examiners
 from inplace.agent.link_server import Listener
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.worker import WorkerLostError, WorkerStuckError
 from inplace.agent.worker_command import EPOCH
 from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
-from inplace.common.link import Leaving, Message
+from inplace.common.link import Examines, Leaving, Message
 from inplace.common.linked_worker import (
     Event,
     Exited,
@@ -55,6 +56,7 @@ class LinkedWorker:
 
     def __init__(self, server: Server, *, clock: Clock) -> None:
         self._server = server
+        self._examiners = Examiners(server, clock=clock)
         self._clock = clock
         self._machine = LinkedWorkerState()
         self._exit: asyncio.Future[int | None]  # None: the worker is lost
@@ -94,12 +96,13 @@ class LinkedWorker:
         """Let the workers end by this signal."""
         self._take(Order(number))
 
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Let the guards look at their workers."""
+        return await self._examiners.examine(stalled, pid)
+
     def runs(self) -> bool:
         """Say whether some guard's worker runs."""
         return self._machine.runs()
-
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Have no command: the silent process is in another container."""
 
     def grace_s(self) -> float | None:
         """Return the longest grace of the guards' command lines."""
@@ -115,10 +118,14 @@ class LinkedWorker:
 
     def heard(self, peer: int, message: Message) -> None:
         """Take in one message."""
-        self._take(Heard(peer, message))
+        if isinstance(message, Examines):
+            self._examiners.ready(peer)
+        else:
+            self._take(Heard(peer, message))
 
     def left(self, peer: int) -> None:
         """Take in the end of a connection."""
+        self._examiners.left(peer)
         self._take(PeerLeft(peer))
 
     def _take(self, event: Event) -> None:

@@ -82,7 +82,8 @@ class SidecarAgent:
         self._driver.remember_run(epoch)
         if self._stalls is not None:
             self._stalls.begin(epoch)
-            self._watching = self._driver.start(self._stalls.watch(self._driver.take, self._link.runs))
+            watching = self._stalls.watch(self._driver.take, self._link.runs, self._link.examine)
+            self._watching = self._driver.start(watching)
         self._link.lift(epoch)
         self._driver.lift(epoch)
 

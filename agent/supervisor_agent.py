@@ -21,7 +21,6 @@ from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
-from inplace.common.epoch.stall import Stalled
 from inplace.common.epoch.supervisor import (
     IN_VAIN_S,
     PROCESS_RESTARTS_MAX,
@@ -151,19 +150,9 @@ class SupervisorAgent:
         self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._watch_over = self._driver.start(self._see_off())
         if self._stalls is not None:
-            watching = self._stalls.watch(self._driver.take, self._worker.runs, self._examine)
+            watching = self._stalls.watch(self._driver.take, self._worker.runs, self._worker.examine)
             self._watching = self._driver.start(watching)
         self._driver.lift(epoch)
-
-    async def _examine(self, stalled: Stalled, pid: int | None) -> bool:
-        """Run the command of --on-stall, if there is one; the end of the worker or of this process cuts it short."""
-        began_s = self._clock.monotonic_s()
-        problem = await self._worker.examine(stalled, pid)
-        if problem is None:
-            return False
-        took_s = round(self._clock.monotonic_s() - began_s, 3)
-        self._log.warning("stall_examined", took_s=took_s, message=problem or None)
-        return True
 
     def _stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""

@@ -40,7 +40,7 @@ BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; t
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
 
 
-Examine = Callable[[Stalled, int | None], Awaitable[bool]]  # what was found, and the process id that the rank said
+Examine = Callable[[Stalled, int | None], Awaitable[str | None]]  # see `agent.worker.Worker`
 
 
 class Work(Protocol):
@@ -82,9 +82,8 @@ def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
     return ProgressFolder(settings.folder, _is_alive) if are_pids_ours else ProgressFolder(settings.folder)
 
 
-async def examine_nothing(_stalled: Stalled, _pid: int | None) -> bool:
-    """Look at nothing: no command was asked for."""
-    return False
+async def examine_nothing(_stalled: Stalled, _pid: int | None) -> str | None:
+    """Look at nothing: there is no command."""
 
 
 class Watchdog:
@@ -153,7 +152,7 @@ class Watchdog:
         Args:
             on_stall: told once.
             runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
-            examine: runs a command, BEFORE the stall is told, and says whether there was one.
+            examine: runs a command, if there is one, BEFORE the stall is told.
         """
         ran = runs()
         while self._is_on:
@@ -228,7 +227,10 @@ class Watchdog:
         stalled, began_s = self._state.found, self._clock.monotonic_s()
         assert stalled is not None
         self._report(stalled)
-        if await examine(stalled, action.pid):
+        problem = await examine(stalled, action.pid)
+        if problem is not None:
+            took_s = round(self._clock.monotonic_s() - began_s, 3)
+            self._log.warning("stall_examined", took_s=took_s, message=problem or None)
             hold_s = min((LATE_PERIODS + 1) * self.limits.period_s, COMMAND_S_MAX)
             await self._clock.sleep(max(0.0, began_s + hold_s - self._clock.monotonic_s()))
 

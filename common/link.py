@@ -5,6 +5,7 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
                                            1 containers: the guard ends with its worker; 2 process: it stays
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
                      signal NUMBER         depth 2: end the worker by this signal, and stay
+                     examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
                      leaving               the agent's process ends now: end the worker
     guard -> agent   started EPOCH         the worker's process runs
                      failed EPOCH CODE     the worker ended, and the group must restart
@@ -12,6 +13,7 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
                      ending EPOCH          this Pod ends: whatever the worker's end is, it is no failure
                      absent MILLISECONDS   depth 2: no process of a worker is left here, and the guard waits for a lift;
                                            a worker gets so long from SIGTERM to SIGKILL
+                     examines              there is such a command, and it does not run; said after each run, too
 
 The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
 container is gone, however it ended. Any process of the Pod may connect, so every line is read strictly and is short.
@@ -51,6 +53,14 @@ class Signal:
     """End the worker by this signal, and wait for the next lift."""
 
     number: int
+
+
+@record
+class Examine:
+    """The worker hangs: run the command that looks at it, and say `Examines` when it is over."""
+
+    pid: int
+    silent_s: int
 
 
 @record
@@ -95,20 +105,27 @@ class Absent:
     grace_ms: int
 
 
+@record
+class Examines:
+    """The guard has a command for a worker that hangs, and the command does not run."""
+
+
 # word -> message, and the largest value of each of its numbers
 _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "inplace-link": (Hello, (INT32_MAX,)),
     "lifted": (Lifted, (INT32_MAX,)),
     "signal": (Signal, (SIGNAL_MAX,)),
+    "examine": (Examine, (INT32_MAX, INT32_MAX)),
     "leaving": (Leaving, ()),
     "started": (Started, (INT32_MAX,)),
     "failed": (Failed, (INT32_MAX, CODE_MAX)),
     "ended": (Ended, (INT32_MAX, CODE_MAX)),
     "ending": (Ending, (INT32_MAX,)),
     "absent": (Absent, (INT32_MAX,)),
+    "examines": (Examines, ()),
 }
 _WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
-Message = Hello | Lifted | Signal | Leaving | Started | Failed | Ended | Ending | Absent
+Message = Hello | Lifted | Signal | Examine | Leaving | Started | Failed | Ended | Ending | Absent | Examines
 
 
 def line_of(message: Message) -> bytes:

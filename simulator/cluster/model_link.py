@@ -36,6 +36,7 @@ from inplace.common.epoch.guard import (
     TellEnding,
     step,
 )
+from inplace.common.epoch.stall import Stalled
 from inplace.common.link import Absent, Ended, Ending, Failed, Leaving, Lifted, Message, Signal, Started
 
 AGENT_COMMAND = "inplace-agent"
@@ -100,6 +101,9 @@ class ModelLink:
     def runs(self) -> bool:
         """Say whether the guard's worker runs, and neither it nor its Pod has begun to end."""
         return self._link.guard is not None and self._link.guard.runs
+
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Say that there is no command."""
 
     def leave(self) -> None:
         """End the connection: the agent leaves, or was killed."""

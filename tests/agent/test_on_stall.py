@@ -77,7 +77,7 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
         await until(lambda: bool(failures(group.server)), "the PATCH that tells")
         assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
         await next_epoch(group, 2)
-        assert not _runs(int((tmp_path / "child").read_text()))
+        assert not is_running(int((tmp_path / "child").read_text()))
         await end(group)
         (line,) = group.logged("stall_examined")
         assert line["message"] == "it did not end within 10 s, and was killed"
@@ -93,7 +93,7 @@ async def test_a_restart_that_others_order_cuts_the_command_short(tmp_path: Path
         group.show(1, 1)
         await next_epoch(group, 2)
         assert time.monotonic() - began_s < COMMAND_S_MAX / 2
-        assert not _runs(int((tmp_path / "child").read_text()))
+        assert not is_running(int((tmp_path / "child").read_text()))
         await end(group)
         assert group.logged("stall_examined") == []
 
@@ -148,11 +148,11 @@ async def test_nothing_is_left_of_a_tree_that_is_killed() -> None:
         below = [int(child.stdout.readline()), int(child.stdout.readline())]
     kill_tree(child.pid)
     child.wait(10)
-    await until(lambda: not any(map(_runs, below)), "the end of the tree")
+    await until(lambda: not any(map(is_running, below)), "the end of the tree")
     kill_tree(child.pid)
 
 
-def _runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Say whether a process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +61,13 @@ class Pod:
 
 
 @asynccontextmanager
-async def pod(folder: Path, worker: str = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + RUN) -> AsyncIterator[Pod]:
-    """Run both containers."""
+async def pod(
+    folder: Path,
+    worker: str = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + RUN,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator[Pod]:
+    """Run both containers; the options are the guard's, the variables the agent's."""
     views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
@@ -75,8 +80,8 @@ async def pod(folder: Path, worker: str = "note('epoch-' + os.environ['INPLACE_E
     async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as server:
         settings = {"LINK_FILE": str(folder / "link"), "RESTART_DEPTH": "process", "BARRIER_PORT": str(free_port())}
         async with (
-            process(environment(folder, server, **settings), *COMMAND) as agent,
-            guarded(folder, worker) as guard,
+            process(environment(folder, server, **settings, **(env or {})), *COMMAND) as agent,
+            guarded(folder, worker, *options) as guard,
         ):
             yield Pod(server, agent, guard, views)
 

@@ -15,6 +15,7 @@ from inplace.agent.herd import Herd
 from inplace.agent.link import OnFailure
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.teller import TELLING_S_MAX
+from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport
@@ -48,6 +49,9 @@ class NotedLink:
     def runs(self) -> bool:
         """Say that the worker runs."""
         return True
+
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Have no command."""
 
     def leave(self) -> None:
         """Note that the agent leaves."""

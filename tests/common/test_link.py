@@ -15,6 +15,8 @@ from inplace.common.link import (
     Absent,
     Ended,
     Ending,
+    Examine,
+    Examines,
     Failed,
     Hello,
     Leaving,
@@ -31,6 +33,8 @@ codes = st.integers(0, 255)
 messages = st.one_of(
     st.just(Leaving()),
     *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
+    st.builds(Examine, epochs, epochs),
+    st.just(Examines()),
     st.builds(Signal, st.integers(0, SIGNAL_MAX)),
     *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
 )
