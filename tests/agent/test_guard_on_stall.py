@@ -80,6 +80,21 @@ async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> No
         assert failures(server) == []
 
 
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) -> None:
+    """After ten seconds, by the guard; then the agent tells."""
+    command = f"setsid sleep 1238 & echo $! > {tmp_path}/child; trap '' TERM; sleep 1239"
+    async with stopped(tmp_path, command) as (server, agent, group, _):
+        await until(lambda: (tmp_path / "child").exists(), "the command's child")
+        began_s = time.monotonic()
+        await until(lambda: bool(failures(server)), "the PATCH that tells")
+        assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
+        assert not is_running(int((tmp_path / "child").read_text()))
+        assert (await finished(agent))[0] == 88
+        assert "is killed: it did not end in time" in (await group.finished())[1]
+
+
 @pytest.mark.asyncio
 async def test_a_command_that_fails_holds_nothing_up(tmp_path: Path) -> None:
     """The agent tells all the same."""
