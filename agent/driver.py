@@ -107,7 +107,10 @@ class Driver:
         self._memory = parts.memory
         self._on_end = parts.on_end
         self.phases = parts.phases or RestartPhases(
-            parts.metrics, now_s=parts.clock.monotonic_s, annotate=config.phases_annotation
+            parts.metrics,
+            now_s=parts.clock.monotonic_s,
+            wall_s=parts.clock.wall_s,
+            annotate=config.phases_annotation,
         )
         self._problems: dict[str, str] = {}
         self._started_s = self._since_s = 0.0

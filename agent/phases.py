@@ -5,6 +5,8 @@ A sidecar's process dies in every group restart. What it measured lives on in a 
 next process puts it into its announcement. A phase is in one annotation at most: the first announcement that is built
 after it ended takes it along, and that text is then frozen for its epoch, so that a repeated PATCH has the same bytes.
 
+It also hands on how far the worker was, which the watchdog says, as a text that this module does not read.
+
 Guarantees: nothing is written BEFORE an announcement left; a file that is missing, garbled, of another boot or on a
 full disk costs its numbers and nothing else. Durations come from one clock that a restart of the process does not reset
 (CLOCK_BOOTTIME) and that nobody sets. It imports nothing that the start path does not have.
@@ -26,6 +28,8 @@ _STAT_START: Final = 19  # of the fields after the command's name: starttime, pr
 _TICKS_PER_S: Final = 100  # USER_HZ, the same on every architecture that Kubernetes runs on
 _FILE_BYTES_MAX: Final = TEXT_BYTES_MAX + 64 + 32  # the text, a boot id, a number of seconds
 _START_AGE_S_MAX: Final = 60.0  # a process that is older when it gets here was not started by this restart
+_TOLD: Final = ",quiet="  # begins the text of common.last_progress, which is loaded only where steps are watched
+_TOLD_BYTES_MAX: Final = 64  # of that text; what is longer is not ours
 
 
 def boot_s() -> float:
@@ -45,31 +49,36 @@ def process_started_s(now_s: float, stat: str = _STAT) -> float:
 
 
 class PhaseFile:
-    """What one process leaves for the next: the phases that no announcement carried yet, and when it ended."""
+    """What one process leaves for the next: what no announcement carried yet, and when it ended."""
 
     def __init__(self, path: str, boot_id_path: str = _BOOT_ID) -> None:
         self._path = path
         self._boot_id_path = boot_id_path
 
-    def keep(self, ended: Mapping[RestartPhase, float], left_s: float | None) -> None:
+    def keep(self, ended: Mapping[RestartPhase, float], told: str, left_s: float | None) -> None:
         """Write the file anew; a disk that refuses costs these numbers only."""
         moment = "-" if left_s is None else f"{left_s:.3f}"
         try:
             with open(self._path, "w", encoding="ascii") as file:  # noqa: PTH123
-                file.write(f"{phases_text(ended)} {self._boot_id()} {moment}")
+                file.write(f"{phases_text(ended, told=told)} {self._boot_id()} {moment}")
         except OSError:
             return
 
-    def recall(self) -> tuple[dict[RestartPhase, float], float | None]:
-        """Return (phases, when the last process ended); nothing where there is no file of this boot."""
+    def recall(self) -> tuple[dict[RestartPhase, float], str, float | None]:
+        """Return (phases, the worker's last progress, when the last process ended).
+
+        Nothing where there is no file; no moment from before the machine started.
+        """
         try:
             with open(self._path, encoding="ascii") as file:  # noqa: PTH123
                 text, boot_id, moment = file.read(_FILE_BYTES_MAX + 1).split(" ")
             left_s = None if moment == "-" else float(moment)
-            phases = parse_phases(text)
+            phases = parse_phases(text)  # of the whole text: what is handed on follows the grammar
         except (OSError, ValueError, RemoteProtocolError):
-            return {}, None
-        return (phases, left_s) if boot_id == self._boot_id() else (phases, None)
+            return {}, "", None
+        _, begins, rest = text.partition(_TOLD)
+        told = begins + rest if len(begins + rest) <= _TOLD_BYTES_MAX else ""
+        return phases, told, left_s if boot_id == self._boot_id() else None
 
     def _boot_id(self) -> str:
         """Return the id of this boot, "?" where the system has none."""
@@ -89,6 +98,7 @@ class RestartPhases:
     Args:
         metrics: where durations go, and where those that ended since the last announcement are.
         now_s: seconds on a clock that never goes back; `boot_s` in a process of its own.
+        wall_s: Unix time.
         started_s: when this process was made, on that clock; None is now.
         file: what survives the process; None keeps nothing.
         annotate: write the annotation.
@@ -99,17 +109,20 @@ class RestartPhases:
         metrics: AgentMetrics,
         *,
         now_s: Callable[[], float],
+        wall_s: Callable[[], float] = time.time,
         started_s: float | None = None,
         file: PhaseFile | None = None,
         annotate: bool = True,
     ) -> None:
         self._metrics = metrics
         self._now_s = now_s
+        self._wall_s = wall_s
         self._started_s = now_s() if started_s is None else started_s
         self._file = file
         self._annotate = annotate
         self._epoch = 0  # the announcement that `_text` belongs to
         self._text = ""
+        self._told = ""  # how far the worker was, until an announcement carries it
         self._chosen_s = self._started_s
         self._accepted_s: float | None = None  # while the barrier holds an accepted announcement back
         self._lifted_once = False
@@ -121,7 +134,8 @@ class RestartPhases:
         if self._recalled or self._file is None:
             return
         self._recalled = True
-        phases, left_s = self._file.recall()
+        phases, told, left_s = self._file.recall()
+        self._told = self._told or told
         self._metrics.ended = phases | self._metrics.ended
         if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
             self._metrics.observe(RestartPhase.KUBELET, max(0.0, self._started_s - left_s))
@@ -134,10 +148,13 @@ class RestartPhases:
         self._chosen_s = self._now_s()
         if self._epoch == 0:
             self._metrics.observe(RestartPhase.VIEW, self._chosen_s - self._started_s)
+        if self._down_s is not None:
+            self._metrics.observe(RestartPhase.DEATH, self._chosen_s - self._down_s)
         self._epoch = epoch
         self._accepted_s = None
-        self._text = phases_text(self._metrics.ended) if self._annotate else ""
+        self._text = phases_text(self._metrics.ended, self._wall_s(), self._told) if self._annotate else ""
         self._metrics.ended.clear()
+        self._told = ""
         return self._text
 
     def accepted(self) -> None:
@@ -146,8 +163,6 @@ class RestartPhases:
             return
         now_s = self._accepted_s = self._now_s()
         self._metrics.observe(RestartPhase.ANNOUNCE, now_s - self._chosen_s)
-        if self._down_s is not None:
-            self._metrics.observe(RestartPhase.DEATH, now_s - self._down_s)
         self._keep(None)
 
     def lifted(self) -> None:
@@ -165,6 +180,10 @@ class RestartPhases:
         """Note that the worker died, or was told to end: whichever is first."""
         if self._down_s is None:
             self._down_s = self._now_s()
+
+    def worker_stepped(self, told: str) -> None:
+        """Take in how far the worker was that ends, for the next announcement; "" where nobody watched it."""
+        self._told = told
 
     def worker_gone(self) -> None:
         """Note that no process of the worker is left; BEFORE the announcement that says so."""
@@ -184,4 +203,4 @@ class RestartPhases:
 
     def _keep(self, left_s: float | None) -> None:
         if self._file is not None:
-            self._file.keep(self._metrics.ended, left_s)
+            self._file.keep(self._metrics.ended, self._told, left_s)

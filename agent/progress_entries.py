@@ -123,6 +123,15 @@ def read_start(folder: int, path: str, size: int) -> bytes:
         os.close(file)
 
 
+def modified_s(folder: int, path: str) -> float:
+    """Return when a file below an open folder changed last, by the file system's clock.
+
+    Raises:
+        OSError: it is gone.
+    """
+    return os.stat(path, dir_fd=folder, follow_symlinks=False).st_mtime_ns / 1e9
+
+
 def _matches(name: str, part: str) -> bool:
     is_hidden = name[0] == "." and part[0] != "."
     return not is_hidden and not name.endswith(UNFINISHED) and fnmatchcase(name, part)

@@ -8,6 +8,8 @@ keeps it from waiting, but for a hung file system: the caller looks from a threa
 Progress belongs to an epoch. `begin` is called BEFORE the worker starts: it removes the files of `inplace.progress` and
 keeps a mark of every other one. A file counts when it changed since, and names the epoch that began, or none. Its
 modification time is compared with its own last one, never with a clock.
+
+Beside its file a rank of `inplace.progress` leaves `.NAME` at its first step, once: with that step, and its time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from inplace.agent.progress_entries import ENTRIES_MAX, Entries, Mark, has_wildcard, list_names, open_folder, read_start
+from inplace.agent.progress_entries import (
+    ENTRIES_MAX,
+    Entries,
+    Mark,
+    has_wildcard,
+    list_names,
+    modified_s,
+    open_folder,
+    read_start,
+)
 from inplace.common.epoch.rank import RankLook
 from inplace.common.epoch.stall import RANKS_MAX, Look
 from inplace.common.progress import LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
@@ -29,12 +40,14 @@ DEPTH_MAX: Final = 4  # parts of a pattern from its first wildcard on
 PATTERN_CHARACTERS_MAX: Final = 512
 PATTERN_RANK: Final = "progress-file"  # the one rank that all files of a pattern are together
 _MARKS_MAX: Final = 4 * ENTRIES_MAX  # of files from before; a folder that is never seen whole shows others each time
-_OURS: Final = re.compile(r"(?:rank|local|jax|pid)-[0-9]{1,10}")  # inplace/rank_file.py
+_OURS: Final = re.compile(r"\.?(?:rank|local|jax|pid)-[0-9]{1,10}")  # inplace/rank_file.py
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/-]")
 _DIGITS: Final = re.compile(r"([0-9]{1,10})")
 _SHARED_MODE: Final = 0o1777  # as /tmp: the worker may be any user
 Content = tuple[Mark, bytes]
-Rank = tuple[str, ProgressLine, bool]  # path below the folder, what it says, whether it changed since the last look
+First = tuple[int, float]  # a rank's first step, and when it was made by its file's time
+Rank = tuple[str, ProgressLine, bool, float, First | None]
+"""Path below the folder, what it says, whether it changed since the last look, when by its own time, its first step."""
 
 
 class ProgressFolder:
@@ -76,7 +89,7 @@ class ProgressFolder:
         return self._files.look(self._ranks)
 
     def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
-        return tuple(_rank_look(rank_name(path), line, changed, self._is_alive) for path, line, changed in found)
+        return tuple(_rank_look(found_one, self._is_alive) for found_one in found)
 
 
 class ProgressFiles:
@@ -103,8 +116,9 @@ class ProgressFiles:
     def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
         if not found:
             return ()
-        steps = [line.step for _, line, _ in found if line.step is not None]
-        return (RankLook(PATTERN_RANK, any(changed for *_, changed in found), min(steps, default=None)),)
+        steps = [line.step for _, line, *_ in found if line.step is not None]
+        changed = any(changed for _, _, changed, *_ in found)
+        return (RankLook(PATTERN_RANK, changed, min(steps, default=None)),)
 
 
 def problem_of_pattern(pattern: str) -> str:
@@ -139,6 +153,7 @@ class _EpochFiles:
         self._before: dict[str, Mark | None] = {}  # files from before this epoch; None once they changed
         self._saw_all = False  # so that a file that is not in _before is new
         self._counted: dict[str, Content] = {}  # as the last look showed them
+        self._firsts: dict[str, First] = {}
 
     def begin(self, epoch: int | None) -> str:
         """Take note of what is there; return what is wrong with the folder, "" when nothing is."""
@@ -150,7 +165,7 @@ class _EpochFiles:
             pass  # all that comes is new
         except OSError as error:
             problem = _problem(self._folder, error)
-        self._epoch, self._before, self._counted = epoch, dict(found.marks), {}
+        self._epoch, self._before, self._counted, self._firsts = epoch, dict(found.marks), {}, {}
         self._saw_all = not problem and not found.left_out
         return problem
 
@@ -162,15 +177,32 @@ class _EpochFiles:
                 found.find(folder, self._parts)
                 paths = sorted(self._changed(found.marks), key=self._order)
                 contents = dict(_read(folder, paths[:RANKS_MAX], found.marks))
+                last, self._counted = self._counted, {}
+                ranks = list(self._counting(folder, contents, last))
         except OSError as error:
             return Look(self._epoch, problem=_problem(self._folder, error))
-        last, self._counted, ranks = self._counted, {}, []
+        return Look(self._epoch, ranks_of(ranks), found.left_out + max(0, len(paths) - RANKS_MAX))
+
+    def _counting(self, folder: int, contents: Mapping[str, Content], last: Mapping[str, Content]) -> Iterator[Rank]:
+        """Yield the files that are of this epoch."""
         for path, (mark, text) in contents.items():
             line = parse_progress(text) if mark.size <= LINE_BYTES_MAX else UNKNOWN
             if line.epoch in (None, self._epoch):
                 self._counted[path] = mark, text
-                ranks.append((path, line, last.get(path) != (mark, text)))
-        return Look(self._epoch, ranks_of(ranks), found.left_out + max(0, len(paths) - RANKS_MAX))
+                changed_s = mark.modified_ns / 1e9
+                if path not in self._firsts and line.step is not None:
+                    self._firsts[path] = self._first(folder, path) or (line.step, changed_s)
+                yield path, line, last.get(path) != (mark, text), changed_s, self._firsts.get(path)
+
+    def _first(self, folder: int, path: str) -> First | None:
+        """Return what a rank of `inplace.progress` left at its first step."""
+        if not _OURS.fullmatch(path):
+            return None
+        with suppress(OSError):
+            line = parse_progress(read_start(folder, f".{path}", LINE_BYTES_MAX))
+            if line.step is not None and line.epoch in (None, self._epoch):
+                return line.step, modified_s(folder, f".{path}")
+        return None
 
     def _changed(self, marks: Mapping[str, Mark]) -> Iterator[str]:
         """Yield the files that are not as they were when the epoch began."""
@@ -197,9 +229,20 @@ def _read(folder: int, paths: Sequence[str], marks: Mapping[str, Mark]) -> Itera
             yield path, (marks[path], read_start(folder, path, LINE_BYTES_MAX))
 
 
-def _rank_look(name: str, line: ProgressLine, changed: bool, is_alive: Callable[[int], bool]) -> RankLook:
-    ended = line.ended or (line.pid is not None and not is_alive(line.pid))
-    return RankLook(name, changed, line.step, line.begun, line.pid, line.busy, line.busy_s_max, ended)
+def _rank_look(rank: Rank, is_alive: Callable[[int], bool]) -> RankLook:
+    path, line, changed, changed_s, first = rank
+    return RankLook(
+        rank_name(path),
+        changed,
+        line.step,
+        line.begun,
+        line.pid,
+        line.busy,
+        line.busy_s_max,
+        line.ended or (line.pid is not None and not is_alive(line.pid)),
+        changed_s,
+        *(first or (None, None)),
+    )
 
 
 def _split(pattern: str) -> tuple[str, list[str]]:

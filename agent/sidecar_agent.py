@@ -91,6 +91,8 @@ class SidecarAgent:
         """End this process, and let the guards end their workers NOW: kubelet restarts what has ended together."""
         code = self._config.restart_exit_code
         self._link.leave()
+        if self._stalls is not None:
+            self._driver.phases.worker_stepped(self._stalls.finish())
         self._log.warning("restarting_in_place", epoch=epoch, **why, exit_code=code)
         self._end(code)
 

@@ -101,6 +101,10 @@ class StallWatch:
         if self._watchdog is not None:
             await self._watchdog.watch(on_stall, runs, *([examine] if examine is not None else []))
 
+    def finish(self) -> str:
+        """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""
+        return self._watchdog.finish() if self._watchdog is not None else ""
+
     def _made(self, own: WatchSettings, limits: StallSettings) -> Watchdog:
         if self._make is not None:
             return self._make(own, limits, self._clock, self._log)

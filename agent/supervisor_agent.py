@@ -219,6 +219,8 @@ class SupervisorAgent:
             code = None
         self._stop_watching()
         self._phases.worker_down()
+        if self._stalls is not None:
+            self._phases.worker_stepped(self._stalls.finish())
         self._driver.begin_run()
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:

@@ -29,15 +29,19 @@ from inplace.common.epoch.stall import (
     StallCommandEnded,
     Stalled,
     StallState,
+    WorkerEnded,
     WorkerStarted,
+    last_progress,
     step,
 )
 from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import Clock
+from inplace.common.last_progress import last_progress_text
 from inplace.common.record import replace
 
 BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
+LAST_LOOK_S_MAX: Final = 0.05  # at the worker's end, on the way to its restart; one takes some 1 ms
 
 
 Examine = Callable[[Stalled, int | None], Awaitable[str | None]]  # see `agent.worker.Worker`
@@ -114,6 +118,7 @@ class Watchdog:
         self._state = StallState(limits)
         self._thread: Work | None = None  # there is only ever one: a file system that hangs costs no more
         self._is_on = False
+        self._has_begun = False  # the files of the newest worker are marked, and it has not ended
         self._problem = ""
 
     def change(self, limits: StallSettings) -> None:
@@ -127,7 +132,7 @@ class Watchdog:
         It blocks for BEGIN_S_MAX at most, behind a look that hangs for twice that: a worker that starts before its
         files are marked could be judged by old ones.
         """
-        self._is_on = False
+        self._is_on = self._has_begun = False
         if epoch is None or not self.limits.are_set:
             return
         self._epoch, found = epoch, list[str]()
@@ -138,7 +143,7 @@ class Watchdog:
             self._run(lambda: found.append(self._prepare(epoch))).join(BEGIN_S_MAX)
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
-        self._is_on = bool(found)
+        self._is_on = self._has_begun = bool(found)
         self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s()))
 
     async def watch(
@@ -174,6 +179,24 @@ class Watchdog:
                     for stalled in found:
                         assert isinstance(stalled, Stalled)
                         on_stall(WorkerStalled(look.epoch or 0, max(1, round(stalled.silent_s)), stalled.step))
+
+    def finish(self) -> str:
+        """Look once more at the worker that ends; return how far it was, as the announcement carries it.
+
+        "" when nothing is known. It blocks for LAST_LOOK_S_MAX at most, and not at all behind a look that hangs.
+        """
+        found = list[Look]()
+        if self._thread is not None and self._has_begun:
+            self._thread.join(LAST_LOOK_S_MAX)
+            if not self._thread.is_alive():
+                files = self._files
+                self._run(lambda: found.append(files.look())).join(LAST_LOOK_S_MAX)
+        if found:
+            self._state, _ = step(self._state, Looked(self._clock.monotonic_s(), found[0]))
+        progress = last_progress(self._state, self._clock.wall_s()) if self._has_begun else None
+        self._state, _ = step(self._state, WorkerEnded(self._clock.monotonic_s()))
+        self._is_on = self._has_begun = False
+        return "" if progress is None else last_progress_text(progress)
 
     def _prepare(self, epoch: int) -> str:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""

@@ -10,7 +10,8 @@
             save()
 
 The file lies in the folder INPLACE_PROGRESS_DIR; without that variable nothing is written, so that the script runs
-anywhere. Its name is the first of rank-RANK, local-LOCAL_RANK, jax-JAX_PROCESS_ID and pid-PID that there is: processes
+anywhere. At its first step a process also writes `.NAME`, once, so that the agent learns when that was.
+Its name is the first of rank-RANK, local-LOCAL_RANK, jax-JAX_PROCESS_ID and pid-PID that there is: processes
 of one name share a file. Its content is common/progress.py's. Folder and names are read at a process's first call.
 
 What goes wrong with the file never reaches the training loop: one line on stderr says it, once a process. Every call
@@ -48,6 +49,7 @@ class RankFile:
         self._has_warned = False
         self._head = b""
         self._step = _NO_STEP
+        self._has_begun = False  # its first step is written
         self._phases: list[BusyPhase] = []  # the innermost is last
 
     def step(self, number: int) -> None:
@@ -59,6 +61,8 @@ class RankFile:
             self._warn(f"expected a step number, saw {type(number).__name__} ({error})")
         self._step = b"%d" % step if 0 <= step <= STEP_MAX else _UNKNOWN_STEP
         self.write()
+        if not self._has_begun:
+            self._write_first()
 
     def enter(self, phase: BusyPhase) -> None:
         """Write that a busy phase began."""
@@ -88,6 +92,21 @@ class RankFile:
         except (OSError, ValueError) as error:  # ValueError: a path that cannot be one
             self._warn(f"{type(error).__name__}: {error}")
 
+    def _write_first(self) -> None:
+        """Leave the first step's line in a file of its own, which no later one overwrites."""
+        self._has_begun = True
+        if self._fd < 0:
+            return
+        try:
+            fd = os.open(self._path(f".{file_name(os.environ, self._pid)}"), _FLAGS | os.O_TRUNC, 0o644)
+            try:
+                os.write(fd, b"%s %s %d\n" % (self._head, self._step, self._pid))
+                os.fchmod(fd, 0o644)
+            finally:
+                os.close(fd)
+        except (OSError, ValueError):  # the agent then takes the first step that it sees
+            pass
+
     def end(self) -> None:
         """Write that this rank's process exits by itself, so that nobody waits for its next step."""
         if self._pid == os.getpid() and self._is_open():
@@ -103,7 +122,7 @@ class RankFile:
             atexit.register(self.end)  # a forked child has it already
         else:
             self._phases.clear()  # the parent's
-        self._fd, self._pid = -1, os.getpid()
+        self._fd, self._pid, self._has_begun = -1, os.getpid(), False
         self._is_off = not os.environ.get("INPLACE_PROGRESS_DIR")
         epoch = os.environ.get("INPLACE_EPOCH", "")
         self._head = b"v1 %d" % int(epoch) if _is_number(epoch) else b"v1 -"
@@ -125,8 +144,7 @@ class RankFile:
 
     def _open(self) -> None:
         self._fd = -1
-        path = os.path.join(os.environ.get("INPLACE_PROGRESS_DIR", ""), file_name(os.environ, self._pid))  # noqa: PTH118 - os alone
-        fd = os.open(path, _FLAGS, 0o644)
+        fd = os.open(self._path(file_name(os.environ, self._pid)), _FLAGS, 0o644)
         found = os.fstat(fd)
         try:
             os.fchmod(fd, 0o644)  # whatever the umask: the agent may be another user
@@ -135,6 +153,9 @@ class RankFile:
         except OSError:  # another user's file, which may be written all the same
             pass
         self._fd, self._file = fd, (found.st_dev, found.st_ino)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(os.environ.get("INPLACE_PROGRESS_DIR", ""), name)  # noqa: PTH118 - os alone
 
     def _put(self, line: bytes) -> None:
         """Write, or touch: a full disk still takes a new modification time, and that is progress too."""

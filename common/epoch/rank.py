@@ -58,6 +58,9 @@ class RankLook:
         name: of the rank's file; names are unique in a look.
         changed: its file is not as the last look showed it, or as it was before the worker started.
         step, begun, pid, busy, busy_s_max, ended: see common.progress.ProgressLine.
+        modified_s: when its file changed last, by that file's own time; None when unknown.
+        first: the first step of this run that is known; None when there is none.
+        first_s: when that was made, by the time of a file beside it.
     """
 
     name: str
@@ -68,6 +71,9 @@ class RankLook:
     busy: str = ""
     busy_s_max: int = 0
     ended: bool = False
+    modified_s: float | None = None
+    first: int | None = None
+    first_s: float | None = None
 
 
 @record

@@ -16,6 +16,7 @@ from enum import Enum
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.rank import (
     FIRST_STEPS,
+    PERIOD_S_MIN,
     STEP_TIME_FACTOR,
     RankLook,
     RankState,
@@ -158,15 +159,19 @@ class StallState:
 
 @record
 class LastProgress:
-    """What the Pod's next announcement says of the worker before it.
+    """What the Pod's next announcement says of the worker before it: of its rank that was furthest behind.
 
     Args:
-        step: the lowest last step of its ranks; None when no rank gave a number.
-        quiet_s: how long the quietest rank at that step had not changed when the worker ended.
+        step: its last step, 0 to 10^12 - 1; None when unknown.
+        quiet_s: seconds for which it had made no step when the worker ended, >= 0.
+        made: steps that it made after its first one, >= 1; None when unknown, or there were none.
+        pace_s: seconds that each of them took on average; None with `made`.
     """
 
     step: int | None
     quiet_s: float
+    made: int | None = None
+    pace_s: float | None = None
 
 
 def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...]]:
@@ -194,14 +199,39 @@ def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...
     return state, ()  # a look or a command that outlived its worker
 
 
-def last_progress(state: StallState) -> LastProgress | None:
-    """Return how far the worker was that ended last, or runs; None when no rank of it made itself known."""
+def last_progress(state: StallState, wall_s: float | None = None) -> LastProgress | None:
+    """Return how far the worker was that ended last, or runs, of its rank that is furthest behind.
+
+    None when no rank of it made itself known, unless a first step was waited for.
+
+    Args:
+        state: after the last look.
+        wall_s: Unix time of that; None when unknown.
+    """
     if not state.ranks:
-        return None
-    steps = [rank.seen.step for rank in state.ranks if rank.seen.step is not None]
-    lowest = min(steps, default=None)
-    changed_s = min(rank.changed_s for rank in state.ranks if rank.seen.step == lowest)
-    return LastProgress(lowest, state.watched_s - changed_s)
+        waits = state.settings.start_stall_after_s is not None and not state.was_heard
+        return LastProgress(None, state.watched_s) if waits else None
+    rank = min(state.ranks, key=_order)
+    made, pace_s = _pace(rank.seen)
+    return LastProgress(rank.seen.step, _quiet_s(state, rank, wall_s), made, pace_s)
+
+
+def _pace(seen: RankLook) -> tuple[int | None, float | None]:
+    """Return how many steps a rank made after its first one, and the seconds of each by its files' times."""
+    if seen.step is None or seen.first is None or seen.first_s is None or seen.modified_s is None:
+        return None, None
+    made, span_s = seen.step - seen.first, seen.modified_s - seen.first_s
+    return (made, span_s / made) if made > 0 and span_s > 0.0 else (None, None)
+
+
+def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:
+    """Return for how long a rank has not changed: by its file's time, where the looks say that it may be right."""
+    looks_s = state.watched_s - rank.changed_s
+    if wall_s is None or rank.seen.modified_s is None:
+        return looks_s
+    file_s = wall_s - rank.seen.modified_s
+    latest_s = looks_s + LATE_PERIODS * state.settings.period_s  # it changed up to one late look before it was seen
+    return file_s if looks_s - PERIOD_S_MIN <= file_s <= latest_s else looks_s
 
 
 def _looked(state: StallState, now_s: float, look: Look) -> tuple[StallState, tuple[Action, ...]]:

@@ -141,7 +141,9 @@ class Rig:
         self.config = replace(self.config, **config)
         credentials = credentials or Credentials("127.0.0.1", server.port, tls=False)
         context = credentials.ssl_context()
-        phases = RestartPhases(self.metrics, now_s=lambda: 0.0, annotate=self.config.phases_annotation)
+        phases = RestartPhases(
+            self.metrics, now_s=lambda: 0.0, wall_s=lambda: 0.0, annotate=self.config.phases_annotation
+        )
         ahead = None
         if with_head_start:  # in a thread, because the server runs in this one
             ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)

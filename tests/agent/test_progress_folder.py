@@ -21,6 +21,7 @@ from inplace.agent.progress_folder import (
 )
 from inplace.common.epoch.rank import RankLook
 from inplace.common.epoch.stall import RANKS_MAX, Look
+from inplace.common.record import replace
 
 EPOCH = 7
 LOOK_S_MAX = 1.0  # some milliseconds; a busy machine
@@ -49,14 +50,45 @@ def seen(look: Look) -> dict[str, int | None]:
     return {rank.name: rank.step for rank in look.ranks if rank.changed}
 
 
+def timeless(look: Look) -> Look:
+    """Return a look without the times of files."""
+    return replace(look, ranks=tuple(replace(rank, modified_s=None, first=None, first_s=None) for rank in look.ranks))
+
+
+def test_a_rank_s_first_step_has_a_file_of_its_own(path: Path, folder: ProgressFolder) -> None:
+    """Its number and its time, however late the first look comes; the next epoch starts without it."""
+    (path / ".rank-3").write_text(f"v1 {EPOCH} 5 77\n")
+    os.utime(path / ".rank-3", (100.0, 100.25))
+    (path / "rank-3").write_text(f"v1 {EPOCH} 45 77\n")
+    os.utime(path / "rank-3", (100.0, 110.5))
+    (rank,) = folder.look().ranks
+    assert (rank.step, rank.modified_s, rank.first, rank.first_s) == (45, 110.5, 5, 100.25)
+    assert folder.begin(EPOCH + 1) == ""
+    assert list(path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left", [None, f"v1 {EPOCH - 1} 2 77\n", "v1 - - 77\n", "words", "x" * 100])
+def test_without_that_file_the_first_step_is_the_first_seen(
+    path: Path, folder: ProgressFolder, left: str | None
+) -> None:
+    """Another program's file, a full disk, an older epoch's."""
+    if left is not None:
+        (path / ".rank-3").write_text(left)
+    for step in (5, 6):
+        (path / "rank-3").write_text(f"v1 {EPOCH} {step} 77\n")
+        os.utime(path / "rank-3", (100.0, 100.0 + step))
+        (rank,) = folder.look().ranks
+        assert (rank.step, rank.modified_s, rank.first, rank.first_s) == (step, 100.0 + step, 5, 105.0)
+
+
 def test_a_rank_changes_once_for_each_write(path: Path, folder: ProgressFolder) -> None:
     """A new file, a new step, a touch, a rename over it are changes; nothing else is."""
     assert seen(folder.look()) == {}
     (path / "rank-3").write_text(f"v1 {EPOCH} 5 77\n")
-    assert folder.look() == Look(EPOCH, (RankLook("rank-3", changed=True, step=5, pid=77),))
-    assert folder.look() == Look(EPOCH, (RankLook("rank-3", changed=False, step=5, pid=77),))
+    assert timeless(folder.look()) == Look(EPOCH, (RankLook("rank-3", changed=True, step=5, pid=77),))
+    assert timeless(folder.look()) == Look(EPOCH, (RankLook("rank-3", changed=False, step=5, pid=77),))
     (path / "rank-3").write_text(f"v1 {EPOCH} 6 77 checkpoint 600\n")
-    assert folder.look().ranks == (RankLook("rank-3", True, 6, True, 77, "checkpoint", 600),)
+    assert timeless(folder.look()).ranks == (RankLook("rank-3", True, 6, True, 77, "checkpoint", 600),)
     os.utime(path / "rank-3", (1, 1))  # into 1970: any other time is a change
     assert seen(folder.look()) == {"rank-3": 6}
     (path / "rank-3.new").write_text("7\n")
@@ -85,9 +117,9 @@ def test_progress_of_the_last_epoch_never_counts(path: Path, folder: ProgressFol
 
     assert folder.begin(EPOCH + 1) == ""
     assert {file.name for file in path.iterdir()} == {"of-our-own", "other"}
-    assert folder.look() == Look(EPOCH + 1)
+    assert timeless(folder.look()) == Look(EPOCH + 1)
     os.utime(path / "of-our-own")  # a process of the old epoch, or somebody's touch
-    assert folder.look() == Look(EPOCH + 1)
+    assert timeless(folder.look()) == Look(EPOCH + 1)
     os.utime(path / "other")
     assert seen(folder.look()) == {"other": 1000}
     (path / "of-our-own").write_text(f"v1 {EPOCH + 1} 3 78\n")
@@ -103,7 +135,7 @@ def test_without_in_place_restart_only_files_without_epoch_count(path: Path) -> 
     assert folder.begin(None) == ""
     (path / "rank-0").write_text("v1 - 4 78\n")
     (path / "rank-1").write_text("v1 3 4 78\n")
-    assert folder.look() == Look(None, (RankLook("rank-0", True, 4, pid=78),))
+    assert timeless(folder.look()) == Look(None, (RankLook("rank-0", True, 4, pid=78),))
 
 
 def test_a_dead_process_s_rank_has_ended(path: Path) -> None:
@@ -223,7 +255,7 @@ def test_links_take_no_rank_s_place(path: Path, folder: ProgressFolder) -> None:
     for number in range(RANKS_MAX):
         (path / f"rank-{number}").symlink_to(path.parent / "outside")
     (path / "zz").write_text("5\n")
-    assert folder.look() == Look(EPOCH, (RankLook("zz", True, 5),))
+    assert timeless(folder.look()) == Look(EPOCH, (RankLook("zz", True, 5),))
 
 
 def test_a_file_that_changed_once_stays_a_rank(path: Path) -> None:
@@ -254,7 +286,7 @@ def test_files_from_before_take_no_rank_s_place(path: Path) -> None:
     folder = ProgressFolder(str(path))
     assert folder.begin(EPOCH) == ""
     (path / "zz").write_text("5\n")
-    assert folder.look() == Look(EPOCH, (RankLook("zz", True, 5),))
+    assert timeless(folder.look()) == Look(EPOCH, (RankLook("zz", True, 5),))
 
 
 @pytest.mark.slow
@@ -351,7 +383,7 @@ def test_files_of_a_pattern_are_one_rank(logs: Path) -> None:
     """A line in any of them is progress of all; what was there before, links and hidden folders are not."""
     files = ProgressFiles(f"{logs}/*/train.log")
     assert files.begin(EPOCH) == ""
-    assert files.look() == Look(EPOCH)
+    assert timeless(files.look()) == Look(EPOCH)
     for name, changed in ((".hidden", False), ("1", True), ("0", True)):
         with (logs / name / "train.log").open("a") as log:
             log.write("more\n")

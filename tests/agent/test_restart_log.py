@@ -48,8 +48,8 @@ async def test_one_restart_is_told_in_ten_lines(tmp_path: Path) -> None:
         ("deprecated", 1, 1, 88),
         ("deprecated", 2, 2, 88),
     ]
-    assert re.fullmatch(r"v1,view=\d+", str(lines[1]["phases"]))
-    assert re.fullmatch(r"v1,announce=\d+,barrier=\d+,lift=\d+,kubelet=\d+,view=\d+", str(lines[5]["phases"]))
+    assert re.fullmatch(r"v1,view=\d+,at=\d+", str(lines[1]["phases"]))
+    assert re.fullmatch(r"v1,announce=\d+,barrier=\d+,lift=\d+,kubelet=\d+,view=\d+,at=\d+", str(lines[5]["phases"]))
 
 
 async def test_a_disk_that_refuses_costs_the_numbers_it_held(tmp_path: Path) -> None:

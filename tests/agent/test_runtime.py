@@ -64,7 +64,7 @@ async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None
     assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
     assert "as=PartialObjectMetadata" in patch.headers["accept"]
     body = json.loads(patch.body)
-    assert re.fullmatch(r"v1,view=\d+", body["metadata"]["annotations"].pop("inplace.dev/phases"))
+    assert re.fullmatch(r"v1,view=\d+,at=\d+", body["metadata"]["annotations"].pop("inplace.dev/phases"))
     assert body == {
         "metadata": {
             "uid": "pod-uid",

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common.wire import WORKER_FAILED
+from inplace.common.epoch.stall import LastProgress
+from inplace.common.last_progress import parse_last_progress
+from inplace.common.wire import PHASES, WORKER_FAILED
 from inplace.common.worker_failure import WorkerFailure, parse_failure
 from tests.agent.process import COMMAND, environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
@@ -44,6 +46,12 @@ def epochs(server: ScriptedServer) -> list[int]:
     bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
     found = [annotations.get("jobset.sigs.k8s.io/epoch") for annotations in bodies]
     return [int(epoch) for epoch in found if epoch]
+
+
+def announced_progress(server: ScriptedServer) -> LastProgress | None:
+    """Return what the newest announcement says of the worker before it."""
+    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
+    return parse_last_progress([annotations[PHASES] for annotations in bodies if PHASES in annotations][-1])
 
 
 @asynccontextmanager
@@ -99,6 +107,12 @@ async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path)
             assert 1 <= (failure.stalled_s or 0) <= 10
             assert (failure.step or 0) > 20
             await next_epoch(group, epoch + 1)
+            progress = announced_progress(group.server)
+            assert progress is not None
+            assert (progress.step or 0) >= (failure.step or 0)
+            assert STALL_S <= progress.quiet_s <= 10.0
+            assert progress.made == (progress.step or 0) - 1
+            assert progress.pace_s == pytest.approx(0.02, rel=1.0)  # a sleep of 20 ms on a busy machine
         await end(group)
         assert [line["rank"] for line in group.logged("worker_stalled")] == ["rank-0", "rank-0"]
         assert [line["why"] for line in group.logged("worker_stopping")][:2] == ["it hangs", "it hangs"]
@@ -264,6 +278,11 @@ async def test_a_stopped_worker_below_a_guard_is_told_and_killed(tmp_path: Path)
             assert (await group.finished())[0] == 143
     (failure,) = failures(server)
     assert (failure.epoch, (failure.step or 0) > 40) == (1, True)
+    text, *_ = Path(env["EPOCH_FILE"] + ".phases").read_text().split(" ")
+    progress = parse_last_progress(text)
+    assert progress is not None, "for the next process to announce"
+    assert (progress.step or 0) >= (failure.step or 0)
+    assert progress.quiet_s >= STALL_S
     events = [line["event"] for line in lines]
     assert events.index("worker_stalled") < events.index("worker_failed") < events.index("restarting_in_place")
     assert next(line for line in lines if line["event"] == "restarting_in_place")["verdict"] == "worker_stalled"

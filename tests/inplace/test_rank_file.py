@@ -73,6 +73,27 @@ def test_a_step_is_what_the_agent_reads(folder: Path) -> None:
     assert line_of(folder) == ProgressLine(7, 1200, True, os.getpid(), ended=True)
 
 
+def test_the_first_step_stays(folder: Path) -> None:
+    """In a file of its own, written once, that later steps leave alone; not written without a folder."""
+    file = RankFile()
+    file.step(40)
+    first = (folder / ".rank-3").stat()
+    assert line_of(folder, ".rank-3") == ProgressLine(7, 40, True, os.getpid())
+    file.step(41)
+    BusyPhase(file, "checkpoint", 600)
+    assert (folder / ".rank-3").stat().st_mtime_ns == first.st_mtime_ns
+    assert line_of(folder, ".rank-3").step == 40
+    assert line_of(folder).step == 41
+
+
+def test_a_first_step_that_cannot_be_kept_stops_nobody(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Somebody's folder stands in its place: the steps are written all the same, and nothing is said."""
+    (folder / ".rank-3").mkdir()
+    RankFile().step(40)
+    assert line_of(folder).step == 40
+    assert capfd.readouterr().err == ""
+
+
 def test_busy_phases_nest(folder: Path) -> None:
     """The inner one counts, the outer one goes on after it; an end too many does nothing, whatever is raised inside."""
     file = RankFile()

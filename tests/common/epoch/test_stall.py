@@ -246,7 +246,7 @@ def test_a_file_that_never_changed_is_no_rank() -> None:
     """Whatever it says: a stale file cannot trigger, nor keep the start's limit away."""
     dog = Watchdog(BOTH)
     assert dog.until(rank("old", 9, changed=False))[1] == (Stalled("", None, 60.5, 60.0),)
-    assert last_progress(dog.state) is None
+    assert last_progress(dog.state) == LastProgress(None, 60.5), "a first step was waited for"
 
 
 def test_a_look_at_another_epoch_is_passed_over() -> None:
@@ -359,6 +359,30 @@ def test_quiet_time_lasts_until_the_worker_s_end() -> None:
     dog.look(rank("a", 9), rank("b", 7, changed=False), rank("c", None))
     dog.state, _ = step(dog.state, WorkerEnded(dog.now_s + 0.25))
     assert last_progress(dog.state) == LastProgress(7, 0.75)
+
+
+def test_the_pace_is_that_of_the_files() -> None:
+    """Between the first step and the last one, by the files' times; not by those of the looks."""
+    dog = Watchdog()
+    dog.look(rank("a", 3, first=2, first_s=99.0, modified_s=101.0), rank("b", 9))
+    dog.look(rank("a", 7, first=2, first_s=99.0, modified_s=109.0), rank("b", 9))
+    assert last_progress(dog.state) == LastProgress(7, 0.0, 5, 2.0)
+    dog.look(rank("a", 1, first=2, first_s=99.0, modified_s=110.0), rank("b", 9))
+    assert last_progress(dog.state) == LastProgress(1, 0.0), "it went back behind its first step"
+    dog.look(rank("a", 8, first=2, first_s=99.0, modified_s=90.0), rank("b", 9))
+    assert last_progress(dog.state) == LastProgress(8, 0.0), "the clock went back"
+
+
+@pytest.mark.parametrize(("wall_s", "quiet_s"), [(203.2, 3.2), (202.3, 2.5), (203.6, 2.5), (1e9, 2.5), (0.0, 2.5)])
+def test_quiet_time_is_the_file_s_where_the_looks_agree(wall_s: float, quiet_s: float) -> None:
+    """A file changed up to two periods before a look saw it; a clock that jumped is not believed."""
+    dog = Watchdog()
+    dog.look(rank(number=4, modified_s=200.0))
+    for _ in range(5):
+        dog.look(rank(number=4, changed=False, modified_s=200.0))
+    progress = last_progress(dog.state, wall_s)
+    assert progress is not None
+    assert progress.quiet_s == pytest.approx(quiet_s)
 
 
 def test_no_step_anywhere_leaves_the_quiet_time() -> None:
