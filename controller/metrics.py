@@ -2,8 +2,9 @@
 The controller's metrics for Prometheus.
 
 Metrics that client-go or controller-runtime have carry their names, others our own. The number of series is bounded:
-for each JobSet only one Pod is a label value, the one that failed first in the last restart. Series with a JobSet's
-name are dropped with the JobSet, or read from the ledgers and the status at each scrape, so they cannot outlive it.
+for each JobSet at most two Pods are label values, those that failed and were silent first in the last restart. Series
+with a JobSet's name are dropped with the JobSet, or read from the ledgers and the status at each scrape, so they cannot
+outlive it.
 """
 
 from __future__ import annotations
@@ -249,6 +250,11 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         "1 for the container that failed first in the last group restart.",
         (*NAMES, "pod", "node", "container", "reason", "exit_code"),
     ),
+    (
+        "inplace_first_silent_seconds",
+        "How long the worker that was furthest behind had made no step when its epoch ended.",
+        (*NAMES, "pod"),
+    ),
 )
 """Gauges that are read from the ledgers and the status at each scrape: name, help, labels."""
 
@@ -273,6 +279,8 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
         code = "" if failure.exit_code is None else str(failure.exit_code)
         labels = (*names[:2], failure.pod, failure.node, failure.container, failure.reason, code)
         yield "inplace_first_failure_info", labels, 1
+    if (silent := whole.first_silent) is not None:
+        yield "inplace_first_silent_seconds", (*names[:2], silent.pods[0]), silent.progress.quiet_s
 
 
 class LiveCollector(SteppedCollector):

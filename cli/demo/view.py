@@ -73,6 +73,10 @@ class DemoView:
     def show_result(self) -> None:
         """Print the table, the budget and, when asked for, the JSON object."""
         self._console.print(_table(self._failures()))
+        for restart in self._failures():
+            if restart.first_silent:
+                first = restart.first_silent[0]
+                self.say(f"restart {restart.number}: fault in {restart.victim or '-'}; silent first: {first}")
         if self._runtime == "model":
             self.say("modelled times (simulator/cluster/timings.py), not measurements")
         requests = self._agent_requests()
@@ -183,5 +187,5 @@ def _restart_json(restart: GroupRestart) -> dict[str, Any]:
     for key, attribute in KEYS.items():
         at_s: float | None = getattr(restart, attribute)
         times[key] = None if at_s is None else round((at_s - restart.began_s) * 1e3, 1)
-    cause = {"trigger": restart.trigger, "first_failure": restart.first_failure}
+    cause = {"trigger": restart.trigger, "first_failure": restart.first_failure, "first_silent": restart.first_silent}
     return {"number": restart.number, "victim": restart.victim, "epoch": restart.epoch} | cause | times

@@ -20,6 +20,7 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.slot import Shape, Slot
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.conditions import BARRIER_WAITING
+from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.scopes import Scope
 
@@ -86,6 +87,7 @@ class LastRestart:
         epoch: that it led to.
         first_failure: pod, node, container, exitCode, reason and message, as far as known.
         request: the id of a manual restart.
+        first_silent: the Pods whose workers were furthest behind; None if no Pod told.
     """
 
     epoch: int
@@ -95,6 +97,7 @@ class LastRestart:
     first_failure: Mapping[str, str | int] | None = None
     scope: str | None = None
     request: str | None = None
+    first_silent: FirstSilent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,7 @@ def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
         failure if isinstance(failure, dict) else None,
         seen.get("scope"),
         seen.get("request"),
+        silent_of_entry(seen),
     )
 
 

@@ -67,6 +67,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
         "startedAt": last.started_at,
         "syncedAt": last.synced_at,
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
+        "firstSilent": last.first_silent.fields() if last.first_silent is not None else None,
     }
 
 

@@ -18,6 +18,7 @@ from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
+from inplace.controller.spec.first_silent import silent_text
 
 FAILURES = (
     None,
@@ -142,6 +143,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}")
+        if last.first_silent is not None:
+            yield Moment(parse_time(last.synced_at), silent_text(last.first_silent))
         if (ended_s := parse_time(last.synced_at)) is not None:
             took = f" after {duration_text(ended_s - began_s)}" if began_s is not None else ""
             yield Moment(ended_s, f"every Pod was at epoch {last.epoch}{took}")

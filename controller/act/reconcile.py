@@ -125,6 +125,7 @@ class Reconciler:
             domains=domains,
             causes=group.causes(),
             barriers=call_roll(self.membership, group, self.clock.monotonic_s()),
+            silent=group.silent(),
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
         )

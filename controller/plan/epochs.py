@@ -126,7 +126,8 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
         return
     now = draft.observed.now_micro or draft.observed.now
     cause = draft.causes.get(scope.name, UNSEEN)
-    entry = ended(draft.status, scope, cause, now) if is_over else begun(draft.status, scope, cause, now)
+    silent = draft.observed.silent.get(scope.name)
+    entry = ended(draft.status, scope, cause, now, silent) if is_over else begun(draft.status, scope, cause, now)
     if entry is not None:
         draft.status[wire.LAST_GROUP_RESTART] = entry
 

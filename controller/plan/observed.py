@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from inplace.common.epoch.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 
@@ -26,6 +27,7 @@ class Observed:
         decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
+        silent: by scope, who was silent first in the epoch that ended, where Pods told.
         now_micro: as `now`, with microseconds.
         matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
     """
@@ -40,5 +42,6 @@ class Observed:
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
     causes: Mapping[str, Cause] = field(default_factory=dict)
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
+    silent: Mapping[str, FirstSilent] = field(default_factory=dict)
     now_micro: str = ""
     matches: Mapping[str, int | None] = field(default_factory=dict)

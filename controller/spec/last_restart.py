@@ -13,6 +13,7 @@ from typing import Any
 
 from inplace.common import wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of
+from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.scopes import Scope
 
 
@@ -35,14 +36,21 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
     return entry
 
 
-def ended(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> dict[str, Any] | None:
-    """Return the entry of a restart that ends; None when the status is about another scope that restarts."""
+def ended(
+    status: Mapping[str, Any], scope: Scope, cause: Cause, now: str, silent: FirstSilent | None = None
+) -> dict[str, Any] | None:
+    """Return the entry of a restart that ends; None when the status is about another scope that restarts.
+
+    Who was silent first is said where something failed: otherwise all were told to stop.
+    """
     entry = entry_of(status, scope)
     if entry is None:
         other = status.get(wire.LAST_GROUP_RESTART) or {}
         if other and "syncedAt" not in other and other.get("scope", "") != scope.name:
             return None
         entry = begun(status, scope, cause, now)
+    if silent is not None and trigger_of(entry).is_failure:
+        entry["firstSilent"] = silent.fields()
     return entry | {"syncedAt": now}
 
 

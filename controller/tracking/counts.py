@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from inplace.common.epoch.decision import Standing
 from inplace.controller.spec.causes import Failure
+from inplace.controller.spec.first_silent import FirstSilent
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class JobSetCount:
         restarts_left: how many more of them it has.
         synced_at_s: when the last group restart ended, Unix time; None for never.
         first_failure: of the last group restart; None when nothing failed in it, or the failure is unknown.
+        first_silent: in the epoch before it; None if no Pod told.
     """
 
     namespace: str
@@ -25,6 +27,7 @@ class JobSetCount:
     restarts_left: int
     synced_at_s: float | None
     first_failure: Failure | None
+    first_silent: FirstSilent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ from inplace.common.epoch.decision import Decision
 from inplace.common.epoch.ledger import Ledger
 from inplace.common.epoch.slot import Shape
 from inplace.controller.spec.causes import Cause, failure_of_entry, unix_time
+from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.last_restart import cause_of
 from inplace.controller.spec.rules import Matches
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
+from inplace.controller.tracking.silence import Silence
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
@@ -31,6 +33,7 @@ class ScopeLedger:
         deadline_from_s: from when its deadline counts: since it waits, and again from each deadline on.
         cause: why it restarts next, or restarts now; None while all is well.
         barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
+        silence: what Pods told of their workers since the last sync.
     """
 
     jobset_uid: str
@@ -41,6 +44,7 @@ class ScopeLedger:
     deadline_from_s: float | None = None
     cause: Cause | None = None
     barrier_s_min: float | None = None
+    silence: Silence = field(default_factory=Silence)
 
     def note_barrier(self, waited_s: float) -> None:
         """Take in how long a Pod waited at the last barrier."""
@@ -100,7 +104,7 @@ class Group:
                 if scope.synced > scope_ledger.ledger.synced:
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
-                        scope_ledger.cause = None
+                        scope_ledger.cause, scope_ledger.silence = None, Silence()
                 scope_ledger.ledger.learn(scope.synced, scope.deprecated)
 
     def reshape(self) -> None:
@@ -136,6 +140,11 @@ class Group:
         return {
             name: scope_ledger.cause for name, scope_ledger in self.ledgers.items() if scope_ledger.cause is not None
         }
+
+    def silent(self) -> Mapping[str, FirstSilent]:
+        """Return who was silent first in each scope that restarts, as far as its Pods told."""
+        found = {name: scope_ledger.silence.result() for name, scope_ledger in self.ledgers.items()}
+        return {name: silent for name, silent in found.items() if silent is not None}
 
     def note_causes(self, causes: Mapping[str, Cause], now_s: float) -> None:
         """Take in what the planner knows of why scopes restart."""
@@ -189,7 +198,7 @@ class Group:
         last = self.jobset.status.get(wire.LAST_GROUP_RESTART) or {}
         left = max(0, policy.restarts_max - self.decide(name).restarts)
         ended_s = unix_time(last.get("syncedAt"))
-        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, failure_of_entry(last))
+        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, failure_of_entry(last), silent_of_entry(last))
 
     def _shape(self, name: str) -> Shape:
         """Return the slots that a scope's barrier waits for."""

@@ -5,16 +5,19 @@ Each announcement is counted once, at the event that shows a higher epoch than t
 for the first time (a new leader fills its caches) is not counted, so that no restart is counted by two leaders. While a
 herd announces, its phases are only stored: counting them would take a fifth of an event's cost, and every worker waits
 for the last event. They are counted when S is written, or at a scrape (`Metrics.catch_up`). For each scope one number
-is kept: the shortest wait at the last barrier, which is that of the last Pod. Phases decide nothing; garbage is counted
-and dropped.
+is kept: the shortest wait at the last barrier, which is that of the last Pod. How far a Pod's worker was is read at the
+event: the status that ends the restart says who was silent first. Phases decide nothing; garbage is counted and
+dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.last_progress import BEGINNING, parse_last_progress
 from inplace.common.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
@@ -42,14 +45,27 @@ class PhaseReader:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
         annotations = None if new is None else new.metadata.annotations
-        if old is None or new is None or annotations is None or annotations == old.metadata.annotations:
+        if new is None or annotations is None or (old is not None and annotations == old.metadata.annotations):
             return
         text = annotations.phases
-        if text is None or _epoch(new) <= _epoch(old):
+        if text is None or _epoch(new) <= (_epoch(old) if old is not None else 0):
+            return
+        if BEGINNING in text and (old is None or text != _text_of(old)):
+            self._note_progress(new, text)
+        if old is None:  # another leader counted it
             return
         self._uncounted.append((text, self._home_of(new.metadata.uid)))
         if len(self._uncounted) >= UNCOUNTED_MAX:
             self.count()
+
+    def _note_progress(self, pod: Pod, text: str) -> None:
+        """Take in how far the worker of the running epoch was, from the announcement of the next one."""
+        home = self._home_of(pod.metadata.uid)
+        if home is None or _epoch(pod) <= home.ledger.synced:
+            return
+        with suppress(RemoteProtocolError):  # counted with the phases
+            if (progress := parse_last_progress(text)) is not None:
+                home.silence.note(pod.metadata.name, progress)
 
     def count(self) -> None:
         """Count what was told since the last time."""
@@ -64,6 +80,10 @@ class PhaseReader:
                 self._observe[phase](seconds)
             if home is not None and (waited_s := phases.get(RestartPhase.BARRIER)) is not None:
                 home.note_barrier(waited_s)
+
+
+def _text_of(pod: Pod) -> str | None:
+    return pod.metadata.annotations.phases if pod.metadata.annotations is not None else None
 
 
 def _epoch(pod: Pod) -> int:

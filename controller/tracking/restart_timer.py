@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
 from inplace.controller.spec.causes import Cause, Trigger
+from inplace.controller.spec.first_silent import silent_of_entry, silent_text
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import Scope
@@ -64,7 +66,7 @@ class RestartTimer:
             known = timings.pop(after.name, None)
             if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
                 known = _Timing(_beginning(cause, due_since_s), due_since_s)
-            self._tell_end(group, after, known, cause, due_since_s, now_s)
+            self._tell_end(group, written, after, known, cause, due_since_s, now_s)
             self._observe_lift(group.ledgers[after.name])
 
     def exceeded(self, group: Group) -> None:
@@ -105,7 +107,14 @@ class RestartTimer:
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
     def _tell_end(
-        self, group: Group, scope: Scope, timing: _Timing | None, cause: Cause, complete_s: float, now_s: float
+        self,
+        group: Group,
+        written: JobSet,
+        scope: Scope,
+        timing: _Timing | None,
+        cause: Cause,
+        complete_s: float,
+        now_s: float,
     ) -> None:
         jobset = group.jobset
         size = group.ledgers[scope.name].ledger.shape.size
@@ -120,6 +129,9 @@ class RestartTimer:
             self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
             self._observe("sync", now_s - complete_s)
         message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
+        entry = written.status.get(wire.LAST_GROUP_RESTART) or {}
+        if entry.get("epoch") == scope.synced and (silent := silent_of_entry(entry)) is not None:
+            message += f"; {silent_text(silent)}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
 
 

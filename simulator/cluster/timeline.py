@@ -41,6 +41,7 @@ class GroupRestart:
         epoch: the epoch at which the group synced.
         trigger: why the group restarted, as the controller says; "" before the sync.
         first_failure: status.lastGroupRestart.firstFailure; empty without one.
+        first_silent: the Pods that were silent first, from status.lastGroupRestart.firstSilent; empty if none told.
         requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
         rejected: how many of them got 429.
         pods_recreated: Pods created since the JobSet first synced, up to the end of this restart.
@@ -52,6 +53,7 @@ class GroupRestart:
     epoch: int = 0
     trigger: str = ""
     first_failure: KubeObject = field(default_factory=dict)
+    first_silent: list[str] = field(default_factory=list)
     detected_s: float | None = None
     deprecated_s: float | None = None
     agent_exited_s: float | None = None
@@ -184,6 +186,7 @@ class Timeline:
             if cause.get("epoch") == synced:
                 self.current.trigger = cause.get("trigger") or ""
                 self.current.first_failure = cause.get("firstFailure") or {}
+                self.current.first_silent = (cause.get("firstSilent") or {}).get("pods") or []
 
     def _take_pod(self, event_type: str, pod: KubeObject) -> None:
         meta = pod["metadata"]

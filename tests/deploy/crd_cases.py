@@ -12,7 +12,11 @@ from typing import Any, Final
 
 import yaml
 
+from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.resources import KubeObject
+from inplace.common.last_progress import STEP_MAX
+from inplace.common.phases import MILLISECONDS_MAX
+from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
 from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
@@ -274,6 +278,21 @@ STATUSES: Final = (
         {"syncedEpoch": 1},
         {"syncedEpoch": 1, "deprecatedEpoch": 1}
         | {"lastGroupRestart": {"epoch": 2, "trigger": "new", "startedAt": "2026-01-01T00:00:00.000001Z"}},
+    ),
+    StatusChange(
+        "the_largest_first_silent",
+        {"syncedEpoch": 2},
+        {"syncedEpoch": 2}
+        | {
+            "lastGroupRestart": {
+                "epoch": 2,
+                "trigger": "stalled",
+                "startedAt": "2026-01-01T00:00:00.000001Z",
+                "firstSilent": FirstSilent(
+                    ("p" * 253,) * NAMED_MAX, 100_000, LastProgress(STEP_MAX, MILLISECONDS_MAX / 1000)
+                ).fields(),
+            }
+        },
     ),
     StatusChange("deprecate", {"syncedEpoch": 1}, {"syncedEpoch": 1, "deprecatedEpoch": 1}),
     StatusChange(

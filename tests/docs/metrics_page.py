@@ -16,10 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.epoch.decision import Standing
+from inplace.common.epoch.stall import LastProgress
 from inplace.common.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
 from inplace.controller.spec.causes import Failure, Trigger
+from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -86,7 +88,8 @@ def page() -> str:
 def controller_rows() -> Iterator[Row]:
     """Yield each family of the controller, with a JobSet that has restarted and failed."""
     metrics = Metrics()
-    whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"))
+    silent = FirstSilent(("p",), 1, LastProgress(3, 4.0))
+    whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"), silent)
     count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("Pod", 0.0)]))
     for collector in tuple(metrics.registry._collector_to_names):

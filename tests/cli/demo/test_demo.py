@@ -56,6 +56,7 @@ def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
         failure = restart["first_failure"]
         assert (restart["trigger"], failure["reason"]) == ("stalled", "Stalled")
         assert failure["message"].startswith("silent for ")
+        assert restart["first_silent"][0] == restart["victim"]
         assert 3_000 < restart["detection"] < restart["first_step"]  # its last step was up to one step before the stop
 
 

@@ -12,13 +12,16 @@ from inplace.cli.connection import Connection
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.cluster_events import Event
+from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
 from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.status.restart import request_restart
 from inplace.common import wire
+from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.first_silent import FirstSilent
 from inplace.simulator.apiserver import InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from tests.cli.scenes import (
@@ -65,6 +68,18 @@ async def test_a_worker_crash_is_named() -> None:
         assert f"container worker of Pod {victim} on node-" in text
         assert "exit code 137" in text
         assert "1 of 10 restarts used" in text
+
+
+async def test_who_was_silent_first_is_named() -> None:
+    """With its step and its silence; in `inplace status -o json` as well."""
+    silent = FirstSilent(("train-a-0-1-x", "train-a-0-2-y"), 2, LastProgress(1199, 4.012))
+    entry = {"epoch": 2, "trigger": "stalled", "startedAt": "2026-01-01T00:00:00Z", "syncedAt": "2026-01-01T00:00:05Z"}
+    last = {wire.LAST_GROUP_RESTART: entry | {"firstSilent": silent.fields()}}
+    state = group_state(jobset(2, status=wire.status_of_epochs(2, 1) | last), ())
+    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    assert "pod train-a-0-1-x was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in text
+    restart = status_data(state)["lastRestart"]
+    assert (restart["trigger"], restart["firstSilent"]) == ("stalled", silent.fields())
 
 
 async def test_a_restart_by_hand_has_no_first_failure() -> None:

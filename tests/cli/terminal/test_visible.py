@@ -70,6 +70,7 @@ def hostile() -> tuple[dict[str, Any], list[PodFact], list[Event]]:
     ]
     failure = {"pod": EVIL, "node": EVIL, "container": EVIL, "exitCode": 1, "reason": EVIL, "message": EVIL}
     last = {"epoch": 3, "trigger": EVIL, "startedAt": EVIL, "firstFailure": failure}
+    last["firstSilent"] = {"pods": [EVIL], "count": EVIL, "step": EVIL, "quietMilliseconds": EVIL}
     status = wire.status_of_epochs(2, 2) | {"conditions": conditions, wire.LAST_GROUP_RESTART: last}
     raw = jobset((1, 3), status=status)
     raw["metadata"]["name"] = raw["metadata"]["namespace"] = raw["spec"]["managedBy"] = NAME

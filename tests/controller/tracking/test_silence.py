@@ -1,0 +1,133 @@
+"""The Pods that were furthest behind when their epoch ended are named: in the status, the Event and a metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common import wire
+from inplace.common.epoch.stall import LastProgress
+from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent, silent_of_entry, silent_text
+from inplace.controller.tracking.silence import Silence
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+told = st.lists(
+    st.builds(LastProgress, st.none() | st.integers(0, 3), st.integers(0, 5).map(float)), max_size=2 * NAMED_MAX
+)
+
+
+@given(told)
+def test_the_fold_is_what_sorting_them_all_says(progresses: list[LastProgress]) -> None:
+    """The lowest step, the longest silence first; a Pod without a step only where none has one."""
+    silence = Silence()
+    pods = {f"p{number:02}": progress for number, progress in enumerate(progresses)}
+    for pod, progress in pods.items():
+        silence.note(pod, progress)
+    steps = [progress.step for progress in progresses if progress.step is not None]
+    lowest = [pod for pod, progress in pods.items() if progress.step == min(steps, default=None)]
+    lowest.sort(key=lambda pod: (-pods[pod].quiet_s, pod))
+    expected = FirstSilent(tuple(lowest[:NAMED_MAX]), len(lowest), pods[lowest[0]]) if lowest else None
+    assert silence.result() == expected
+
+
+async def announce(crew: Crew, epoch: int, *told: str, first: int = 0) -> None:
+    """Let Pods announce an epoch, with what they know of their workers."""
+    for pod, text in zip(list(crew.pods.values())[first:], told, strict=False):
+        await crew.annotate(pod, wire.epoch_annotations(epoch) | {wire.PHASES: f"v1,view=64{text}"})
+
+
+async def last(crew: Crew) -> KubeObject:
+    """Return status.lastGroupRestart."""
+    found: KubeObject = (await crew.status()).get(wire.LAST_GROUP_RESTART) or {}
+    return found
+
+
+GROUP = jobset(jobs=[replicated_job(pods=4)])
+TOLD = (",quiet=4031,step=1200", ",quiet=4011,step=1199", ",quiet=4031,step=1200", ",quiet=4012,step=1199")
+
+
+async def test_who_was_silent_first_is_written_with_the_restart_s_end() -> None:
+    """Two status writes as ever; the Event, the metric and the status name the same Pod."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(GROUP)
+        _, second, third, fourth = crew.pods.values()
+        before = rig.writes("/jobsets/train/status")
+        await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=1,stalled=4,step=1200,at=1700000000123"})
+        await rig.settle(0.1)
+        await announce(crew, 2, *TOLD)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        silent = {"pods": [fourth, second], "count": 2, "step": 1199, "quietMilliseconds": 4012}
+        assert (entry["trigger"], entry["firstFailure"]["pod"], entry["firstSilent"]) == ("stalled", third, silent)
+        assert rig.writes("/jobsets/train/status") == before + 2
+        (event,) = await rig.events("GroupRestartFinished")
+        assert f"pod {fourth} was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in event["note"]
+        labels = {"namespace": "default", "jobset": "train", "pod": fourth}
+        registry = rig.controllers[0].metrics.registry
+        assert registry.get_sample_value("inplace_first_silent_seconds", labels) == 4.012
+        await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=2,code=1,at=1700000000999"})
+        await rig.settle(0.1)
+        await crew.announce_all(3)
+        await rig.settle(0.1)
+        assert "firstSilent" not in await last(crew), "nobody told of epoch 2"
+
+
+async def test_a_new_controller_knows_those_that_told_before_it() -> None:
+    """It reads them with its first list, as it reads their epochs."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(GROUP)
+        first, *_ = crew.pods.values()
+        await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
+        await rig.settle(0.1)
+        await announce(crew, 2, *TOLD[:3])
+        await rig.settle(0.1)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await announce(crew, 2, ",quiet=900,step=1201", first=3)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        assert (entry["epoch"], entry["firstSilent"]["pods"]) == (2, [list(crew.pods.values())[1]])
+
+
+async def test_a_restart_by_hand_names_nobody() -> None:
+    """All workers were told to stop at the same moment: being behind means nothing."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(GROUP)
+        await rig.admin.patch(
+            JOBSETS, "default", "train", {"metadata": {"annotations": {wire.RESTART_REQUESTED: "now"}}}
+        )
+        await rig.settle(0.1)
+        await announce(crew, 2, *TOLD)
+        await rig.settle(0.1)
+        entry = await last(crew)
+        assert (entry["epoch"], entry["trigger"], "firstSilent" in entry) == (2, "manual", False)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{}, {"firstSilent": 1}, {"firstSilent": {}}, {"firstSilent": {"pods": []}}, {"firstSilent": {"pods": "p"}}],
+)
+def test_a_status_without_it_names_nobody(entry: dict[str, Any]) -> None:
+    """Whoever wrote the status."""
+    assert silent_of_entry(entry) is None
+
+
+def test_it_is_read_back() -> None:
+    """What is written, but for the pace, which a person does not ask for here."""
+    silent = FirstSilent(("a", "b"), 7, LastProgress(1199, 4.012))
+    assert silent_of_entry({"firstSilent": silent.fields()}) == silent
+    assert silent_text(silent) == "pod a was silent first: at step 1199 (one of 7 pods), quiet for 4.0 s"
+    alone = FirstSilent(("a",), 1, LastProgress(None, 60.0))
+    assert silent_text(alone) == "pod a was silent first: before any step, quiet for 60.0 s"
+    unknown = FirstSilent(("a",), 1, LastProgress(None, 0.0))
+    assert silent_of_entry({"firstSilent": {"pods": ["a"], "step": "x"}}) == unknown
