@@ -9,9 +9,9 @@ from inplace import examples
 from inplace.cli.manifests.agent_pieces import DEPTH
 from inplace.cli.manifests.documents import StreamError, read_stream
 from inplace.common import wire
+from inplace.common.guard_command import is_guarded
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import with_pods
-from inplace.simulator.cluster.model_link import is_guarded
 
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
 EXAMPLES = {

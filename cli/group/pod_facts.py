@@ -16,6 +16,7 @@ import msgspec
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.slot import Slot
+from inplace.common.guard_command import is_guarded
 from inplace.common.kube.codec import SlimMeta, slim
 from inplace.controller.spec import kinds
 from inplace.controller.spec.kinds import Gate
@@ -33,13 +34,19 @@ class Annotations(
     msgspec.Struct,
     frozen=True,
     gc=False,
-    rename={"epoch": wire.EPOCH, "attempt": wire.ATTEMPT, "phases": wire.PHASES},
+    rename={
+        "epoch": wire.EPOCH,
+        "attempt": wire.ATTEMPT,
+        "phases": wire.PHASES,
+        "worker_failed": wire.WORKER_FAILED,
+    },
 ):
     """What its agent announced."""
 
     epoch: str | None = None
     attempt: str | None = None
     phases: str | None = None
+    worker_failed: str | None = None
 
 
 class Managed(msgspec.Struct, frozen=True, gc=False):
@@ -102,10 +109,18 @@ class PodCondition(kinds.PodCondition, rename="camel", frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
+class Program(msgspec.Struct, frozen=True, gc=False):
+    """What a container of a Pod runs."""
+
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+
+
 class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Where it runs."""
+    """Where it runs, and what."""
 
     node_name: str | None = None
+    containers: tuple[Program, ...] | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
 
 
@@ -131,6 +146,11 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
     def name(self) -> str:
         """Return its name."""
         return self.metadata.name
+
+    @property
+    def is_guarded(self) -> bool:
+        """Say whether a guard starts and ends its worker."""
+        return any(is_guarded((*(one.command or ()), *(one.args or ()))) for one in self.spec.containers or ())
 
     @property
     def epoch(self) -> int:

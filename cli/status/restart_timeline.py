@@ -1,8 +1,10 @@
 """
 The last group restart as rows of phases: one row for each Pod, or for many Pods the slowest one. Pure.
 
-Kubernetes records whole seconds: when a container ended and started, and when the agent's announcement was written. The
-Pod's phases annotation has milliseconds and is used where it is there (common/phases.py).
+A Pod's own moments are exact: its announcement says when it was made and how long its parts took (common/phases.py),
+and S has the controller's time. Kubernetes records whole seconds: when a container ended and started, and when an
+annotation was written. They are drawn where the Pod says nothing, or another second: then its node's clock is not
+believed. Each row knows which of its moments are whole seconds.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from inplace.cli.group.state import LastRestart
 from inplace.cli.terminal.moments import parse_time
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import RestartPhase, parse_phases
+from inplace.common.phases import RestartPhase, moment_of, parse_numbers
+from inplace.common.worker_failure import parse_failure
 
-SECOND_S = 1.0  # what managedFields cuts off: a supervised group restarts within one, so the latest moment is taken
+SECOND_S = 1.0  # what Kubernetes cuts off
+SKEW_S = 1.0  # so far apart may two clocks be; and so late does kubelet see that a container ended
 TAIL = 0.05  # share of the picture behind the last moment
 
 
@@ -42,17 +46,22 @@ STAGE_WORDS: Mapping[Stage, str] = {
 }
 
 
+WHOLE_WORDS = "some ends of this row are Kubernetes' whole seconds: the Pod tells no finer ones"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One Pod, or several in their slowest moments.
 
     Args:
         ends: when stages OLD, DOWN, BACK and BARRIER ended, wall time; never falling. None for not yet.
+        whole: the stages whose end is known in whole seconds only, as Kubernetes keeps them.
     """
 
     name: str
     pods: int
     ends: tuple[float | None, ...]
+    whole: frozenset[Stage] = frozenset()
 
     def stage_at(self, at_s: float) -> Stage:
         """Return the stage at a moment."""
@@ -112,19 +121,76 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
     back_s = _latest(map(_started_s, pod.status.init_container_statuses or ()))
     working_s = _latest(map(_started_s, pod.workers))
     if pod.epoch != epoch:
-        return Row(pod.name, 1, _rising((ended_s, back_s, None, None)))
-    phases = _phases(pod)
+        return _made(pod.name, (ended_s, back_s, None, None), ())
+    numbers = _numbers(pod)
     announced_s = _announced_s(pod)
     if announced_s is None and back_s is not None:  # nobody keeps managedFields
-        announced_s = back_s + phases.get(RestartPhase.VIEW, 0.0)
-    if RestartPhase.DEATH in phases:  # a supervisor: its worker is no container of its own
+        announced_s = back_s + numbers.get(RestartPhase.VIEW.value, 0) / 1000
+    at_s = _at_s(numbers, announced_s, synced_s)
+    if RestartPhase.DEATH.value in numbers:  # a supervisor: its worker is no container of its own
+        return _supervised_row(pod.name, at_s, announced_s, numbers, synced_s)
+    exact = _exact_moments(pod, at_s, numbers, ended_s, back_s)
+    if working_s is not None and synced_s is not None:
+        if pod.is_guarded and working_s <= synced_s:  # the guard starts the worker at the lift
+            exact[Stage.BARRIER] = synced_s
+        working_s = max(working_s, synced_s)  # its second may have begun before S was written; it did not
+    seen = {Stage.OLD: ended_s, Stage.DOWN: back_s, Stage.BACK: announced_s, Stage.BARRIER: working_s}
+    return _made(pod.name, tuple((seen | exact).values()), exact)
+
+
+def _at_s(numbers: Mapping[str, int], announced_s: float | None, synced_s: float | None) -> float | None:
+    """Return when a Pod announced, as it says itself; None where the API server says otherwise."""
+    if announced_s is not None:
+        at_s = moment_of(numbers, announced_s + SECOND_S / 2)
+        return at_s if at_s is not None and _agree(at_s, announced_s, SKEW_S) else None
+    at_s = moment_of(numbers, synced_s) if synced_s is not None else None  # nobody keeps managedFields
+    return at_s if at_s is not None and synced_s is not None and at_s <= synced_s + SKEW_S else None
+
+
+def _supervised_row(
+    name: str, at_s: float | None, announced_s: float | None, numbers: Mapping[str, int], synced_s: float | None
+) -> Row:
+    """Return the row of a Pod whose worker is a child of its agent."""
+    latest_s = at_s
+    if at_s is None:  # a supervised group restarts within the second that managedFields has: the latest moment is taken
         latest_s = announced_s + SECOND_S if announced_s is not None else synced_s
-        announced_s = latest_s if latest_s is None or synced_s is None else min(latest_s, synced_s)
-        ended_s, back_s = None if announced_s is None else announced_s - phases[RestartPhase.DEATH], announced_s
-        working_s = synced_s
-    if working_s is not None and synced_s is not None:  # its second may have begun before S was written; it did not
-        working_s = max(working_s, synced_s)
-    return Row(pod.name, 1, _rising((ended_s, back_s, announced_s, working_s)))
+        latest_s = latest_s if latest_s is None or synced_s is None else min(latest_s, synced_s)
+    ended_s = None if latest_s is None else latest_s - numbers[RestartPhase.DEATH.value] / 1000
+    exact = (Stage.BARRIER,) if at_s is None else tuple(Stage)
+    return _made(name, (ended_s, latest_s, latest_s, synced_s), exact)
+
+
+def _exact_moments(
+    pod: PodFact, at_s: float | None, numbers: Mapping[str, int], ended_s: float | None, back_s: float | None
+) -> dict[Stage, float | None]:
+    """Return the ends of stages that a sidecar's Pod tells itself, where kubelet's seconds agree."""
+    exact: dict[Stage, float | None] = {}
+    view, kubelet = (numbers.get(phase.value) for phase in (RestartPhase.VIEW, RestartPhase.KUBELET))
+    if at_s is None:
+        return exact
+    exact[Stage.BACK] = at_s
+    made_s = None if view is None else at_s - view / 1000
+    if made_s is not None and (back_s is None or _agree(made_s, back_s)):
+        exact[Stage.DOWN] = made_s
+    if pod.is_guarded and made_s is not None and kubelet is not None:  # its worker ended when its agent left, or before
+        left_s = made_s - kubelet / 1000
+        for moment_s in (_told_s(pod, pod.epoch - 1), left_s):
+            if moment_s is not None and ended_s is not None and _agree(moment_s, ended_s, SKEW_S):
+                exact[Stage.OLD] = moment_s
+                break
+    return exact
+
+
+def _agree(exact_s: float, second_s: float, skew_s: float = 0.05) -> bool:
+    """Say whether a moment is within a whole second, or as far beside it as clocks may be apart."""
+    return -skew_s <= exact_s - second_s <= SECOND_S + skew_s
+
+
+def _made(name: str, ends: Sequence[float | None], exact: Iterable[Stage]) -> Row:
+    """Return one Pod's row."""
+    known = frozenset(exact)
+    whole = {stage for stage, end_s in zip(Stage, ends, strict=False) if end_s is not None and stage not in known}
+    return Row(name, 1, _rising(ends), frozenset(whole))
 
 
 def _latest(moments: Iterable[float | None]) -> float | None:
@@ -154,11 +220,14 @@ def _gathered(rows: Sequence[Row], pods: Sequence[PodFact], rows_max: int) -> li
 
 def _slowest(name: str, rows: Sequence[Row]) -> Row:
     """Return the row in which every stage lasts until the last of them has left it."""
-    ends = []
-    for moments in zip(*(row.ends for row in rows), strict=True):
+    ends: list[float | None] = []
+    whole = set()
+    for stage, moments in zip(Stage, zip(*(row.ends for row in rows), strict=True), strict=False):
         known = [moment for moment in moments if moment is not None]
         ends.append(max(known) if len(known) == len(moments) else None)
-    return Row(name, sum(row.pods for row in rows), tuple(ends))
+        if any(stage in row.whole and row.ends[stage] == ends[-1] for row in rows):
+            whole.add(stage)
+    return Row(name, sum(row.pods for row in rows), tuple(ends), frozenset(whole))
 
 
 def _rising(moments: Sequence[float | None]) -> tuple[float | None, ...]:
@@ -185,12 +254,22 @@ def _announced_s(pod: PodFact) -> float | None:
     )
 
 
-def _phases(pod: PodFact) -> Mapping[RestartPhase, float]:
+def _numbers(pod: PodFact) -> Mapping[str, int]:
     text = pod.metadata.annotations.phases if pod.metadata.annotations is not None else None
     try:
-        return parse_phases(text) if text is not None else {}
+        return parse_numbers(text) if text is not None else {}
     except RemoteProtocolError:
         return {}
+
+
+def _told_s(pod: PodFact, epoch: int) -> float | None:
+    """Return when its agent told that the worker of an epoch died."""
+    text = pod.metadata.annotations.worker_failed if pod.metadata.annotations is not None else None
+    try:
+        told = parse_failure(text) if text is not None else None
+    except RemoteProtocolError:
+        return None
+    return told.at_s if told is not None and told.epoch == epoch and told.stalled_s is None else None
 
 
 def _ended_s(container: Container) -> float | None:

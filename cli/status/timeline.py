@@ -17,7 +17,13 @@ from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, failure_text
-from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Stage, restart_timeline
+from inplace.cli.status.restart_timeline import (
+    STAGE_WORDS,
+    WHOLE_WORDS,
+    RestartTimeline,
+    Stage,
+    restart_timeline,
+)
 from inplace.cli.status.timeline_svg import ROWS_MAX, timeline_svg
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
@@ -26,6 +32,7 @@ from inplace.cli.terminal.visible import one_line
 TERMINAL_ROWS_MAX: Final = 40
 NAME_COLUMNS: Final = 26
 COLUMNS_MAX: Final = 140  # wider bars say no more
+WHOLE_MARK: Final = "~"
 STYLES: Final = {
     Stage.OLD: ("░", "green"),
     Stage.DOWN: ("▒", "red"),
@@ -90,7 +97,12 @@ def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
         "beganAt": timeline.began_s,
         "synced": since(timeline.synced_s),
         "rows": [
-            {"name": row.name, "pods": row.pods, "ends": dict(zip(names, map(since, row.ends), strict=True))}
+            {
+                "name": row.name,
+                "pods": row.pods,
+                "ends": dict(zip(names, map(since, row.ends), strict=True)),
+                "wholeSeconds": [stage.name.lower() for stage in sorted(row.whole)],
+            }
             for row in timeline.rows
         ],
     }
@@ -99,16 +111,17 @@ def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
 def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Iterator[Text]:
     """Yield the picture for a terminal that is so wide."""
     names = min(NAME_COLUMNS, max((len(row.name) for row in timeline.rows), default=0))
-    width = max(10, min(columns, COLUMNS_MAX) - names - 2)
+    width = max(10, min(columns, COLUMNS_MAX) - names - 3)
     step_s = (timeline.until_s - timeline.began_s) / width
     yield Text(one_line(title), "bold")
     for row in timeline.rows:
         name = row.name if len(row.name) <= names else f"…{row.name[1 - names :]}"
-        line = Text(f"{name:{names}} ", no_wrap=True, overflow="crop")
+        mark = WHOLE_MARK if row.whole else " "
+        line = Text(f"{mark}{name:{names}} ", no_wrap=True, overflow="crop")
         for column in range(width):
             line.append(*STYLES[row.stage_at(timeline.began_s + (column + 0.5) * step_s)])
         yield line
-    axis = f"{'':{names}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
+    axis = f"{'':{names + 1}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
     yield Text(axis, "dim", no_wrap=True, overflow="crop")
     legend = Text()
     for stage, words in STAGE_WORDS.items():
@@ -116,7 +129,8 @@ def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Itera
     yield legend
     if any(row.pods > 1 for row in timeline.rows):
         yield Text("a row of several Pods shows the slowest of them in each phase", "dim")
-    yield Text("whole seconds: Kubernetes keeps no finer ones", "dim")
+    if any(row.whole for row in timeline.rows):
+        yield Text(f"{WHOLE_MARK} {WHOLE_WORDS}", "dim")
 
 
 def _write(path: Path, text: str) -> None:

@@ -77,7 +77,9 @@ def _row(timeline: RestartTimeline, row: Row, y: float, height: float) -> Iterat
     starts = [timeline.began_s - _lead(timeline), *row.ends]
     yield "<g>"
     shared = "" if row.pods == 1 else f", the slowest of {count_text(row.pods, 'Pod')}"
-    yield f"<title>{escape(row.name)}{shared}</title>"
+    whole = ", ".join(STAGE_WORDS[stage] for stage in sorted(row.whole))
+    ends = f"; ends in whole seconds, as Kubernetes keeps them: {whole}" if whole else ""
+    yield f"<title>{escape(row.name)}{shared}{ends}</title>"
     for stage, start_s in zip(Stage, starts, strict=True):
         if start_s is None:
             break

@@ -8,9 +8,6 @@ does: the end of either process is the end of the link, and the worker's contain
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from itertools import pairwise
-from pathlib import PurePosixPath
 from typing import Protocol
 
 from inplace.agent.arguments import GRACE_S
@@ -38,15 +35,6 @@ from inplace.common.epoch.guard import (
 )
 from inplace.common.epoch.stall import Stalled
 from inplace.common.link import Absent, Ended, Ending, Failed, Leaving, Lifted, Message, Signal, Started
-
-AGENT_COMMAND = "inplace-agent"
-
-
-def is_guarded(command: Sequence[str]) -> bool:
-    """Say whether a container's command is a guard with its worker, started from the image or from a file."""
-    return any(
-        word == "guard" and PurePosixPath(program).name.startswith(AGENT_COMMAND) for program, word in pairwise(command)
-    )
 
 
 class GuardedWorker(Protocol):

@@ -24,11 +24,12 @@ from inplace.agent.exit_code import ExitCode
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.common import wire
 from inplace.common.epoch.guard import Signalled, WorkerEnded
+from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.model_link import AGENT_COMMAND, ModelGuard, ModelLink, PodLink, is_guarded
+from inplace.simulator.cluster.model_link import ModelGuard, ModelLink, PodLink
 from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
 from inplace.simulator.cluster.timings import Timings

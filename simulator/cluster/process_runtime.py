@@ -17,11 +17,11 @@ from uuid import uuid4
 
 import inplace
 from inplace.agent.guard import STARTED
+from inplace.common.guard_command import is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.model_link import is_guarded
 from inplace.simulator.cluster.pod_folder import PodFolder
 from inplace.simulator.cluster.processes import LocalProcess
 from inplace.simulator.cluster.runtime import ContainerRun, Sandbox

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -22,7 +23,9 @@ BEGAN = "2026-01-01T00:00:10Z"
 BEGAN_S = 1767225610.0
 
 
-def pod(index: int, *, ended: int, back: int, announced: int, working: int | None, job: int = 0) -> PodFact:
+def pod(
+    index: int, *, ended: int, back: int, announced: int, working: int | None, job: int = 0, guarded: bool = False
+) -> PodFact:
     """Return a Pod at epoch 2 with its moments as seconds after 00:00:00."""
 
     def at(second: int) -> str:
@@ -50,6 +53,7 @@ def pod(index: int, *, ended: int, back: int, announced: int, working: int | Non
     agent = {"name": "agent", "state": {"running": {"startedAt": at(back)}}}
     raw = {
         "metadata": metadata,
+        "spec": {"containers": [{"command": ["inplace-agent", "guard", "--", "train"]} if guarded else {}]},
         "status": {"phase": "Running", "containerStatuses": [worker], "initContainerStatuses": [agent]},
     }
     return POD_CODEC.convert(raw)
@@ -105,6 +109,79 @@ def test_a_supervised_worker_is_read_from_the_phases() -> None:
     assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [2.5, 5, 5, 10]
 
 
+def told(seen: PodFact, phases: dict[RestartPhase, float], at_s: float, failed: str | None = None) -> PodFact:
+    """Return a Pod with what its agent told, `at_s` seconds after 00:00:00."""
+    text = phases_text(phases, BEGAN_S - 10 + at_s)
+    keys = Annotations(epoch="2", phases=text, worker_failed=failed)
+    return replace(seen, metadata=replace(seen.metadata, annotations=keys))
+
+
+def shown(row: Row) -> tuple[Any, Any]:
+    """Return the ends of a row's stages, seconds after 00:00:00, and which of them are whole seconds."""
+    return [None if end_s is None else round(end_s - BEGAN_S + 10, 3) for end_s in row.ends], set(row.whole)
+
+
+SIDECAR = {RestartPhase.KUBELET: 1.8, RestartPhase.VIEW: 0.05}
+
+
+def test_a_guarded_pod_tells_its_own_moments() -> None:
+    """To the millisecond: its worker's end with its agent's, the agent's start, its announcement; S is the lift."""
+    seen = told(pod(0, ended=11, back=13, announced=13, working=13, guarded=True), SIDECAR, 13.7)
+    (row,) = drawn([seen], synced="2026-01-01T00:00:20.700000Z").rows
+    assert shown(row) == ([11.85, 13.65, 13.7, 20.7], set())
+
+
+def test_without_a_guard_kubelet_ends_and_starts_the_worker() -> None:
+    """Only the agent's own moments are exact."""
+    seen = told(pod(0, ended=11, back=13, announced=13, working=20), SIDECAR, 13.7)
+    (row,) = drawn([seen], synced="2026-01-01T00:00:20.700000Z").rows
+    assert shown(row) == ([11, 13.65, 13.7, 20.7], {Stage.OLD, Stage.BARRIER})
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        ("v1,epoch=1,code=1,at=1767225611250", 11.25),
+        ("v1,epoch=2,code=1,at=1767225611250", 11.85),
+        ("v1,epoch=1,stalled=4,at=1767225611250", 11.85),
+        ("v1,epoch=1,code=1,at=0000000000000", 11.85),
+        ("garbage", 11.85),
+    ],
+)
+def test_a_dead_worker_s_end_is_when_its_agent_told(failed: str, expected: float) -> None:
+    """The agent left later; another epoch's failure, a hang, and a moment far away say nothing."""
+    seen = pod(0, ended=11, back=13, announced=13, working=13, guarded=True)
+    (row,) = drawn([told(seen, SIDECAR, 13.7, failed)]).rows
+    assert shown(row)[0][0] == expected
+
+
+def test_kubelet_s_seconds_stay_where_the_pod_says_otherwise() -> None:
+    """A worker that took its grace, a container that was made after S, and a clock that is wrong."""
+    (row,) = drawn([told(pod(0, ended=13, back=13, announced=13, working=21, guarded=True), SIDECAR, 13.7)]).rows
+    assert shown(row) == ([13, 13.65, 13.7, 21], {Stage.OLD, Stage.BARRIER})
+    (row,) = drawn([told(pod(0, ended=11, back=13, announced=13, working=13, guarded=True), SIDECAR, 16.7)]).rows
+    assert shown(row) == ([11, 13, 13, 20], {Stage.OLD, Stage.DOWN, Stage.BACK})
+
+
+def test_a_supervised_pod_tells_its_own_moments() -> None:
+    """Its worker's death, its announcement, and S: nothing is left of whole seconds."""
+    seen = told(pod(0, ended=2, back=1, announced=14, working=1), {RestartPhase.DEATH: 0.25}, 14.9)
+    (row,) = drawn([seen], synced="2026-01-01T00:00:15.100000Z").rows
+    assert shown(row) == ([14.65, 14.9, 14.9, 15.1], set())
+    alone = replace(seen.status, init_container_statuses=None)
+    unkept = replace(seen, metadata=replace(seen.metadata, managed_fields=None), status=alone)
+    (row,) = drawn([unkept], synced="2026-01-01T00:00:15.100000Z").rows
+    assert shown(row) == ([14.65, 14.9, 14.9, 15.1], set())
+
+
+def test_a_row_of_many_marks_what_is_drawn() -> None:
+    """Of several Pods the slowest is shown, and it is marked where its moment is a whole second."""
+    exact = told(pod(0, ended=11, back=13, announced=13, working=13, guarded=True), SIDECAR, 13.7)
+    whole = told(pod(1, ended=11, back=12, announced=15, working=13, guarded=True), {}, 99.0)
+    (row,) = drawn([exact, whole], rows_max=1).rows
+    assert shown(row) == ([11.85, 13.65, 15, 20], {Stage.BACK})
+
+
 @pytest.mark.parametrize(("jobs", "per_job"), [(1, 1000), (50, 20), (500, 2)])
 def test_many_pods_share_rows(jobs: int, per_job: int) -> None:
     """Every Pod is in exactly one row, the rows fit, and a row shows its slowest Pod."""
@@ -156,6 +233,7 @@ async def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
         first = min(timeline.rows, key=lambda row: row.ends[0] or float("inf"))
         assert first.ends[0] == next(row.ends[0] for row in timeline.rows if row.name == victim)
         assert all(None not in row.ends for row in timeline.rows)
+        assert all({Stage.DOWN, Stage.BACK}.isdisjoint(row.whole) for row in timeline.rows), "the agents told"
         assert victim in timeline_title(state, timeline, pods)
 
 
@@ -165,9 +243,9 @@ def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
     lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
     rows = lines[1:4]
     assert all(len(line) <= 40 for line in rows)
-    assert all(line.startswith(("…", "train-workers-0-")) for line in rows)
+    assert all(line.startswith("~train-workers-0-") for line in rows)
     bars = [line.rpartition(" ")[2] for line in rows]
-    assert {len(bar) for bar in bars} == {40 - len("train-workers-0-0-abcde") - 2}
+    assert {len(bar) for bar in bars} == {40 - len("train-workers-0-0-abcde") - 3}
     order = [character for character, _ in STYLES.values()]
     assert [order.index(character) for character in bars[0]] == sorted(order.index(one) for one in bars[0])
     assert bars[0][-1] == STYLES[Stage.RUNS][0]
