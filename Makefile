@@ -114,6 +114,7 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.progress
+	$(BIN)/python -m benchmarks.goodput
 	$(BIN)/python -m benchmarks.herd --rounds 3
 	$(BIN)/python -m benchmarks.controller_events
 	$(BIN)/python -m benchmarks.controller

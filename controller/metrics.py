@@ -242,6 +242,13 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("inplace_epoch", "Epochs of the status.", (*SCOPED, "which")),
     ("inplace_restart_in_progress", "1 during a group restart.", SCOPED),
     ("inplace_barrier_wait_seconds", "How long the present barrier has waited; 0 when none does.", SCOPED),
+    (
+        "inplace_goodput_seconds",
+        "Training time up to the newest run's first step: useful, lost (steps made again), restart (no step).",
+        (*SCOPED, "part"),
+    ),
+    ("inplace_goodput_lost_steps", "Steps that were made again after a restart.", SCOPED),
+    ("inplace_effective_training_ratio", "The useful part of inplace_goodput_seconds, 0 to 1.", SCOPED),
     ("inplace_restart_budget", "maxRestarts.", NAMES),
     ("inplace_restart_budget_remaining", "Restarts left.", NAMES),
     ("inplace_last_restart_timestamp_seconds", "When the last group restart ended.", NAMES),
@@ -269,6 +276,11 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
     yield "inplace_epoch", (*names, "deprecated"), count.deprecated
     yield "inplace_restart_in_progress", names, 0 < count.synced <= count.deprecated
     yield "inplace_barrier_wait_seconds", names, count.waited_s
+    if count.goodput is not None and (ratio := count.goodput.ratio) is not None:
+        for part in ("useful", "lost", "restart"):
+            yield "inplace_goodput_seconds", (*names, part), getattr(count.goodput, f"{part}_s")
+        yield "inplace_goodput_lost_steps", names, count.goodput.lost_steps
+        yield "inplace_effective_training_ratio", names, ratio
     if (whole := count.whole) is None:
         return
     yield "inplace_restart_budget", names[:2], whole.restarts_max

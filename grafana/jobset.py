@@ -1,4 +1,4 @@
-"""The board of one JobSet: twelve panels for its owner."""
+"""The board of one JobSet, for its owner."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ def jobset() -> Board:
             Row("Is it training, and what did it cost?", _answers(), height=4),
             Row("What it waits for", (shared.pods_by_state(), _wait(), _epochs())),
             Row("Who failed first, and why", (shared.first_failures(), shared.restarts_by_trigger())),
+            Row(
+                "What restarts cost in training time",
+                (shared.training_time(), shared.training_time_lost(), shared.first_silent()),
+            ),
             Row(
                 "How long its restarts take",
                 (_last_durations(), shared.duration_quantiles(), shared.duration_heatmap()),

@@ -30,6 +30,7 @@ PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
 _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
 QUIET: Final = "no group restart in this range"
+UNWATCHED: Final = "no restart whose Pods told their steps; that needs a watchdog"
 CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
 JOBSETS: Final[tuple[Json, ...]] = (
     CLUSTERS,
@@ -147,6 +148,48 @@ def first_failures() -> Panel:
             ),
         ),
         empty="nothing has failed since the controller started",
+    )
+
+
+def training_time() -> Panel:
+    """Return the panel of the effective training time ratio."""
+    return Panel(
+        "timeseries",
+        "Effective training time",
+        "Share of the time in which steps were made that no restart took back, up to the newest run's first step. The "
+        "rest is work that was done again, and time without a step: silence, restart, loading.",
+        "percentunit",
+        "InplaceRestartStorm",
+        (Query(f"max by ({BY_JOBSET}, scope) (inplace_effective_training_ratio{{{JOBSET}}})", "{{jobset}} {{scope}}"),),
+        empty=UNWATCHED,
+    )
+
+
+def training_time_lost() -> Panel:
+    """Return the panel of the training time that restarts took."""
+    parts = f'inplace_goodput_seconds{{{JOBSET},part=~"lost|restart"}}'
+    return Panel(
+        "timeseries",
+        "Training time lost",
+        "Seconds of all restarts so far. lost: steps that were made again, from the last checkpoint on. restart: no "
+        "step, from a run's last one to the first one of the next.",
+        "s",
+        "InplaceRestartStorm",
+        (Query(f"max by ({BY_JOBSET}, scope, part) ({parts})", "{{part}} {{jobset}} {{scope}}"),),
+        empty=UNWATCHED,
+    )
+
+
+def first_silent() -> Panel:
+    """Return the panel of the Pods that were silent first."""
+    return Panel(
+        "table",
+        "Who was silent first",
+        "The Pod whose worker was furthest behind when the last epoch failed, and for how long it had made no step.",
+        "s",
+        "InplaceNodeFailsFirst",
+        (Query(f"max by ({BY_JOBSET}, pod) (inplace_first_silent_seconds{{{JOBSET}}})", "silent"),),
+        empty=UNWATCHED,
     )
 
 

@@ -21,6 +21,7 @@ from inplace.common.epoch.slot import Shape, Slot
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
+from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.scopes import Scope
 
@@ -60,6 +61,7 @@ class ScopeState:
         working: Pods whose worker containers run.
         late: how many slots are not at `target`.
         stragglers: those of them with a Pod, then the first of those without one.
+        goodput: what its restarts cost in training time, where Pods told.
     """
 
     name: str
@@ -72,6 +74,7 @@ class ScopeState:
     working: int
     late: int
     stragglers: Sequence[Straggler]
+    goodput: Goodput | None = None
 
     @property
     def arrived(self) -> int:
@@ -265,6 +268,7 @@ def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: 
         sum(pod.is_working for pod in live.values()),
         late,
         stragglers,
+        scope.goodput,
     )
 
 

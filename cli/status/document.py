@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inplace.cli.group.state import GroupState, ScopeState
+from inplace.controller.spec.goodput import Goodput
 
 STALLED = "Stalled"  # the reason of a worker that hangs; its message has the seconds, and the step
 TRIGGERS = {
@@ -54,7 +55,13 @@ def _scope_data(scope: ScopeState) -> dict[str, Any]:
         "arrived": scope.arrived,
         "working": scope.working,
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
+        "goodput": _goodput_data(scope.goodput) if scope.goodput is not None else None,
     }
+
+
+def _goodput_data(goodput: Goodput) -> dict[str, Any]:
+    """Return what restarts cost; `ratio` is the effective training time ratio."""
+    return goodput.fields() | {"ratio": None if goodput.ratio is None else round(goodput.ratio, 4)}
 
 
 def _restart_data(state: GroupState) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.resources import NODES, PODS
+from inplace.controller.spec.goodput import goodput_text
 
 WAITING: Final = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
@@ -85,6 +86,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     lines = [(f"{state.namespace}/{state.name}: {explanation.headline}", "bold")]
     if state.used is not None:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
+    lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
     if explanation.moments:
         lines += [("", ""), ("What happened (UTC)", "bold")]
         for moment in explanation.moments:

@@ -19,6 +19,7 @@ from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.controller.spec.first_silent import silent_text
+from inplace.controller.spec.goodput import cost_text
 
 FAILURES = (
     None,
@@ -143,6 +144,10 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}")
+        for scope in facts.state.scopes:
+            if scope.goodput is not None and scope.goodput.newest is not None:
+                began = scope.goodput.run.first_s if scope.goodput.run is not None else None
+                yield Moment(began, cost_text(scope.goodput.newest))
         if last.first_silent is not None:
             yield Moment(parse_time(last.synced_at), silent_text(last.first_silent))
         if (ended_s := parse_time(last.synced_at)) is not None:

@@ -15,6 +15,7 @@ from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.cli.terminal.visible import one_line
+from inplace.controller.spec.goodput import goodput_text
 
 BAR_COLUMNS_MAX = 40
 NARROW = 60  # columns: a name and its reason no longer fit on one line
@@ -124,6 +125,9 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     """Yield what went before."""
     if state.used is not None:
         yield f"restarts {state.used} of {state.allowed}"
+    for scope in state.scopes:
+        if scope.goodput is not None and (words := goodput_text(scope.goodput)):
+            yield f"{scope.name}: {words}" if scope.name else words
     last = state.last
     if last is None:
         return

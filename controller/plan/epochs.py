@@ -12,10 +12,11 @@ from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.finish import fail
 from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Cause, Trigger
+from inplace.controller.spec.causes import Cause, Trigger, unix_time
+from inplace.controller.spec.goodput import FIELD, after_run
 from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.last_restart import UNSEEN, begun, ended
+from inplace.controller.spec.last_restart import UNSEEN, begun, ended, entry_of
 from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
 
 
@@ -81,6 +82,8 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
     elif decision.synced > scope.synced and decision.synced == deprecated:
         _skip(draft, scope, decision.synced)
     elif (decision.synced, deprecated) != (scope.synced, scope.deprecated):
+        if decision.synced > scope.synced > 0:
+            _note_run(draft, scope)
         write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
         _note_restart(draft, scope, is_over=decision.synced > scope.synced)
     if decision.synced <= decision.deprecated or decision.synced == 0:
@@ -130,6 +133,16 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
     entry = ended(draft.status, scope, cause, now, silent) if is_over else begun(draft.status, scope, cause, now)
     if entry is not None:
         draft.status[wire.LAST_GROUP_RESTART] = entry
+
+
+def _note_run(draft: Draft, scope: Scope) -> None:
+    """Say in the same write what the run that ended says of training time lost."""
+    cause, entry = draft.causes.get(scope.name, UNSEEN), entry_of(draft.status, scope) or {}
+    began_s = unix_time(entry.get("startedAt") or cause.seen_at or draft.observed.now_micro or draft.observed.now)
+    silent = draft.observed.silent.get(scope.name)
+    goodput = after_run(scope.goodput, silent.progress if silent is not None else None, began_s, scope.synced)
+    if goodput is not None:
+        write_scope(draft.status, scope, {FIELD: goodput.fields()})
 
 
 def note_restarting(draft: Draft) -> None:

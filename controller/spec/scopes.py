@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from inplace.common import wire
+from inplace.controller.spec.goodput import Goodput, goodput_of
 
 WHOLE: Final = ""  # the scope's name where the JobSet is one scope
 BY_JOBSET: Final = "JobSet"  # the annotation's word for that
@@ -32,6 +33,7 @@ class Scope:
         exempt: how many epochs did not use up maxRestarts by themselves; see controller/plan/budget.py.
         last_exempt: the newest of them; 0 for none.
         is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire.py).
+        goodput: what its restarts cost; None where no Pod ever told its steps.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Scope:
     exempt: int = 0
     last_exempt: int = 0
     is_contradictory: bool = False
+    goodput: Goodput | None = None
 
     @property
     def is_restarting(self) -> bool:
@@ -72,13 +75,13 @@ def read_scopes(members: Iterable[tuple[str, str]], status: Mapping[str, Any], e
     return {name: _read(name, some, entries.get(name) or {}, 0) for name, some in sorted(names.items())}
 
 
-def write_scope(status: dict[str, Any], scope: Scope, fields: dict[str, int]) -> None:
+def write_scope(status: dict[str, Any], scope: Scope, fields: Mapping[str, Any]) -> None:
     """Set fields of one scope in a status that is being made."""
     if scope.name == WHOLE:
-        status |= fields
+        status |= dict(fields)
         return
     entries = {entry["name"]: entry for entry in status.get(wire.SCOPED_EPOCHS) or ()}
-    entries[scope.name] = dict(entries.get(scope.name) or {"name": scope.name}) | fields
+    entries[scope.name] = dict(entries.get(scope.name) or {"name": scope.name}) | dict(fields)
     status[wire.SCOPED_EPOCHS] = list(entries.values())
 
 
@@ -105,4 +108,5 @@ def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_defaul
         exempt=exempt_default if exempt is None else exempt,
         last_exempt=fields.get(wire.LAST_EXEMPT_EPOCH) or 0,
         is_contradictory=(synced, deprecated) != wire.epochs_as_written(fields),
+        goodput=goodput_of(fields),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inplace.common.epoch.decision import Standing
 from inplace.controller.spec.causes import Failure
 from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.goodput import Goodput
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class GroupCount:
         deprecated: D.
         waited_s: how long the present barrier has waited; 0 when none does.
         whole: what is said once of the JobSet, by one of its scopes.
+        goodput: what its restarts cost in training time; None where no Pod ever told its steps.
     """
 
     namespace: str
@@ -53,3 +55,4 @@ class GroupCount:
     deprecated: int
     waited_s: float = 0.0
     whole: JobSetCount | None = None
+    goodput: Goodput | None = None

@@ -189,6 +189,7 @@ class Group:
                 deprecated=ledger.deprecated,
                 waited_s=0.0 if scope_ledger.waits_since_s is None else now_s - scope_ledger.waits_since_s,
                 whole=self._count_once(name) if position == 0 else None,
+                goodput=self.jobset.scopes[name].goodput,
             )
 
     def _count_once(self, name: str) -> JobSetCount:

@@ -36,6 +36,7 @@ SCRAPE_S: Final = 1  # Prometheus reads durations with a unit
 STEP_S_MAX: Final = 120.0  # a start or a restart of four Pods takes some seconds; the machine may be busy
 TRAINS_S: Final = 6.0  # between failures, so that a rate has samples on both sides
 AGENT_PORT: Final = 8080
+STALL_AFTER_S: Final = 60.0  # nobody hangs; but a watchdog sees the steps, which goodput is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
 
 
 async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
-    manifest = read_demo_manifest(None, PODS_OF_TRAIN, failures=len(_FAILURES), mode="sidecar")
+    manifest = read_demo_manifest(None, PODS_OF_TRAIN, len(_FAILURES), "guarded", STALL_AFTER_S)
     await cluster.apply(manifest.documents)
     say(f"JobSet train starts with {PODS_OF_TRAIN} Pods")
     await _trains(cluster, 1)
@@ -140,11 +141,11 @@ def _train_pods(cluster: Cluster) -> list[str]:
 
 
 async def _kill_first(cluster: Cluster) -> None:
-    cluster.kill_worker("default", _train_pods(cluster)[0])
+    cluster.kill_worker("default", _train_pods(cluster)[0], supervised=True)
 
 
 async def _kill_last(cluster: Cluster) -> None:
-    cluster.kill_worker("default", _train_pods(cluster)[-1])
+    cluster.kill_worker("default", _train_pods(cluster)[-1], supervised=True)
 
 
 async def _delete_pod(cluster: Cluster) -> None:

@@ -17,6 +17,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.last_progress import STEP_MAX
 from inplace.common.phases import MILLISECONDS_MAX
 from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
+from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
 from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
@@ -292,6 +293,22 @@ STATUSES: Final = (
                     ("p" * 253,) * NAMED_MAX, 100_000, LastProgress(STEP_MAX, MILLISECONDS_MAX / 1000)
                 ).fields(),
             }
+        },
+    ),
+    StatusChange(
+        "the_largest_goodput",
+        {"syncedEpoch": 2},
+        {"syncedEpoch": 2}
+        | {
+            FIELD: Goodput(
+                2**31 - 1,
+                1e12,
+                1e12,
+                1e12,
+                STEP_MAX,
+                Run(0, STEP_MAX, MILLISECONDS_MAX / 10_000, 1_790_000_000.0),
+                RestartCost(2**31 - 1, STEP_MAX, 1e12, 1e12),
+            ).fields()
         },
     ),
     StatusChange("deprecate", {"syncedEpoch": 1}, {"syncedEpoch": 1, "deprecatedEpoch": 1}),

@@ -22,6 +22,7 @@ from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.goodput import Goodput
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -90,7 +91,7 @@ def controller_rows() -> Iterator[Row]:
     metrics = Metrics()
     silent = FirstSilent(("p",), 1, LastProgress(3, 4.0))
     whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"), silent)
-    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole)
+    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("Pod", 0.0)]))
     for collector in tuple(metrics.registry._collector_to_names):
         names = getattr(collector, "_labelnames", ())

@@ -55,7 +55,7 @@ def test_an_alert_is_tested_firing_and_silent(name: str) -> None:
     cases = [
         case
         for test in yaml.safe_load(TESTS.read_text())["tests"]
-        for case in test["alert_rule_test"]
+        for case in test.get("alert_rule_test", ())
         if case["alertname"] == name
     ]
     assert {bool(case.get("exp_alerts")) for case in cases} == {True, False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Coroutine
 from copy import deepcopy
 from typing import Any
@@ -16,12 +17,15 @@ from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
 from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.status.restart import request_restart
+from inplace.cli.status.view import status_picture
+from inplace.cli.terminal.console import VisibleConsole
 from inplace.common import wire
 from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.apiserver import InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from tests.cli.scenes import (
@@ -80,6 +84,25 @@ async def test_who_was_silent_first_is_named() -> None:
     assert "pod train-a-0-1-x was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in text
     restart = status_data(state)["lastRestart"]
     assert (restart["trigger"], restart["firstSilent"]) == ("stalled", silent.fields())
+
+
+async def test_what_restarts_cost_is_said() -> None:
+    """In one line of `explain` and `status`, in a moment of its own, and with the ratio for programs."""
+    cost = RestartCost(3, 10, 20.0, 28.0)
+    goodput = Goodput(2, 900.0, 40.0, 60.0, 20, Run(31, 50, 2.0, 1_767_225_610.0), cost)
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {"goodput": goodput.fields()} | LAST), ())
+    words = "effective training time 90.0 % over 2 restarts: 20 steps (40.0 s) made again, 60.0 s without a step"
+    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    assert words in text
+    assert "00:00:10  the restart to epoch 3 cost 28.0 s without a step, and 10 steps (20.0 s) were made again" in text
+    console = VisibleConsole(file=io.StringIO(), width=200, highlight=False)
+    console.print(status_picture(state, now_s=0.0, columns=200))
+    assert words in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    (scope,) = status_data(state)["scopes"]
+    assert scope["goodput"] == goodput.fields() | {"ratio": 0.9}
+
+
+LAST = {wire.LAST_GROUP_RESTART: {"epoch": 3, "trigger": "worker_exit", "startedAt": "2026-01-01T00:00:00Z"}}
 
 
 async def test_a_restart_by_hand_has_no_first_failure() -> None:

@@ -98,6 +98,78 @@ async def test_a_new_controller_knows_those_that_told_before_it() -> None:
         assert (entry["epoch"], entry["firstSilent"]["pods"]) == (2, [list(crew.pods.values())[1]])
 
 
+async def run_ended(rig: Rig, crew: Crew, epoch: int, step: int, made: int) -> KubeObject:
+    """Let a worker of `epoch` die after `made` steps of 2 s, and return what the status says of goodput then."""
+    first, *others = crew.pods.values()
+    await crew.annotate(first, {wire.WORKER_FAILED: f"v1,epoch={epoch},code=1,at=1700000000123"})
+    await rig.settle(0.1)
+    texts = [f",quiet=1000,step={step},made={made},pace=20000"] + [f",quiet=1500,step={step + 1}"] * len(others)
+    await announce(crew, epoch + 1, *texts)
+    await rig.settle(0.1)
+    found: KubeObject = (await crew.status()).get("goodput") or {}
+    return found
+
+
+async def test_goodput_rides_on_the_restart_s_end() -> None:
+    """Its numbers are those of the Pod furthest behind, a new controller goes on with them, and no write is added."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await rig.started(GROUP)
+        before = rig.writes("/jobsets/train/status")
+        first = await run_ended(rig, crew, 1, 100, 99)
+        assert rig.writes("/jobsets/train/status") == before + 2
+        assert (first["restarts"], first["run"]["firstStep"], first["run"]["lastStep"]) == (0, 1, 100)
+        await rig.settle(99.8)
+    async with rig.running(rig.controller(leader_elect=False)):
+        second = await run_ended(rig, crew, 2, 110, 19)
+        assert second["restarts"] == 1
+        assert second["lastRestart"] == {
+            "epoch": 2,
+            "lostSteps": 10,
+            "lostMilliseconds": 20_000,
+            "restartMilliseconds": 61_000,
+        }
+        assert (second["usefulMilliseconds"], second["lostSteps"]) == (180_000, 10)
+        labels = {"namespace": "default", "jobset": "train", "scope": ""}
+        registry = rig.controllers[1].metrics.registry
+        assert registry.get_sample_value("inplace_goodput_seconds", labels | {"part": "lost"}) == 20.0
+        assert registry.get_sample_value("inplace_goodput_lost_steps", labels) == 10
+        assert registry.get_sample_value("inplace_effective_training_ratio", labels) == pytest.approx(180 / 261)
+        assert "run" not in await untold(rig, crew, 3), "nobody told of epoch 3"
+
+
+async def untold(rig: Rig, crew: Crew, epoch: int) -> KubeObject:
+    """Restart a group whose Pods tell nothing; return what the status says of goodput then."""
+    first, *_ = crew.pods.values()
+    await crew.annotate(first, {wire.WORKER_FAILED: f"v1,epoch={epoch},code=1,at=1700000000123"})
+    await rig.settle(0.1)
+    await announce(crew, epoch + 1, *[""] * len(crew.pods))
+    await rig.settle(0.1)
+    found: KubeObject = (await crew.status())["goodput"]
+    return found
+
+
+async def test_each_scope_has_its_own_goodput() -> None:
+    """It stands beside the scope's epochs."""
+    rig = Rig()
+    async with rig.running():
+        jobs = [replicated_job("a", pods=2), replicated_job("b", pods=2)]
+        manifest = jobset(jobs=jobs)
+        manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
+        crew = await rig.started(manifest)
+        first, *_ = crew.pods.values()
+        await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
+        await rig.settle(0.1)
+        await announce(crew, 2, ",quiet=1,step=5", ",quiet=2,step=6")
+        await rig.settle(0.1)
+        status = await crew.status()
+        told = {
+            entry["name"]: entry.get("goodput", {}).get("run", {}).get("lastStep") for entry in status["scopedEpochs"]
+        }
+        assert told == {"a": 5, "b": None}
+        assert "goodput" not in status
+
+
 async def test_a_restart_by_hand_names_nobody() -> None:
     """All workers were told to stop at the same moment: being behind means nothing."""
     rig = Rig()
