@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.stall import LastProgress
-from inplace.common.phases import DIGITS_MAX, MILLISECONDS_MAX, parse_numbers
+from inplace.common.phases import DIGITS_MAX, MILLISECONDS_MAX, VERSION, parse_numbers
 from inplace.common.typed import Final
 
 _LOW: Final = 10**DIGITS_MAX
@@ -48,9 +48,10 @@ def parse_last_progress(text: str) -> LastProgress | None:
     Raises:
         RemoteProtocolError: it does not follow the grammar (its writer is at fault).
     """
-    if BEGINNING not in text:
+    begins = text.find(BEGINNING)
+    if begins < 0:
         return None
-    numbers = parse_numbers(text)
+    numbers = parse_numbers(VERSION + text[begins:])  # the phases before it are another reader's, and another time's
     quiet_s, low = numbers["quiet"] / 1000, numbers.get("step")
     if low is None:
         return LastProgress(None, quiet_s)

@@ -112,7 +112,7 @@ def test_the_last_progress_is_read_back(progress: LastProgress) -> None:
         assert read.pace_s == pytest.approx(progress.pace_s, abs=0.00005 + 1e-9)
 
 
-@pytest.mark.parametrize("text", ["v1,quiet=", "v1,quiet=1,quiet=1", "v1,quiet=1,step=1,high=9999999", "v2,quiet=1"])
+@pytest.mark.parametrize("text", ["v1,quiet=", "v1,quiet=1,quiet=1", "v1,quiet=1,step=1,high=9999999", "v1,quiet=1;"])
 def test_a_last_progress_that_cannot_be_is_refused(text: str) -> None:
     """The peer's error, as for the phases."""
     with pytest.raises(RemoteProtocolError, match="phases: expected"):

@@ -16,8 +16,11 @@ from inplace.agent.config import AgentConfig
 from inplace.agent.jobset_requests import announcement_request, failure_request, list_request, watch_request
 from inplace.common import wire
 from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http import Request
+from inplace.common.last_progress import STEP_MAX as PROGRESS_STEP_MAX
+from inplace.common.last_progress import last_progress_text
 from inplace.common.phases import MILLISECONDS_MAX, RestartPhase, phases_text
 from inplace.common.worker_failure import STALLED_S_MAX, STEP_MAX, WorkerFailure, failure_text
 from testbed.api_client import UnexpectedStatus
@@ -104,7 +107,8 @@ async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
     """List and watch by name; announcements: the first, the same again, with all phases, int32's last; and deaths."""
     async with agent_scene(plane) as scene:
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
-        longest = phases_text(dict.fromkeys(RestartPhase, MILLISECONDS_MAX))
+        told = last_progress_text(LastProgress(PROGRESS_STEP_MAX, MILLISECONDS_MAX, MILLISECONDS_MAX, 999.9))
+        longest = phases_text(dict.fromkeys(RestartPhase, MILLISECONDS_MAX), 9_999.999, told)
         await send(scene, list_request(config, as_table=True, consistent=True))
         await send(scene, watch_request(config, as_table=True, resource_version="0", jitter=0.0))
         await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
