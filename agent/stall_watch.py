@@ -68,8 +68,7 @@ class StallWatch:
         from inplace.common.epoch.rank import StallSettings
 
         own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
-        held = self._watchdog.limits if self._watchdog is not None else StallSettings()
-        last = StallSettings(held.stall_after_s, held.start_stall_after_s)
+        last = self._watchdog.limits if self._watchdog is not None else StallSettings()
         limits, problems = annotated_limits(own, last, texts)
         for problem in problems:
             self._log.warning("stall_limit_refused", message=problem, then="the limit stays as it was")

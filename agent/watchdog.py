@@ -108,7 +108,7 @@ class Watchdog:
         log: Log,
         run: Callable[[Callable[[], object]], Work] = in_thread,
     ) -> None:
-        self.limits = replace(limits, asks=True)
+        self.limits = limits
         self._open_files = open_files
         self._clock = clock
         self._log = log
@@ -123,8 +123,8 @@ class Watchdog:
 
     def change(self, limits: StallSettings) -> None:
         """Let other limits hold from now on; a worker that nobody watches stays unwatched until its next start."""
-        self.limits = replace(limits, asks=True)
-        self._state, _ = step(self._state, LimitsChanged(self.limits))
+        self.limits = limits
+        self._state, _ = step(self._state, LimitsChanged(_asking(limits)))
 
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
@@ -144,7 +144,7 @@ class Watchdog:
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = self._has_begun = bool(found)
-        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s()))
+        self._state, _ = step(StallState(_asking(self.limits)), WorkerStarted(epoch, self._clock.monotonic_s()))
 
     async def watch(
         self,
@@ -267,6 +267,11 @@ class Watchdog:
             limit_s=round(stalled.limit_s, 1),
             busy=stalled.busy or None,
         )
+
+
+def _asking(limits: StallSettings) -> StallSettings:
+    """Return the limits for the machine, which asks for the command before it reports a stall."""
+    return replace(limits, asks=True)
 
 
 def _answer(looked: asyncio.Future[Look], found: Look) -> None:

@@ -25,7 +25,7 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.record import replace
 from tests.agent.rig import CONFIG, NotedLog
 from tests.agent.scripted_server import COLUMNS, line, plain, table
-from tests.agent.supervisor_rig import main_of, running, until
+from tests.agent.supervisor_rig import main_of, running
 from tests.agent.test_watchdog import STEPS, end, next_epoch, steps, told, watched
 from tests.agent.test_watchdog_files import SlowFiles
 
@@ -224,5 +224,5 @@ time.sleep(3600)
         await running(group)
         failure = await told(group)
         assert (failure.epoch, failure.step) == (1, 59)
-        await until(lambda: (tmp_path / "progress" / "rank-0").exists(), "the rank's file")
+        await next_epoch(group, 2)
         await end(group)
