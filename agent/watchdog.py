@@ -37,7 +37,6 @@ from inplace.common.epoch.stall import (
 from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import Clock
 from inplace.common.last_progress import last_progress_text
-from inplace.common.record import replace
 
 BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
@@ -124,7 +123,7 @@ class Watchdog:
     def change(self, limits: StallSettings) -> None:
         """Let other limits hold from now on; a worker that nobody watches stays unwatched until its next start."""
         self.limits = limits
-        self._state, _ = step(self._state, LimitsChanged(_asking(limits)))
+        self._state, _ = step(self._state, LimitsChanged(limits))
 
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
@@ -144,7 +143,7 @@ class Watchdog:
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = self._has_begun = bool(found)
-        self._state, _ = step(StallState(_asking(self.limits)), WorkerStarted(epoch, self._clock.monotonic_s()))
+        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s()))
 
     async def watch(
         self,
@@ -267,11 +266,6 @@ class Watchdog:
             limit_s=round(stalled.limit_s, 1),
             busy=stalled.busy or None,
         )
-
-
-def _asking(limits: StallSettings) -> StallSettings:
-    """Return the limits for the machine, which asks for the command before it reports a stall."""
-    return replace(limits, asks=True)
 
 
 def _answer(looked: asyncio.Future[Look], found: Look) -> None:

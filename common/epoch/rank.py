@@ -30,12 +30,10 @@ class StallSettings:
     Args:
         stall_after_s: seconds between two steps, > 0; None is no limit.
         start_stall_after_s: seconds from the worker's start to its first step, > 0; None is no limit.
-        asks: a command is to be run before a stall is reported.
     """
 
     stall_after_s: float | None = None
     start_stall_after_s: float | None = None
-    asks: bool = False
 
     @property
     def are_set(self) -> bool:

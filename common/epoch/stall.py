@@ -245,8 +245,6 @@ def _looked(state: StallState, now_s: float, look: Look) -> tuple[StallState, tu
     found = _find_stall(state, look)
     if found is None:
         return state, advice
-    if not state.settings.asks:
-        return replace(state, phase=StallPhase.STALLED), (*advice, found)
     pid = next((rank.seen.pid for rank in state.ranks if rank.seen.name == found.rank), None)
     return replace(state, phase=StallPhase.ASKING, found=found), (*advice, RunStallCommand(found.rank, pid))
 

@@ -146,6 +146,12 @@ def _killed(mark: str, agent: int) -> list[int]:
     return found
 
 
+async def number_in(path: Path) -> int:
+    """Wait until a process wrote a line with a number to a file; return it."""
+    await until(lambda: path.exists() and path.read_text().endswith("\n"), f"a line in {path}")
+    return int(path.read_text())
+
+
 async def until(holds: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds, at most WAIT_S_MAX."""
     try:

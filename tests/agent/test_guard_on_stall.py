@@ -21,7 +21,7 @@ from inplace.common.link import Examine, Message
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
-from tests.agent.supervisor_rig import until
+from tests.agent.supervisor_rig import number_in, until
 from tests.agent.test_guard import Guarded, guarded
 from tests.agent.test_on_stall import is_running
 from tests.agent.test_process_depth import pod
@@ -70,12 +70,11 @@ async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> No
     """Another Pod told first: nothing waits for this command, and nothing is left of it."""
     command = f"sleep 1237 & echo $! > {tmp_path}/child; wait"
     async with stopped(tmp_path, command) as (server, agent, group, _):
-        await until(lambda: (tmp_path / "child").exists(), "the command's child")
+        child = await number_in(tmp_path / "child")
         began_s = time.monotonic()
         agent.terminate()
         assert (await group.finished())[0] == 143
         assert time.monotonic() - began_s < COMMAND_S_MAX / 2
-        child = int((tmp_path / "child").read_text())
         await until(lambda: not is_running(child), "the end of the command's child")
         assert failures(server) == []
 
@@ -86,11 +85,11 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
     """After ten seconds, by the guard; then the agent tells."""
     command = f"setsid sleep 1238 & echo $! > {tmp_path}/child; trap '' TERM; sleep 1239"
     async with stopped(tmp_path, command) as (server, agent, group, _):
-        await until(lambda: (tmp_path / "child").exists(), "the command's child")
+        child = await number_in(tmp_path / "child")
         began_s = time.monotonic()
         await until(lambda: bool(failures(server)), "the PATCH that tells")
         assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
-        assert not is_running(int((tmp_path / "child").read_text()))
+        assert not is_running(child)
         assert (await finished(agent))[0] == 88
         assert "is killed: it did not end in time" in (await group.finished())[1]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.stall_command import COMMAND_S_MAX, kill_tree, pid_to_examine
-from tests.agent.supervisor_rig import Supervised, main_of, running, until
+from tests.agent.supervisor_rig import Supervised, main_of, number_in, running, until
 from tests.agent.test_watchdog import STALL_S, STEPS, end, failures, next_epoch, steps, told, watched
 
 pytestmark = pytest.mark.asyncio
@@ -72,12 +72,12 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
     command = f"setsid sleep 1234 & echo $! > {tmp_path}/child; trap '' TERM; sleep 1235"
     async with watched(tmp_path, STEPS, *options(command), RANK="0") as group:
         await stopped(group, tmp_path)
-        await until(lambda: (tmp_path / "child").exists(), "the command's child")
+        child = await number_in(tmp_path / "child")
         began_s = time.monotonic()
         await until(lambda: bool(failures(group.server)), "the PATCH that tells")
         assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
         await next_epoch(group, 2)
-        assert not is_running(int((tmp_path / "child").read_text()))
+        assert not is_running(child)
         await end(group)
         (line,) = group.logged("stall_examined")
         assert line["message"] == "it did not end within 10 s, and was killed"
@@ -88,12 +88,12 @@ async def test_a_restart_that_others_order_cuts_the_command_short(tmp_path: Path
     command = f"sleep 1236 & echo $! > {tmp_path}/child; wait"
     async with watched(tmp_path, STEPS, *options(command), RANK="0") as group:
         await stopped(group, tmp_path)
-        await until(lambda: (tmp_path / "child").exists(), "the command's child")
+        child = await number_in(tmp_path / "child")
         began_s = time.monotonic()
         group.show(1, 1)
         await next_epoch(group, 2)
         assert time.monotonic() - began_s < COMMAND_S_MAX / 2
-        assert not is_running(int((tmp_path / "child").read_text()))
+        assert not is_running(child)
         await end(group)
         assert group.logged("stall_examined") == []
 

@@ -45,9 +45,14 @@ def rank(name: str = "rank-0", number: int | None = 1, *, changed: bool = True, 
 
 
 class Watchdog:
-    """A machine with a clock that goes on by one period with each look."""
+    """A machine with a clock that goes on by one period with each look.
 
-    def __init__(self, settings: StallSettings = TEN, epoch: int | None = 5) -> None:
+    Args:
+        runs_command: there is a command of --on-stall; else it has ended as soon as it is to run.
+    """
+
+    def __init__(self, settings: StallSettings = TEN, epoch: int | None = 5, *, runs_command: bool = False) -> None:
+        self.runs_command = runs_command
         self.now_s = 100.0
         self.epoch = epoch
         self.state, _ = step(StallState(settings), WorkerStarted(epoch, self.now_s))
@@ -57,6 +62,9 @@ class Watchdog:
         self.now_s += after_s or self.state.settings.period_s
         look = Look(self.epoch, ranks, left_out, problem)
         self.state, actions = step(self.state, Looked(self.now_s, look))
+        if not self.runs_command and any(isinstance(action, RunStallCommand) for action in actions):
+            self.state, found = step(self.state, StallCommandEnded())
+            return *actions[:-1], *found
         return actions
 
     def until(self, *ranks: RankLook, looks_max: int = 100_000) -> tuple[float, tuple[Action, ...]]:
@@ -157,7 +165,7 @@ def test_a_stall_is_found_ten_seconds_after_the_last_step() -> None:
 
 def test_a_command_runs_before_the_report() -> None:
     """With the rank's process id; the report follows its end, once, however the rank fares meanwhile."""
-    dog = Watchdog(StallSettings(10.0, asks=True))
+    dog = Watchdog(StallSettings(10.0), runs_command=True)
     dog.work(4)
     dog.look(rank(number=5, pid=77))
     _, actions = dog.until(rank(number=5, pid=77, changed=False))
@@ -170,7 +178,7 @@ def test_a_command_runs_before_the_report() -> None:
 
 def test_a_worker_that_dies_meanwhile_is_no_stall() -> None:
     """The command's end comes too late; the next worker is watched anew."""
-    dog = Watchdog(StallSettings(10.0, asks=True))
+    dog = Watchdog(StallSettings(10.0), runs_command=True)
     dog.work(4)
     dog.until(rank(number=4, changed=False))
     dog.state, _ = step(dog.state, WorkerEnded(dog.now_s))

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from random import Random
 
 from inplace.common.epoch.rank import FIRST_STEPS_FACTOR, RankLook, StallSettings
-from inplace.common.epoch.stall import Action, Look, Looked, StallState, WorkerStarted, step
+from inplace.common.epoch.stall import (
+    Action,
+    Look,
+    Looked,
+    StallCommandEnded,
+    StallPhase,
+    StallState,
+    WorkerStarted,
+    step,
+)
 
 EPOCH = 5
 ALMOST = 0.999  # of a limit: within it, whatever floats do
@@ -133,4 +142,6 @@ def watch(
         if state.epoch is None:
             state, _ = step(state, WorkerStarted(EPOCH, agent_s - worker_s))
         state, actions = step(state, Looked(agent_s, reader.look(worker_s)))
+        if state.phase is StallPhase.ASKING:
+            state, actions = step(state, StallCommandEnded())
         yield worker_s, state, actions
