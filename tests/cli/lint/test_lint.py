@@ -167,7 +167,9 @@ def test_an_example_is_clean(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"barrier": "wait"}, {"barrier": "probe"}, {"mode": "supervisor"}, {"port": 9000}], ids=str
+    "options",
+    [{}, {"depth": "process"}, {"barrier": "wait"}, {"barrier": "probe"}, {"mode": "supervisor"}, {"port": 9000}],
+    ids=str,
 )
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
 def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
