@@ -289,17 +289,25 @@ def gradient(weights: Sequence[float], samples: Iterator[tuple[list[float], floa
     return total
 
 
-def reduce(mine: list[float], members: Sequence[Connection], leader: Connection | None) -> list[float]:
-    """Return the mean over all workers: rank 0 adds in rank order, so that every run rounds alike."""
+def reduce(mine: list[float], members: Sequence[Connection], leader: Connection | None, step: int) -> list[float]:
+    """Return the mean over all workers: rank 0 adds in rank order, so that every run rounds alike.
+
+    Each worker says its step BEFORE it waits for the others: the rank that hangs is then the one that is behind. Rank 0
+    has all others wait for it, so it says its step when they need it no more. While it waits for them it is not silent.
+    """
     layout = f"!{len(mine)}d"
     if leader is not None:
+        inplace.progress(step)
         leader.send(struct.pack(layout, *mine))
         return list(struct.unpack(layout, leader.receive()))
     for member in members:
         mine = [a + b for a, b in zip(mine, struct.unpack(layout, member.receive()), strict=True)]
+        if step:
+            inplace.progress(step - 1)
     mean = [value / (len(members) + 1) for value in mine]
     for member in members:
         member.send(struct.pack(layout, *mean))
+    inplace.progress(step)
     return mean
 
 
@@ -320,8 +328,7 @@ def train(settings: Settings) -> None:
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
         mine = gradient(weights, batch(settings, step))
-        inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is the one that is behind
-        mean = reduce(mine, members, leader)
+        mean = reduce(mine, members, leader, step)
         weights = [weight - LEARNING_RATE * slope for weight, slope in zip(weights, mean[:-1], strict=True)]
         step += 1
         say(f"step={step} loss={mean[-1]:.6f} epoch={settings.epoch} rank={settings.rank}")
