@@ -187,7 +187,7 @@ def first_silent() -> Panel:
         "Who was silent first",
         "The Pod whose worker was furthest behind when the last epoch failed, and for how long it had made no step.",
         "s",
-        "InplaceNodeFailsFirst",
+        "InplaceWorkersHang",
         (Query(f"max by ({BY_JOBSET}, pod) (inplace_first_silent_seconds{{{JOBSET}}})", "silent"),),
         empty=UNWATCHED,
     )
