@@ -66,6 +66,7 @@ async def test_the_command_sees_the_worker_before_it_is_told(tmp_path: Path) -> 
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> None:
     """Another Pod told first: nothing waits for this command, and nothing is left of it."""
     command = f"sleep 1237 & echo $! > {tmp_path}/child; wait"
@@ -95,6 +96,7 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_a_command_that_fails_holds_nothing_up(tmp_path: Path) -> None:
     """The agent tells all the same."""
     async with stopped(tmp_path, "no-such-program; exit 7") as (server, agent, group, _):
@@ -104,6 +106,7 @@ async def test_a_command_that_fails_holds_nothing_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_the_command_runs_in_each_epoch_of_a_guard_that_stays(tmp_path: Path) -> None:
     """Depth `process`: the same guard examines the next worker too, which hangs as well."""
     seen = tmp_path / "seen"

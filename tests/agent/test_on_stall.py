@@ -56,6 +56,7 @@ async def test_the_command_sees_the_worker_before_it_is_told(tmp_path: Path) -> 
         ("kill -9 $$", "it ended with exit code 137"),
     ],
 )
+@pytest.mark.slow
 async def test_a_command_that_fails_holds_nothing_up(tmp_path: Path, command: str, message: str) -> None:
     """The group restarts, and the log says how the command ended."""
     async with watched(tmp_path, STEPS, *options(command), RANK="0") as group:
@@ -83,6 +84,7 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
         assert line["message"] == "it did not end within 10 s, and was killed"
 
 
+@pytest.mark.slow
 async def test_a_restart_that_others_order_cuts_the_command_short(tmp_path: Path) -> None:
     """Another Pod told first: nothing waits for this command, and nothing is left of it."""
     command = f"sleep 1236 & echo $! > {tmp_path}/child; wait"
@@ -98,6 +100,7 @@ async def test_a_restart_that_others_order_cuts_the_command_short(tmp_path: Path
         assert group.logged("stall_examined") == []
 
 
+@pytest.mark.slow
 async def test_a_process_id_that_is_not_the_worker_s_is_not_looked_at(tmp_path: Path) -> None:
     """The file may say anything: the main process is taken, and the log says so."""
     worker = """

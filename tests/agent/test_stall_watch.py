@@ -120,6 +120,7 @@ async def test_a_bad_annotation_changes_nothing(text: str) -> None:
     assert refused["message"] == f"{wire.STALL_AFTER}: {expected}, saw {text[:40]!r}"
 
 
+@pytest.mark.slow
 async def test_a_watched_worker_has_a_new_limit_at_once() -> None:
     """Without a new start: the look after the change judges by it."""
     kennel = Kennel()
@@ -206,6 +207,7 @@ async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> Non
         assert [line["stall_after_s"] for line in group.logged("stall_limits")] == [1.0]
 
 
+@pytest.mark.slow
 async def test_a_standby_worker_is_told_the_folder_before_there_is_a_limit(tmp_path: Path) -> None:
     """It starts while the group waits; the limit comes with the view that lifts the barrier."""
     worker = """

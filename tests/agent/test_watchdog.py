@@ -119,6 +119,7 @@ async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path)
         assert len(failures(group.server)) == 2
 
 
+@pytest.mark.slow
 async def test_a_busy_worker_is_left_alone(tmp_path: Path) -> None:
     """A checkpoint three times as long as the limit, and an exit that says so: no stall."""
     worker = """
@@ -189,6 +190,7 @@ async def test_a_worker_that_never_begins_is_told(tmp_path: Path) -> None:
         await end(group)
 
 
+@pytest.mark.slow
 async def test_any_program_s_files_are_progress(tmp_path: Path) -> None:
     """--progress-file, whose variable is wrong: the option wins. The worker is told no folder."""
     log = tmp_path / "logs" / "train.log"
