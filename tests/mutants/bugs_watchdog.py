@@ -13,8 +13,8 @@ WATCHDOG = (
             Edit(_FOLDER, "                if _OURS.fullmatch(name):\n", "                if not name:\n"),
             Edit(
                 _FOLDER,
-                "self._epoch, self._before, self._counted = epoch, dict(found.marks), {}",
-                "self._epoch, self._before, self._counted = epoch, {}, {}",
+                "self._epoch, self._before, self._counted, self._firsts = epoch, dict(found.marks), {}, {}",
+                "self._epoch, self._before, self._counted, self._firsts = epoch, {}, {}, {}",
             ),
             Edit(_FOLDER, "            if line.epoch in (None, self._epoch):\n", "            if line is not None:\n"),
         ),
@@ -37,8 +37,8 @@ WATCHDOG = (
         (
             Edit(
                 "agent/watchdog.py",
-                "on_stall(self._report(action, look.epoch or 0))",
-                "self._report(action, look.epoch or 0)",
+                "on_stall(WorkerStalled(look.epoch or 0, max(1, round(stalled.silent_s)), stalled.step))",
+                "pass",
             ),
         ),
     ),
