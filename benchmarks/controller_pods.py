@@ -139,18 +139,10 @@ class PlayedGroup:
 
 
 def placed(spec: KubeObject) -> KubeObject:
-    """Return a Pod's spec with what admission and scheduler add: the account's token, tolerations, a node."""
-    volume, mount = "kube-api-access-x7k2p", "/var/run/secrets/kubernetes.io/serviceaccount"
-    for container in (*spec.get("initContainers", ()), *spec["containers"]):
-        container.setdefault("volumeMounts", []).append({"name": volume, "readOnly": True, "mountPath": mount})
-    sources: list[KubeObject] = [
-        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-    ]
+    """Return a Pod's spec with what admission and scheduler add: tolerations and a node."""
     lost = [f"node.kubernetes.io/{problem}" for problem in ("not-ready", "unreachable")]
     return spec | {
         "nodeName": "gpu-node-0001.cluster.example",
-        "volumes": [*spec.get("volumes", ()), {"name": volume, "projected": {"sources": sources, "defaultMode": 420}}],
         "tolerations": [
             {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in lost
         ],

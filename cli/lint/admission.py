@@ -74,8 +74,9 @@ async def _pods(client: KubeClient, member: Member, jobset: KubeObject, namespac
     """Dry-run one Pod of a template, and one Job if the Pod is accepted."""
     template = member.job_spec.get("template") or {}
     metadata: KubeObject = {"generateName": "inplace-lint-", **_labels(template, jobset)}
-    # The account is asked for by itself: it may come with the manifest.
-    spec = {key: value for key, value in member.pod_spec.items() if key not in ("serviceAccountName", "serviceAccount")}
+    # The account is asked for by itself: it may come with the manifest. A Pod with a token's volume must name one.
+    spec = {key: value for key, value in member.pod_spec.items() if key != "serviceAccount"}
+    spec["serviceAccountName"] = "default"
     spec.setdefault("restartPolicy", "OnFailure")  # as the API and the controller fill it in for a JobSet
     try:
         stored = await _create(client, PODS, namespace, {"metadata": metadata, "spec": spec})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
@@ -17,10 +18,16 @@ from inplace.simulator.campaign.soak import SEEDS_SHOWN_MAX, SEEDS_TOGETHER_MAX,
 FAULT = CATALOGUE["worker-exit"]
 
 
+@cache
+def undisturbed() -> Outcome:
+    """Return a run without a fault."""
+    return run_seed(0, only=[])
+
+
 def failed(seed: int, rule: str, strikes: int) -> Outcome:
     """Return a run with a violation."""
     schedule = tuple(ScheduledFault(number, float(number), FAULT) for number in range(strikes))
-    kept = run_seed(0, only=[])
+    kept = undisturbed()
     return Outcome(
         seed, kept.scenario, schedule, kept.hash, 1.0, 1, kept.fired, ViolationError(rule, f"seen in {seed}")
     )
