@@ -8,15 +8,14 @@ Agent, guard and connection may each end between any two moves; kubelet then rem
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from inplace.common.epoch.errors import InvariantError, RemoteProtocolError
 from inplace.common.link import Absent, Ended, Ending, Failed, Lifted, Started
-from inplace.common.record import replace
 from tests.model.code import Code
 from tests.model.explore import Result
+from tests.model.search import canonical, search
 
 NAME: Final = "one guarded Pod, depth process"
 FINAL_CODE: Final = 42
@@ -186,7 +185,7 @@ class ProcessWorld:
             state, actions = self._machine.step(pod.agent, event)
         except InvariantError:
             return f"agent: {text}", pod._replace(rule=INVARIANT)
-        pod = pod._replace(agent=self._canonical(state))
+        pod = pod._replace(agent=canonical(state, self._agent))
         for action in actions:
             name = type(action).__name__
             text += f" -> {name}"
@@ -281,13 +280,6 @@ class ProcessWorld:
         pod = self._unlinked(pod._replace(agent=None, lost=0))
         return pod._replace(worker=self._worker.LinkedWorkerState(), to_agent=(), news=(), due=False, patch="")
 
-    def _canonical(self, state: Any) -> Any:
-        """Forget whether a view was consistent once the epoch is chosen: nothing reads it then."""
-        view, phases = state.agent.view, self._agent.AgentPhase
-        if view is None or state.agent.phase in (phases.STARTING, phases.CONFIRMING):
-            return state
-        return replace(state, agent=replace(state.agent, view=replace(view, consistent=False)))
-
 
 def _faulty(pod: Pod) -> Pod:
     return pod._replace(faults=pod.faults + 1)
@@ -295,29 +287,9 @@ def _faulty(pod: Pod) -> Pod:
 
 def explore_linked_workers(code: Code | None = None) -> Result:
     """Visit every state of one Pod of depth `process`, nearest first; stop at the first that breaks a rule."""
-    world = ProcessWorld(code or Code())
-    first = world.first()
-    came: dict[Pod, tuple[Pod, str] | None] = {first: None}
-    waiting, transitions = deque([first]), 0
-    while waiting:
-        pod = waiting.popleft()
-        if rule := world.judge(pod):
-            return Result(NAME, len(came), transitions, 0, 0.0, rule, _trace(came, pod), complete=False)
-        if pod.epoch > EPOCHS_MAX:
-            continue
-        for text, after in world.moves(pod):
-            transitions += 1
-            if after.faults > FAULTS_MAX:
-                continue
-            if after not in came:
-                came[after] = (pod, text)
-                waiting.append(after)
-    return Result(NAME, len(came), transitions, 0, 0.0, "", (), complete=True)
-
-
-def _trace(came: dict[Pod, tuple[Pod, str] | None], pod: Pod) -> tuple[str, ...]:
-    texts = []
-    while (step := came[pod]) is not None:
-        pod, text = step
-        texts.append(text)
-    return tuple(reversed(texts))
+    return search(
+        NAME,
+        ProcessWorld(code or Code()),
+        is_last=lambda pod: pod.epoch > EPOCHS_MAX,
+        may_be=lambda pod: pod.faults <= FAULTS_MAX,
+    )

@@ -8,14 +8,13 @@ moves. kubelet starts all containers of the Pod again once one of them has ended
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from inplace.common.epoch.errors import InvariantError
-from inplace.common.record import replace
 from tests.model.code import Code
 from tests.model.explore import Result
+from tests.model.search import canonical, search
 
 FINAL_CODE: Final = 42
 EPOCHS_MAX: Final = 3  # of one exploration: what happens in a third epoch has happened in the second
@@ -168,7 +167,7 @@ class LinkWorld:
             state, actions = self._sidecar.step(pod.agent, event)
         except InvariantError:
             return f"agent: {text}", pod._replace(agent=None, rule=INVARIANT)
-        pod = pod._replace(agent=_canonical(state, self._agent))
+        pod = pod._replace(agent=canonical(state, self._agent))
         for action in actions:
             name = type(action).__name__
             text += f" -> {name}"
@@ -223,35 +222,9 @@ class LinkWorld:
 
 def explore_links(code: Code | None = None) -> Result:
     """Visit every state of one guarded Pod, nearest first; stop at the first that breaks a rule."""
-    world = LinkWorld(code or Code())
-    first = world.first()
-    came: dict[Pod, tuple[Pod, str] | None] = {first: None}
-    waiting, transitions = deque([first]), 0
-    while waiting:
-        pod = waiting.popleft()
-        if rule := world.judge(pod):
-            return Result("one guarded Pod", len(came), transitions, 0, 0.0, rule, _trace(came, pod), complete=False)
-        if pod.epoch > EPOCHS_MAX:
-            continue
-        for text, after in world.moves(pod):
-            transitions += 1
-            if after not in came:
-                came[after] = (pod, text)
-                waiting.append(after)
-    return Result("one guarded Pod", len(came), transitions, 0, 0.0, "", (), complete=True)
-
-
-def _trace(came: dict[Pod, tuple[Pod, str] | None], pod: Pod) -> tuple[str, ...]:
-    texts = []
-    while (step := came[pod]) is not None:
-        pod, text = step
-        texts.append(text)
-    return tuple(reversed(texts))
-
-
-def _canonical(state: Any, agent: Any) -> Any:
-    """Forget whether a view was consistent once the epoch is chosen: nothing reads it then."""
-    view = state.agent.view
-    if view is None or state.agent.phase in (agent.AgentPhase.STARTING, agent.AgentPhase.CONFIRMING):
-        return state
-    return replace(state, agent=replace(state.agent, view=replace(view, consistent=False)))
+    return search(
+        "one guarded Pod",
+        LinkWorld(code or Code()),
+        is_last=lambda pod: pod.epoch > EPOCHS_MAX,
+        may_be=lambda _: True,
+    )
