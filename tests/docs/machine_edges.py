@@ -1,4 +1,4 @@
-"""Every edge of the agent's and the supervisor's machine, found by a walk through all reachable states."""
+"""Every edge of the machines of agent, supervisor and guard, found by a walk through all reachable states."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from inplace.common.epoch import agent, supervisor, telling
+from inplace.common.epoch import agent, guard, supervisor, telling
 from inplace.common.epoch.agent import AgentPhase, AgentState, View
+from inplace.common.epoch.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
 
 FINAL_CODE: Final = 3
+SIGUSR1: Final = 10  # stands for any signal that asks nobody to end
+GUARD_PHASES: Final = (WAITING, RUNNING, HALTING, ENDING, STOPPING, GONE)
 # Small epochs, and the last one. Other epochs add no edges: a machine only compares epochs and adds one.
 VIEWS: Final = [
     View(synced, deprecated, in_place, consistent)
@@ -31,7 +34,7 @@ class Edge:
 
     Args:
         event: the event's name, without the verdict.
-        verdict: of the newest view, "" where the event has none.
+        verdict: of the newest view, or the condition on which a guard's edge is taken; "" where the event has none.
         actions: the machine's actions, in words.
     """
 
@@ -70,6 +73,62 @@ def supervisor_edges() -> frozenset[Edge]:
 
     starts = [SupervisorState(final_codes=frozenset((FINAL_CODE,)), restart_code=code) for code in (None, 88)]
     return _walk(starts, supervisor.step, _supervisor_events, edge)
+
+
+@cache
+def guard_edges(*, stays: bool) -> frozenset[Edge]:
+    """Return the edges between a guard's phases, and those back to the same phase that do something.
+
+    Args:
+        stays: depth `process`, whose first word, `StayOn`, is then in each guard's past.
+    """
+
+    def edge(before: GuardState, event: Any, after: GuardState, actions: tuple[Any, ...]) -> Edge | None:
+        if before.phase == after.phase and not actions:
+            return None
+        return Edge(before.phase, after.phase, *_guard_event(before, event), _words(actions))
+
+    return _walk([GuardState(final_codes=frozenset((FINAL_CODE,)), stays=stays)], guard.step, _guard_events, edge)
+
+
+def _guard_events(state: GuardState) -> Iterator[Any]:
+    """Yield the possible events of a guard; `AgentSignal` comes from agents of depth `process` only."""
+    if state.phase == GONE:
+        return
+    yield from (guard.Signalled(number) for number in (guard.SIGTERM, SIGUSR1))
+    yield from (guard.BarrierLifted(epoch) for epoch in (0, 1, 2)) if state.phase != STOPPING else ()
+    yield from (guard.LinkEnded(), guard.AgentSignal(guard.SIGTERM)) if state.stays else (guard.LinkEnded(),)
+    if state.phase != WAITING:
+        yield from (guard.WorkerEnded(code, gone) for code in (0, 1, FINAL_CODE) for gone in (True, False))
+    if state.phase == STOPPING:
+        yield guard.GraceOver()
+
+
+def _guard_event(state: GuardState, event: Any) -> tuple[str, str]:
+    """Return the name of an event of the guard, and the condition that decides."""
+    match event:
+        case guard.BarrierLifted() if state.phase == WAITING:
+            return "barrier lifted", ""
+        case guard.BarrierLifted():
+            return "lifted for another epoch", ""
+        case guard.LinkEnded():
+            return "the agent left", ""
+        case guard.AgentSignal():
+            return "the agent ends the worker", ""
+        case guard.Signalled(number):
+            return "SIGTERM" if number == guard.SIGTERM else "another signal", ""
+        case guard.GraceOver():
+            return "grace is over", ""
+    is_clean = event.is_tree_gone or not state.stays  # asked only of a guard that stays
+    if state.phase == HALTING:
+        return "worker ended", "leaving nothing" if is_clean else "leaving processes"
+    if state.phase != RUNNING:
+        return "worker ended", ""
+    if event.code in (0, FINAL_CODE):
+        return "worker ended", "completed"
+    if not state.epoch:
+        return "worker ended", "in-place restart is off"
+    return "worker ended", "failed" if is_clean else "failed leaving processes"
 
 
 def _walk(

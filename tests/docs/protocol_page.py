@@ -5,21 +5,23 @@ python -m tests.docs.protocol_page   rewrites the page; test_protocol_page.py ch
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from inplace.common.epoch.agent import TERMINAL, TRANSITIONS, AgentState, Verdict
-from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
-from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
+from inplace.common.epoch.agent import TERMINAL, TRANSITIONS, AgentPhase, Verdict
+from inplace.common.epoch.guard import GONE
+from inplace.common.epoch.supervisor import WorkerLife
+from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 _AGENT = """# The protocol's machines
 
-Generated from `common/epoch/agent.py` and `common/epoch/supervisor.py` by `make rewrite`; do not edit. A walk through
-all states of the code found every arrow (`tests/docs/machine_edges.py`). An arrow is labelled with the verdict of a
-view, or with another event and, in brackets, the verdict at that moment. The machine's actions follow after a slash.
+Generated from `agent.py`, `supervisor.py` and `guard.py` in `common/epoch/` by `make rewrite`; do not edit. A walk
+through all states of the code found every arrow (`tests/docs/machine_edges.py`). An arrow is labelled with the verdict
+of a view, or with another event and, in brackets, the verdict at that moment. The machine's actions follow after a
+slash.
 
 ## The agent's machine
 
@@ -58,20 +60,43 @@ If the agent's machine says restart in place while no worker runs, it begins aga
 
 """
 
+_GUARD = """
+## The guard's machine
+
+A guard is the worker's parent in the worker's own container, beside a sidecar's agent
+([ADR 62](adr/0062-the-guard.md)). It starts the worker when the agent lifts the barrier, and no worker outlives the
+connection to its agent. *Completed* means exit code 0 or one of the final codes. In brackets stands how the worker
+ended.
+
+"""
+
+_STAYS = """
+In depth `process` ([ADR 64](adr/0064-two-depths.md)) the guard stays when its worker ends, and waits for the next lift.
+The agent then runs the supervisor's machine above, with this worker at the other end of the connection:
+
+"""
+
 
 def page() -> str:
     """Return the page's text."""
-    agent = _picture(AgentState().phase, agent_edges(), TERMINAL)
-    supervised = _picture(SupervisorState().life, supervisor_edges(), (WorkerLife.LEFT,))
-    return _AGENT + agent + _OUTCOMES + _table() + _SUPERVISOR + supervised
+    agent = _picture(_values(AgentPhase), agent_edges(), _values(TERMINAL))
+    supervised = _picture(_values(WorkerLife), supervisor_edges(), (WorkerLife.LEFT.value,))
+    contained = _picture(GUARD_PHASES, guard_edges(stays=False), (GONE,))
+    stays = _picture(GUARD_PHASES, guard_edges(stays=True), (GONE,))
+    machines = _AGENT + agent + _OUTCOMES + _table() + _SUPERVISOR + supervised
+    return machines + _GUARD + contained + _STAYS + stays
 
 
-def _picture(first: Enum, edges: frozenset[Edge], last: Container[Enum]) -> str:
-    """Return a state diagram, state by state in the order of the code."""
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.value}"]
-    for state in type(first):
-        lines += _arrows([edge for edge in sorted(edges) if edge.source == state.value])
-        lines += [f"    {state.value} --> [*]"] if state in last else []
+def _values(states: Iterable[Enum]) -> list[str]:
+    return [state.value for state in states]
+
+
+def _picture(states: Sequence[str], edges: frozenset[Edge], last: Container[str]) -> str:
+    """Return a state diagram, state by state in the order of the code; it begins in the first one."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {states[0]}"]
+    for state in states:
+        lines += _arrows([edge for edge in sorted(edges) if edge.source == state])
+        lines += [f"    {state} --> [*]"] if state in last else []
     return "\n".join([*lines, "```\n"])
 
 

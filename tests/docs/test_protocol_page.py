@@ -1,8 +1,9 @@
 """docs/protocol.md agrees with the code."""
 
 from inplace.common.epoch.agent import TRANSITIONS, AgentPhase, Verdict
+from inplace.common.epoch.guard import RUNNING, STOPPING
 from inplace.common.epoch.supervisor import WorkerLife
-from tests.docs.machine_edges import Edge, agent_edges, supervisor_edges
+from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
 from tests.docs.protocol_page import PAGE, page
 
 
@@ -42,3 +43,14 @@ def test_the_walk_comes_everywhere() -> None:
         "command cannot be executed",
         "all processes gone",
     }
+
+
+def test_the_walk_comes_everywhere_in_the_guard() -> None:
+    """Every phase has an edge; only a lift starts a worker, and none runs on without its agent."""
+    edges = guard_edges(stays=True)
+    assert {edge.source for edge in edges} | {edge.target for edge in edges} == set(GUARD_PHASES)
+    for depth in (edges, guard_edges(stays=False)):
+        assert {edge.event for edge in depth if edge.target == RUNNING != edge.source} == {"barrier lifted"}
+        assert {edge.target for edge in depth if edge.source == RUNNING and edge.event == "the agent left"} == {
+            STOPPING
+        }
