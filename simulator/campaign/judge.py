@@ -253,21 +253,20 @@ class Judge(WorkerWatcher):
         if ended and uid not in self._ended:
             self._ended.add(uid)
             self.histories[_jobset_of(obj)].causes += 1
+        before = self._pods.get(uid)
         if event.type == "DELETED":
             self._pods.pop(uid, None)
             if _phase(obj) not in ("Succeeded", "Failed"):
                 self._vanished.add(uid)
         else:
             self._pods[uid] = obj
-        history, text = self.histories[_jobset_of(obj)], (meta.get("annotations") or {}).get(wire.EPOCH, "0")
+        history, text = self.histories[_jobset_of(obj)], _epoch_text(obj)
         history.seen.add(text)
         if by.startswith("agent/"):
             self._judge_telling(history, meta)
-            epoch = int(text)
-            if epoch != self._epochs.get(uid, 0):
-                self._epochs[uid] = epoch
-                slot = slot_of(obj)
-                history.announced[slot] = max(epoch, history.announced.get(slot, 0))
+            if before is None or text != _epoch_text(before):  # else it told of its worker, below a user's text, maybe
+                slot, self._epochs[uid] = slot_of(obj), int(text)
+                history.announced[slot] = max(int(text), history.announced.get(slot, 0))
 
     def _judge_telling(self, history: History, meta: KubeObject) -> None:
         """Judge what an agent told of its worker: only in an epoch of a hang anybody may tell of one."""
@@ -308,6 +307,10 @@ def slots_of(jobset: KubeObject) -> Iterator[Slot]:
 def _jobset_of(pod: KubeObject) -> str:
     meta = pod["metadata"]
     return str((meta.get("annotations") or {}).get(wire.JOBSET_UID) or (meta.get("labels") or {}).get(wire.JOBSET_UID))
+
+
+def _epoch_text(pod: KubeObject) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(wire.EPOCH, "0"))
 
 
 def _controller_of(pod: KubeObject) -> str:

@@ -44,7 +44,7 @@ def jobset(synced: int, deprecated: int, **spec: Any) -> dict[str, Any]:
     return found | {"status": wire.status_of_epochs(synced, deprecated)}
 
 
-def pod(index: int, epoch: int | None = None) -> dict[str, Any]:
+def pod(index: int, epoch: int | str | None = None) -> dict[str, Any]:
     """Return a Pod of the group."""
     annotations = {wire.JOBSET_UID: UID, wire.JOB_COMPLETION_INDEX: str(index)}
     if epoch is not None:
@@ -84,9 +84,9 @@ class Bench:
         for index in indexes:
             self.write("pods", pod(index, epoch), by=f"agent/pod-{index}#1")
 
-    def tell(self, epoch: int, index: int) -> None:
-        """Let an agent tell of a hang."""
-        told = pod(index, epoch)
+    def tell(self, epoch: int, index: int, announced: str = "") -> None:
+        """Let an agent tell of a hang, on a Pod that shows this announcement."""
+        told = pod(index, announced or epoch)
         told["metadata"]["annotations"][wire.WORKER_FAILED] = failure_text(WorkerFailure(epoch, None, 0.0, 4, 7))
         self.write("pods", told, by=f"agent/pod-{index}#1")
 
@@ -224,6 +224,15 @@ async def edited_beside_another(bench: Bench) -> None:
     bench.sync(37, 0)
 
 
+async def edited_before_a_hang_is_told(bench: Bench) -> None:
+    """Spoil a Pod's epoch by hand; then its agent tells of a hang, and leaves the epoch as it is."""
+    await good(bench)
+    bench.judge.note_cause(2)
+    bench.write("pods", pod(0, "many"))
+    bench.judge.worker_hung(pod(0))
+    bench.tell(1, 0, announced="many")
+
+
 async def early(bench: Bench) -> None:
     """Let a worker start BEFORE its epoch is synced."""
     bench.announce(1, 0, 1)
@@ -325,6 +334,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         skipped,
         moved_by_two,
         edited_alone,
+        edited_before_a_hang_is_told,
     ],
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
