@@ -11,10 +11,9 @@ MODE   ?= sidecar
 NODE_TESTS ?= tests/cluster/node
 # CI leaves out tests/model here: it runs the model checker itself.
 SIM_TESTS ?= tests
-# The whole suite spreads over the cores; a test that needs the machine for itself says so with a benchmark, not a test.
-PYTEST := $(BIN)/python -m pytest -q -n auto
-# Some quick tests wait more than they work: one process more than there are cores.
-QUICK  := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
+# The whole suite spreads over the cores, with one process more: some tests wait more than they work.
+# A test that needs the machine for itself says so with a benchmark, not a test.
+PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
 SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
@@ -55,7 +54,7 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 test: $(STAMP)  ## run the quick tests in two minutes; every run gives the same result
-	$(QUICK) tests --ignore=tests/cluster -m "not slow"
+	$(PYTEST) tests --ignore=tests/cluster -m "not slow"
 
 test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, planted bugs, the model, more examples
 	$(PYTEST) $(SIM_TESTS) --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
@@ -68,7 +67,7 @@ cluster: $(STAMP)  ## build the real control plane and Helm for the tests (needs
 	$(BIN)/python -m testbed.helm
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
-	$(BIN)/python -m pytest -q -n 2 tests/cluster --ignore=tests/cluster/node
+	$(PYTEST) tests/cluster --ignore=tests/cluster/node
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
 	$(BIN)/python -m testbed.node.prepare
