@@ -57,6 +57,11 @@ class Announcer:
         self._on_problem = on_problem
         self._budget = budget
         self._answered = asyncio.Event()
+        self._not_before_s = float("-inf")
+
+    def hold_back(self, after_s: float) -> None:
+        """Send nothing for so many seconds: the server asked for that when it refused another PATCH of this Pod."""
+        self._not_before_s = self._clock.monotonic_s() + after_s
 
     async def until_answered(self) -> None:
         """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
@@ -64,6 +69,9 @@ class Announcer:
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
+        if (wait_s := self._not_before_s - self._clock.monotonic_s()) > 0:
+            self._log.info("announcement_put_off", epoch=epoch, wait_s=round(wait_s, 3), why="the server asked for it")
+            await self._clock.sleep(wait_s)
         phases = self._phases.announcing(epoch)
         request = announcement_request(self._config, epoch, phases)
         try:

@@ -158,6 +158,10 @@ class Driver:
         finally:
             await self._barrier.stop()
 
+    def hold_back(self, after_s: float) -> None:
+        """Announce nothing for so many seconds."""
+        self._announcer.hold_back(after_s)
+
     def begin_run(self) -> None:
         """Count the wait at the barrier from now: the last worker ended, or there was none."""
         self._started_s = self._clock.monotonic_s()

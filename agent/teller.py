@@ -18,7 +18,7 @@ from inplace.agent.telling import telling_delay_s
 from inplace.common.epoch.telling import Action, FailureTold, TellFailure, TellingDue, WorkerFailed, WorkerStalled
 from inplace.common.kube.errors import ApiError, error_from_response
 from inplace.common.kube.http import TransportError
-from inplace.common.kube.watch import ending_of
+from inplace.common.kube.watch import Busy, ending_of
 from inplace.common.worker_failure import WorkerFailure, failure_text
 
 TELLING_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobody need be told
@@ -71,9 +71,12 @@ class Teller:
                 raise error_from_response(response)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
-            self._metrics.requests["patch", cause_of(ending_of(error))] += 1
+            ending = ending_of(error)
+            self._metrics.requests["patch", cause_of(ending)] += 1
             then = "the group learns of it later, from kubelet or the next announcement"
-            self._log.warning("failure_not_told", message=words_of(ending_of(error)), then=then)
+            self._log.warning("failure_not_told", message=words_of(ending), then=then)
+            if isinstance(ending, Busy):
+                self._driver.hold_back(ending.after_s)
         self._driver.take(FailureTold())
 
 

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -17,7 +18,15 @@ from inplace.common.last_progress import parse_last_progress
 from inplace.common.wire import PHASES, WORKER_FAILED
 from inplace.common.worker_failure import WorkerFailure, parse_failure
 from tests.agent.process import COMMAND, environment, finished, process
-from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
+from tests.agent.scripted_server import (
+    Exchange,
+    ScriptedServer,
+    accept_patch,
+    jobset,
+    refuses,
+    silence,
+    until_patched,
+)
 from tests.agent.supervisor_rig import IDLE, Supervised, main_of, running, supervised, until
 from tests.agent.test_guard import guarded
 
@@ -117,6 +126,28 @@ async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path)
         assert [line["rank"] for line in group.logged("worker_stalled")] == ["rank-0", "rank-0"]
         assert [line["why"] for line in group.logged("worker_stopping")][:2] == ["it hangs", "it hangs"]
         assert len(failures(group.server)) == 2
+
+
+@pytest.mark.slow
+async def test_a_throttled_telling_puts_the_announcement_off(tmp_path: Path) -> None:
+    """The server's Retry-After is for this agent's next PATCH as well, whatever that says."""
+    began_s: list[float] = []
+
+    async def throttle(exchange: Exchange) -> None:
+        began_s.append(monotonic())
+        told = WORKER_FAILED.encode() in exchange.request.body
+        await (refuses(429, "TooManyRequests", retry_after="2") if told else accept_patch)(exchange)
+
+    async with watched(tmp_path, STEPS, RANK="0") as group:
+        group.server.answer = throttle
+        await running(group)
+        await steps(group, tmp_path)
+        os.kill(main_of(group), signal.SIGSTOP)
+        await told(group)
+        await next_epoch(group, 2)
+        assert began_s[-1] - began_s[-2] >= 2.0
+        await end(group)
+        assert [line["epoch"] for line in group.logged("announcement_put_off")] == [2]
 
 
 @pytest.mark.slow
