@@ -56,7 +56,7 @@ class History:
 
     Attributes:
         announced: slot -> the greatest epoch that an agent ever wrote on a Pod of that slot.
-        seen: every epoch that stood on a Pod, by an agent or by a person.
+        forged: (slot, epoch) of each announcement that a person wrote.
         started: (slot, epoch) of every worker, with the Pod's uid.
         at_work: epoch -> workers that run in it.
         hung: every epoch in which a worker hung.
@@ -70,7 +70,7 @@ class History:
     synced: int = 0
     deprecated: int = 0
     announced: dict[Slot, int] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+    forged: set[tuple[Slot, str]] = field(default_factory=set)
     started: dict[tuple[Slot, int], str] = field(default_factory=dict)
     at_work: dict[int, int] = field(default_factory=dict)
     hung: set[int] = field(default_factory=set)
@@ -205,9 +205,13 @@ class Judge(WorkerWatcher):
 
     def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
         slots = list(slots_of(jobset))
-        absent = [slot for slot in slots if history.announced.get(slot, 0) < synced]
-        decides_alone = len(slots) == 1 and str(synced) in history.seen  # also by a person: docs/adr/0053
-        if absent and not decides_alone:
+        # Nobody can tell a forged announcement of the next epoch from an agent's: docs/adr/0053.
+        absent = [
+            slot
+            for slot in slots
+            if history.announced.get(slot, 0) < synced and (slot, str(synced)) not in history.forged
+        ]
+        if absent:
             self.breaks(S3, f"S became {synced} although {absent} had announced less")
         ended = min(synced, history.grown) - 1
         restarts, allowed = ended - history.free, jobset["spec"]["failurePolicy"]["maxRestarts"]
@@ -261,12 +265,13 @@ class Judge(WorkerWatcher):
         else:
             self._pods[uid] = obj
         history, text = self.histories[_jobset_of(obj)], _epoch_text(obj)
-        history.seen.add(text)
         if by.startswith("agent/"):
             self._judge_telling(history, meta)
             if before is None or text != _epoch_text(before):  # else it told of its worker, below a user's text, maybe
                 slot, self._epochs[uid] = slot_of(obj), int(text)
                 history.announced[slot] = max(int(text), history.announced.get(slot, 0))
+        elif before is not None and text != _epoch_text(before):
+            history.forged.add((slot_of(obj), text))
 
     def _judge_telling(self, history: History, meta: KubeObject) -> None:
         """Judge what an agent told of its worker: only in an epoch of a hang anybody may tell of one."""

@@ -84,12 +84,15 @@ async def restart_cheaply(world: World) -> float | None:
 
 
 def is_together(world: World) -> bool:
-    """Return whether all slots run in the synced epoch."""
+    """Return whether all slots run in the synced epoch, and no Pod with a worker is about to end."""
     jobset = world.jobset
     if not jobset or "deletionTimestamp" in jobset["metadata"]:
         return False
     synced, deprecated = epochs_of(world)
     if synced <= deprecated or any(training.is_hung for training in world.machine.workers.values()):
+        return False
+    leaving = {pod["metadata"]["uid"] for pod in world.pods if "deletionTimestamp" in pod["metadata"]}
+    if any(training.pod["metadata"]["uid"] in leaving for training in world.machine.workers.values()):
         return False
     wanted = set(slots_of(jobset))
     runs = [slot_of(t.pod) for t in world.machine.workers.values() if t.pod["metadata"]["uid"] in world.judge.running]

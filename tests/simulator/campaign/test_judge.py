@@ -224,6 +224,17 @@ async def edited_beside_another(bench: Bench) -> None:
     bench.sync(37, 0)
 
 
+async def forged_for_one_that_died(bench: Bench) -> None:
+    """Write the next epoch on a Pod by hand; the agent of the other one, whose worker died, announces it too."""
+    await good(bench)
+    bench.judge.note_cause(2)
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.write("pods", pod(0, 2))
+    bench.announce(2, 1)
+    bench.sync(2, 1)
+
+
 async def edited_before_a_hang_is_told(bench: Bench) -> None:
     """Spoil a Pod's epoch by hand; then its agent tells of a hang, and leaves the epoch as it is."""
     await good(bench)
@@ -334,6 +345,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         skipped,
         moved_by_two,
         edited_alone,
+        forged_for_one_that_died,
         edited_before_a_hang_is_told,
     ],
 )
