@@ -183,7 +183,7 @@ async def test_what_follows_closely_is_taken_in_together(tmp_path: Path) -> None
         assert b"".join(rest) == b"".join(b"%d\n" % number for number in range(20))
 
 
-def test_only_what_is_gathered_waits() -> None:
+async def test_only_what_is_gathered_waits() -> None:
     """A piece of a line waits for nothing, so that a lone line does not; a gulp holds no sender up."""
     assert pause_s(b'{"type":"MODIFIED","object":{') == 0.0
     assert pause_s(b"line\n") == GATHER_S
