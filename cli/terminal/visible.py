@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any, Final, TextIO, cast
+from typing import IO, Any, Final, TextIO, cast
 
 # C0 without tab and newline; DEL and C1; bidi marks, embeddings, overrides and isolates; line separators; surrogates.
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -34,7 +34,7 @@ class VisibleText:
         raw: the stream.
     """
 
-    def __init__(self, raw: TextIO) -> None:
+    def __init__(self, raw: IO[str]) -> None:
         self.raw = raw
         self.rich_proxied_file = raw  # rich looks for this name, and writes there what its console made visible
 
@@ -48,7 +48,7 @@ class VisibleText:
         return getattr(self.raw, name)
 
 
-def raw_of(stream: TextIO) -> TextIO:
+def raw_of(stream: IO[str]) -> IO[str]:
     """Return the stream itself, for what was made visible before and for what only programs read."""
     return stream.raw if isinstance(stream, VisibleText) else stream
 

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.live import Live
+from rich.text import Text
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import group_state
@@ -160,3 +162,18 @@ def test_a_stranger_s_manifest_is_harmless(tmp_path: Path, command: str, place: 
     assert is_harmless(result.stderr)
     assert is_harmless(result.stdout) or (command, place) == ("inject", "command")  # kubectl's, byte for byte
     assert "Traceback" not in result.stderr
+
+
+def test_a_live_picture_moves_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture that is drawn again goes back over the last one, and still obeys nobody's text."""
+    terminal = io.StringIO()
+    monkeypatch.setattr("sys.stdout", VisibleText(terminal))
+    console = VisibleConsole(force_terminal=True, width=80)
+    with Live(console=console, auto_refresh=False) as picture:  # it puts a stream of its own before ours
+        for number in (1, 2):
+            picture.update(Text(f"{number} {EVIL}", style="bold"), refresh=True)
+    written = terminal.getvalue()
+    assert "\\u001b[2K" not in written
+    assert "\x1b[2K" in written  # erase the line
+    assert "\x1b[2J" not in written  # NAME's
+    assert "\\u001b[2J" in written
