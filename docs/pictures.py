@@ -7,6 +7,7 @@ terminal showed in the middle of it becomes an SVG. `inplace timeline` draws the
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -44,6 +45,7 @@ def main() -> None:
         environment = os.environ | {"KUBECONFIG": kubeconfig}
         screen = _watched_restart(environment)
         (IMAGES / "status-watch.svg").write_text(_svg(screen, "inplace status train --watch"))
+        _until(lambda: _all_are_lifted(environment), RESTART_S_MAX)
         _inplace(environment, "timeline", "train", "--svg", str(IMAGES / "timeline.svg"))
     for name in ("status-watch.svg", "timeline.svg"):
         print(IMAGES / name)
@@ -94,6 +96,12 @@ def _is_over(tmux: list[str], shots: list[str]) -> bool:
     if "Restarting" in shown and not re.search(r"\b(0|100)(\.0)? %", shown):
         shots.append(shown)
     return bool(shots) and "Running" in shown
+
+
+def _all_are_lifted(environment: dict[str, str]) -> bool:
+    """Say whether kubelets have reported that every new worker runs; the group is called Running before that."""
+    timeline = json.loads(_inplace(environment, "timeline", "train", "-o", "json"))
+    return all(row["ends"]["barrier"] is not None for row in timeline["rows"])
 
 
 def _captured(tmux: list[str]) -> str:
