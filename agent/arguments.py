@@ -40,9 +40,10 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --on-stall COMMAND           run this by /bin/sh for at most 10 s BEFORE the worker that hangs is ended, say to dump
                                its stacks. INPLACE_STALL_PID is the silent rank's process, INPLACE_STALL_SILENT_S how
                                long it has been silent (ON_STALL)
-  --standby                    start COMMAND while the group waits at the barrier. COMMAND may import modules, but
-                               must then read a line with its epoch from file descriptor INPLACE_STANDBY_FD. At
-                               the end of that file it must exit (WORKER_STANDBY=on)
+  --standby                    start the next run's COMMAND while the present one still runs, if COMMAND calls
+                               inplace.ready(). There it waits until its epoch lifts. Before that call it may import
+                               modules, but touch no device, port or other worker. It needs memory for two
+                               (WORKER_STANDBY=on)
 
 guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
 ({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
@@ -77,7 +78,7 @@ class RunOptions:
         termination_grace_s: the same when the Pod ends.
         final_codes: exit codes of the worker that end the Pod.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
-        standby: start the next worker's process while the group waits, and hold it until the barrier lifts.
+        standby: start the next worker's process while the present one runs, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
         variables: the agent's settings that options gave, as (variable, text); they win over the environment's.
         once: end with the worker, whatever its code, and with the configured code when the group restarts.

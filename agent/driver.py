@@ -90,9 +90,6 @@ class Mode(Protocol):
     async def before_announcement(self) -> None:
         """Wait until this agent may send."""
 
-    def after_announcement(self) -> None:
-        """Take note that one attempt was made, and that its outcome was an event."""
-
 
 class Driver:
     """Drive one agent's machine."""
@@ -232,7 +229,6 @@ class Driver:
         """Make one attempt; its outcome is the machine's next event."""
         await self._mode.before_announcement()
         self.take(await self._announcer.announce(epoch))
-        self._mode.after_announcement()
 
     def _set_reminder(self) -> None:
         """Remind the machine after a long wait at the barrier; any other event makes the reminder idle."""

@@ -66,8 +66,8 @@ class LinkedWorker:
         """Listen to guards."""
         await self._server.start(self)
 
-    def stage(self) -> None:
-        """Do nothing: a guard has no process to hold."""
+    async def keep_standby(self) -> None:
+        """Hold nothing: a guard starts its worker at the lift."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Let every guard start its worker, also those that connect later; they set the environment."""

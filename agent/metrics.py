@@ -46,6 +46,7 @@ class AgentMetrics:
         synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.
         rejected: answers 429 and 5xx while it was not.
+        standby_rss_bytes: the resident memory of the process that waits for the next lift, 0 without one.
         heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
         durations: by phase, all that this process measured.
         ended: the newest duration of each phase that ended since an announcement was last built, in seconds.
@@ -53,7 +54,7 @@ class AgentMetrics:
 
     __slots__ = (
         *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
-        *("lifted", "rejected", "heard_s", "durations", "ended"),
+        *("lifted", "rejected", "heard_s", "durations", "ended", "standby_rss_bytes"),
     )
 
     def __init__(
@@ -75,6 +76,7 @@ class AgentMetrics:
         self.deprecated = deprecated
         self.lifted = lifted
         self.rejected = 0
+        self.standby_rss_bytes = 0
         self.heard_s = heard_s
         self.durations: dict[RestartPhase, Durations] = {}
         self.ended: dict[RestartPhase, float] = {}

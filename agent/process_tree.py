@@ -5,6 +5,8 @@ Linux only. A process that loses its parent is adopted by the nearest reaper abo
 process that called PR_SET_CHILD_SUBREAPER. The agent is that reaper. So the kernel can tell without a race whether a
 descendant is left: a reaper without children has no descendants.
 
+One session can be spared, a standby's (`agent.standby`). No process of the worker can get into it, or below it.
+
 Source: prctl(2) PR_SET_CHILD_SUBREAPER, proc(5) /proc/pid/task/tid/children and /proc/pid/stat, kill(2).
 """
 
@@ -45,15 +47,23 @@ def become_reaper() -> None:
         ) from error
 
 
-def kill_descendants() -> int:
+def lists_children() -> bool:
+    """Say whether the kernel lists a process's children; it needs CONFIG_PROC_CHILDREN."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
+
+
+def kill_descendants(spared: int = 0) -> int:
     """Send SIGKILL to every process below this one, with its process group; return how many were seen.
+
+    Args:
+        spared: the leader of a session that is left alone, with all below it; 0 for none.
 
     A group dies as a whole, also while it forks. Who forks into a new group meanwhile is seen by the next scan, at the
     latest by the next call: only a reaper without children is done.
     """
     killed: set[int] = set()
     for _ in range(_RESCANS_MAX):
-        found = set(descendants()) - killed
+        found = set(descendants(spared=spared)) - killed
         if not found:
             break
         for pid in found:
@@ -62,8 +72,26 @@ def kill_descendants() -> int:
     return len(killed)
 
 
-def descendants(root: int = 0) -> Iterator[int]:
-    """Yield every process below `root` (0: this one) that has not been reaped, in no certain order."""
+def is_alone_with(session: int) -> bool:
+    """Say whether every child of this process is of this session, so that no descendant is left but the session's own.
+
+    The kernel's list is exact for the thread that reaps: children come at its end, and leave only by the reaping.
+    """
+    return all(_session_of(pid) == session for pid in _children(os.getpid()))
+
+
+def kill_adopted(session: int) -> None:
+    """Send SIGKILL to each child of this process that is of this session, with its group."""
+    for pid in _children(os.getpid()):
+        if _session_of(pid) == session:
+            _kill_group_of(pid)
+
+
+def descendants(root: int = 0, spared: int = 0) -> Iterator[int]:
+    """Yield every process below `root` (0: this one) that has not been reaped, in no certain order.
+
+    A process of the session `spared` is left out, with all below it; that needs `lists_children`.
+    """
     root = root or os.getpid()
     try:
         waiting = list(_children(root))
@@ -74,6 +102,8 @@ def descendants(root: int = 0) -> Iterator[int]:
         return
     while waiting:
         pid = waiting.pop()
+        if spared and _session_of(pid) == spared:
+            continue
         yield pid
         try:
             waiting += _children(pid)
@@ -97,6 +127,14 @@ def _group_of(pid: int) -> int:
     except ProcessLookupError:
         return 0
     return 0 if group == os.getpgrp() else group
+
+
+def _session_of(pid: int) -> int:
+    """Return the session, 0 when the process is gone."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def _children(pid: int) -> Iterator[int]:

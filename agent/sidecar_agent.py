@@ -74,9 +74,6 @@ class SidecarAgent:
     async def before_announcement(self) -> None:
         """Send at once."""
 
-    def after_announcement(self) -> None:
-        """Do nothing."""
-
     def _lift(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the guards may start the next one."""
         self._driver.remember_run(epoch)

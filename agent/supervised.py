@@ -13,21 +13,23 @@ import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
 from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
-from inplace.agent.link_address import PROGRESS_DIR
 from inplace.agent.listener import listen
 from inplace.agent.log import LazyLog
 from inplace.agent.loop import run_loop
-from inplace.agent.process_tree import become_reaper
+from inplace.agent.process_tree import become_reaper, lists_children
 from inplace.agent.shell import SIGNALS, Shell, begin, run_shell
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import WorkerProcess, WorkerStartError
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
+
+if TYPE_CHECKING:
+    from inplace.agent.standby import Standby
 
 FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -51,12 +53,10 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
-        if options.standby and config.progress_dir:  # it starts before the view that may have a limit
-            from inplace.agent.progress_folder import ProgressFolder
-
-            ProgressFolder(config.progress_dir).prepare()
-            own[PROGRESS_DIR] = config.progress_dir
-        worker = WorkerProcess(options.command, {**env, **own}, clock=parts.clock, on_stall=options.on_stall)
+        standby = _standby(parts) if options.standby else None
+        worker = WorkerProcess(
+            options.command, {**env, **own}, clock=parts.clock, on_stall=options.on_stall, standby=standby
+        )
         agent = SupervisorAgent(config, parts, worker=worker, options=options)
         for number in FORWARDED:
             asyncio.get_running_loop().add_signal_handler(number, agent.forward, number)
@@ -66,6 +66,17 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) if options.listens else nullcontext() as listener:
         return run_loop(shell, make, listener=listener)
+
+
+def _standby(parts: Parts) -> Standby | None:
+    """Return what holds the next run's process, None where a worker's end could not be told from a standby's."""
+    from inplace.agent.standby import Standby
+
+    if lists_children():
+        return Standby(clock=parts.clock, log=parts.log, metrics=parts.metrics)
+    message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
+    parts.log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
+    return None
 
 
 def check_command(program: str, env: Mapping[str, str]) -> None:

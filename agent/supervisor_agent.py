@@ -20,7 +20,7 @@ from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
-from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
+from inplace.common.epoch.agent import AgentState, Announce, View
 from inplace.common.epoch.supervisor import (
     IN_VAIN_S,
     PROCESS_RESTARTS_MAX,
@@ -32,7 +32,6 @@ from inplace.common.epoch.supervisor import (
     Terminate,
     WorkerExited,
     WorkerGone,
-    WorkerLife,
     WorkerLost,
     WorkerNotStarted,
     step,
@@ -66,6 +65,7 @@ class SupervisorAgent:
         self._teller = Teller(config, parts, self._driver)
         self._stalls = parts.stalls
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
+        self._holding: asyncio.Task[None] | None = None  # the process of the run after the newest worker's
         self._phases = self._driver.phases
         self._stop_signal = signal.SIGTERM
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
@@ -127,11 +127,6 @@ class SupervisorAgent:
             due_s, self._ordered_s = self._ordered_s + self._config.restart_slot_s, None
             await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
 
-    def after_announcement(self) -> None:
-        """Let the next worker's process get ready while the group waits at the barrier."""
-        if self._options.standby and self._machine.life is WorkerLife.ABSENT and self.state.phase is AgentPhase.WAITING:
-            self._worker.stage()
-
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = epoch_variables(epoch)
@@ -152,6 +147,8 @@ class SupervisorAgent:
         if self._stalls is not None:
             watching = self._stalls.watch(self._driver.take, self._worker.runs, self._worker.examine)
             self._watching = self._driver.start(watching)
+        if self._options.standby and epoch is not None and not self._options.once:
+            self._holding = self._driver.start(self._worker.keep_standby())
         self._driver.lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:
@@ -177,10 +174,11 @@ class SupervisorAgent:
         self._log.info("worker_stopping", why=why, signal=number.name, grace_s=grace_s)
 
     def _stop_watching(self) -> None:
-        """Judge this worker no longer; it ends."""
+        """Judge this worker no longer, and start nothing beside it; it ends."""
         self._teller.keep_silent()
-        if self._watching is not None and self._watching is not asyncio.current_task():
-            self._watching.cancel()
+        for task in (self._watching, self._holding):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
 
     async def _kill_after(self, grace_s: float) -> None:
         """Kill the worker's main process after its grace; cancelled when it ends by itself."""
@@ -206,7 +204,7 @@ class SupervisorAgent:
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
         self._teller.drop()
-        for task in (self._patience, self._watch_over, self._watching):
+        for task in (self._patience, self._watch_over, self._watching, self._holding):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         self._driver.end(code)

@@ -3,7 +3,8 @@ Run the worker as a child process, once per epoch, and leave no process of a run
 
 The worker has a session of its own. It inherits standard output and error, so that its output never passes through the
 agent. When its main process ends, the agent kills the rest of its tree at once, as the kernel does with a container's
-processes. `gone` returns when the kernel says that the agent has no child at all (`agent.process_tree`).
+processes. `gone` returns when the kernel says that the agent has no child at all, but for a standby that waits
+(`agent.process_tree`).
 
 SIGCHLD reports every end, the worker's and any orphan's; then the agent reaps all children that have ended. (A pidfd
 would report the worker only.) Its handler is installed before the first worker starts, so no end is lost.
@@ -16,20 +17,22 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from inplace.agent.exit_code import StartError
-from inplace.agent.process_tree import STUCK_S, kill_descendants
+from inplace.agent.process_tree import STUCK_S, is_alone_with, kill_descendants
 from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import COMMAND_S_MAX, PID, RANK, SILENT_S, STEP, kill_tree, pid_to_examine, shell_words
-from inplace.agent.worker_command import EPOCH, NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
+
+if TYPE_CHECKING:
+    from inplace.agent.standby import Standby
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
 SWEEP_S_MAX: Final = 0.02
 _FINAL_SWEEPS_MAX: Final = 50
-STANDBY_FD: Final = "INPLACE_STANDBY_FD"  # the pipe's read end, for a process that is started early
 
 
 class WorkerStartError(StartError):
@@ -60,13 +63,13 @@ class Worker(Protocol):
     async def prepare(self) -> None:
         """Get ready to see processes end; called once, BEFORE the first start."""
 
-    def stage(self) -> None:
-        """Start the next run's process early and hold it; without effect when that cannot be."""
+    async def keep_standby(self) -> None:
+        """Start the next run's process early and hold it, if its command can be held; cancelled at the run's end."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start a run, or release the process that is held for it; nothing of the last one may be left.
 
-        `env` is added to the environment; a released process learns the epoch alone.
+        `env` is added to the environment.
 
         Raises:
             WorkerStartError: the command cannot be executed.
@@ -118,16 +121,25 @@ class WorkerProcess:
         command: argv; the program is looked for in PATH.
         env: the environment of every run.
         on_stall: a shell's command that looks at a worker that hangs; "" for none.
+        standby: holds the next run's process; None for none.
     """
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], *, clock: Clock, on_stall: str = "") -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        clock: Clock,
+        on_stall: str = "",
+        standby: Standby | None = None,
+    ) -> None:
         self._command = list(command)
         self._on_stall = on_stall
         self._env = dict(env)
         self._clock = clock
         self._main = 0  # the main process's id until it is reaped
         self._aside: dict[int, asyncio.Future[int]] = {}  # commands beside the worker, until they are reaped
-        self._staged: tuple[int, int] | None = None  # process id and the pipe's end that releases it
+        self._standby = standby
         self._exit: asyncio.Future[int]
         self._childless: asyncio.Event
 
@@ -141,36 +153,14 @@ class WorkerProcess:
         """Execute the command in a session of its own."""
         assert not self._main, f"expected no worker, saw process {self._main}"
         self._exit = asyncio.get_running_loop().create_future()
+        self._reap()  # a standby that just ended
         self._childless.clear()
-        self._main = self._release(env[EPOCH]) or self._spawn(env)
+        self._main = self._spawn(env) if self._standby is None else self._standby.start(self._spawn, env)
 
-    def stage(self) -> None:
-        """Hold a process at the read end of a pipe: the line with its epoch lets it go, the pipe's end lets it exit."""
-        if self._staged is not None:
-            return
-        read_end, write_end = os.pipe()
-        os.set_inheritable(read_end, True)
-        try:
-            self._staged = self._spawn({STANDBY_FD: str(read_end)}), write_end
-        except WorkerStartError:
-            os.close(write_end)  # the start itself will say what is wrong
-        finally:
-            os.close(read_end)
-
-    def _release(self, epoch: str) -> int:
-        """Let the staged process go; return its id, 0 when there is none that listens."""
-        if self._staged is None:
-            return 0
-        (pid, write_end), self._staged = self._staged, None
-        try:
-            os.write(write_end, f"{epoch}\n".encode("ascii"))
-        except BrokenPipeError:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            return 0
-        finally:
-            os.close(write_end)
-        return pid
+    async def keep_standby(self) -> None:
+        """Hold the next run's process, if that was asked for."""
+        if self._standby is not None:
+            await self._standby.keep(self._spawn)
 
     def _spawn(self, env: Mapping[str, str]) -> int:
         """Execute the command; return its process id."""
@@ -188,15 +178,25 @@ class WorkerProcess:
         """Kill and reap until there is no child; orphans of orphans come to us only after their parents died."""
         began_s, pause_s = self._clock.monotonic_s(), SWEEP_S_FIRST
         self._reap()
-        while not self._childless.is_set():
+        spared = self._spared()
+        while not self._is_gone(spared):
             if self._clock.monotonic_s() - began_s > STUCK_S:
                 raise WorkerStuckError(f"processes of the worker survive SIGKILL for more than {STUCK_S:g} s")
-            kill_descendants()
+            kill_descendants(spared)
             with suppress(TimeoutError):
                 async with self._clock.timeout(pause_s):
                     await self._childless.wait()
             self._reap()
+            spared = self._spared()
             pause_s = min(2 * pause_s, SWEEP_S_MAX)
+
+    def _spared(self) -> int:
+        """Return the standby if it waits, 0 for none."""
+        return self._standby.left_alone() if self._standby is not None else 0
+
+    def _is_gone(self, spared: int) -> bool:
+        """Say whether nothing of the run is left."""
+        return self._childless.is_set() or (spared > 0 and is_alone_with(spared))
 
     def signal(self, number: int) -> None:
         """Send a signal; until the main process is reaped, the group's number is nobody else's.
@@ -265,9 +265,8 @@ class WorkerProcess:
                 self._exit.set_result(_exit_code(ended))
             if aside := self._aside.pop(ended.si_pid, None):
                 aside.set_result(_exit_code(ended))
-            if self._staged is not None and ended.si_pid == self._staged[0]:
-                os.close(self._staged[1])
-                self._staged = None
+            if self._standby is not None:
+                self._standby.ended(ended.si_pid, _exit_code(ended))
             os.waitpid(ended.si_pid, 0)
 
 

@@ -12,7 +12,7 @@ workers of two generations mix does not get past its first message.
 Environment: EPOCH (a supervisor's INPLACE_EPOCH comes first), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB,
 WORLD_SIZE, COORDINATOR (rank 0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is
 until told), STEP_S, SEED, ON_PEER_LOSS (exit or hang), PEER_TIMEOUT_S, INPLACE_HOSTS_FILE (instead of DNS, in the
-simulator), INPLACE_STANDBY_FD (see `standby`), INPLACE_PROGRESS_DIR (see `inplace.progress`).
+simulator), INPLACE_PROGRESS_DIR (see `inplace.progress`).
 """
 
 from __future__ import annotations
@@ -338,20 +338,6 @@ def train(settings: Settings) -> None:
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
 
 
-def standby(env: Mapping[str, str]) -> dict[str, str]:
-    """Wait, when this process was started early (`inplace-agent run --standby`), until its epoch comes by the pipe.
-
-    Nothing was asked of another worker before. The end of the pipe means that this process is not needed.
-    """
-    if not (number := env.get("INPLACE_STANDBY_FD")):
-        return dict(env)
-    with os.fdopen(int(number), encoding="ascii") as pipe:
-        line = pipe.readline()
-    if not line:
-        sys.exit(0)
-    return dict(env) | {"INPLACE_EPOCH": line.strip()}
-
-
 def say(text: str) -> None:
     """Print a line at once."""
     print(text, flush=True)
@@ -361,7 +347,8 @@ def main() -> int:
     """Train; return the exit code."""
     # The first process of a container ignores what it does not handle: each restart would wait for kubelet's SIGKILL.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
-    settings = Settings.from_env(standby(os.environ))
+    inplace.ready()  # a process that was started early (`inplace-agent run --standby`) waits here
+    settings = Settings.from_env(os.environ)
     try:
         train(settings)
     except RefusedError as error:

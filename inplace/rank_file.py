@@ -18,6 +18,8 @@ What goes wrong with the file never reaches the training loop: one line on stder
 makes sure that its descriptor is still the file's, because a program may close descriptors that are not its own. A call
 does wait for a file system that hangs; the folder is an emptyDir, which is local.
 
+In a standby (`inplace.ready`) nothing is written before its release, and a step then ends the process.
+
 This module needs os and sys alone and runs under Python 3.8, so that any training image can import it.
 """
 
@@ -36,6 +38,7 @@ _NAMES = (("RANK", "rank"), ("LOCAL_RANK", "local"), ("JAX_PROCESS_ID", "jax"))
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_STEP, _UNKNOWN_STEP = b"-", b"?"
+_STANDBY = "INPLACE_STANDBY"  # see inplace/standby.py
 
 
 class RankFile:
@@ -50,10 +53,13 @@ class RankFile:
         self._head = b""
         self._step = _NO_STEP
         self._has_begun = False  # its first step is written
+        self._count = 0  # of this process's steps, as far as the agent's standby wants to know it
         self._phases: list[BusyPhase] = []  # the innermost is last
 
     def step(self, number: int) -> None:
         """Write a step."""
+        if _STANDBY in os.environ:
+            self._tell()
         try:
             step = int(number)
         except Exception as error:  # noqa: BLE001 - it may be any framework's object, and training must go on
@@ -80,6 +86,8 @@ class RankFile:
         """Write the line; `state` takes the place of a busy phase."""
         try:
             if os.getpid() != self._pid:
+                if os.environ.get(_STANDBY, "").startswith("wait"):
+                    return  # the rank's file is that of the worker which still runs
                 self._begin()
             if self._is_off:
                 return
@@ -91,6 +99,14 @@ class RankFile:
             self._put(line.ljust(LINE_BYTES - 1) + b"\n")
         except (OSError, ValueError) as error:  # ValueError: a path that cannot be one
             self._warn(f"{type(error).__name__}: {error}")
+
+    def _tell(self) -> None:
+        """Let the agent know of the first steps: then it may start the next run's process."""
+        from inplace import standby
+
+        if self._count < standby.FIRST_STEPS:
+            self._count += 1
+            standby.stepped(self._count)
 
     def _write_first(self) -> None:
         """Leave the first step's line in a file of its own, which no later one overwrites."""

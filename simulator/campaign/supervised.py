@@ -28,8 +28,8 @@ class SupervisedWorker:
     async def prepare(self) -> None:
         """Do nothing: there are no process signals to handle."""
 
-    def stage(self) -> None:
-        """Do nothing: a standby has no effect in this model."""
+    async def keep_standby(self) -> None:
+        """Hold nothing: a standby has no effect in this model."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start the worker."""

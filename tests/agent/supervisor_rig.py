@@ -94,10 +94,21 @@ class Supervised:
         """Wait for the supervisor's exit, check that none of its processes is left, and return its code."""
         async with asyncio.timeout(WAIT_S_MAX):
             _, errors = await self.child.communicate()
-        self.lines = [json.loads(line) for line in errors.decode().splitlines() if line.startswith("{")]
+        self.lines += [json.loads(line) for line in errors.decode().splitlines() if line.startswith("{")]
         assert self.tree() == []
         assert self.child.returncode is not None
         return self.child.returncode
+
+    async def said(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until the log has `count` lines of one event; return them."""
+        assert self.child.stderr is not None
+        async with asyncio.timeout(WAIT_S_MAX):
+            while len(self.logged(event)) < count:
+                line = await self.child.stderr.readline()
+                assert line, f"expected {count} lines of {event!r}, saw the log's end"
+                if line.startswith(b"{"):
+                    self.lines.append(json.loads(line))
+        return self.logged(event)
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """Return the log's lines of one event."""

@@ -209,12 +209,10 @@ async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 async def test_a_standby_worker_is_told_the_folder_before_there_is_a_limit(tmp_path: Path) -> None:
-    """It starts while the group waits; the limit comes with the view that lifts the barrier."""
+    """It starts beside a worker without a limit; the limit comes with the view that lifts the barrier."""
     worker = """
 import inplace
-line = os.fdopen(int(os.environ['INPLACE_STANDBY_FD'])).readline()
-if not line: sys.exit(0)
-os.environ['INPLACE_EPOCH'] = line.strip()
+inplace.ready()
 note('main')
 for step in range(1, 60):
     inplace.progress(step)
@@ -222,9 +220,14 @@ for step in range(1, 60):
 time.sleep(3600)
 """
     async with watched(tmp_path, worker, "--standby", RANK="0") as group:
-        group.limits = ("1", None)
         await running(group)
-        failure = await told(group)
-        assert (failure.epoch, failure.step) == (1, 59)
+        [ready] = await group.said("standby_ready")
+        group.limits = ("1", None)
+        os.kill(main_of(group), signal.SIGKILL)
         await next_epoch(group, 2)
+        await group.noted("main", 2)
+        assert main_of(group) == ready["pid"]
+        failure = await told(group)
+        assert (failure.epoch, failure.step) == (2, 59)
+        await next_epoch(group, 3)
         await end(group)

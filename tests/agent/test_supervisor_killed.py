@@ -27,11 +27,12 @@ async def test_a_killed_supervisor_takes_its_worker_with_it(tmp_path: Path, work
 
 @pytest.mark.asyncio
 async def test_a_killed_supervisor_takes_the_standby_with_it(tmp_path: Path) -> None:
-    """A process that waits for its epoch ends too, also when it does not look at its pipe."""
-    worker = "note('staged') if 'INPLACE_EPOCH' not in os.environ else None\n" + RUN
-    async with supervised(tmp_path, worker, "--standby") as group:
-        assert await group.announced() == 1
-        await group.noted("staged")
+    """A process that is started early ends too, also when it does not wait."""
+    worker = "if 'INPLACE_EPOCH' not in os.environ: note('early'); linger()\nimport inplace\ninplace.ready()\n"
+    worker += "for step in range(3): inplace.progress(step)\n"
+    async with supervised(tmp_path, worker + RUN, "--standby") as group:
+        await running(group)
+        await group.noted("early")
         group.child.kill()
         await until(lambda: not group.tree(), "the standby's end")
 

@@ -36,8 +36,8 @@ class UndeadWorker:
     async def prepare(self) -> None:
         """Nothing to see."""
 
-    def stage(self) -> None:
-        """Not used here."""
+    async def keep_standby(self) -> None:
+        """Hold nothing."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Run."""

@@ -133,18 +133,22 @@ def test_generations_do_not_mix(group: Group) -> None:
     assert "refused rank=1 of epoch='1'" in text
 
 
-def test_a_standby_learns_its_epoch_from_the_pipe(group: Group) -> None:
+def test_a_standby_learns_its_epoch_at_its_release(group: Group) -> None:
     """A worker that was started early trains in the epoch it is released with, and exits when it never is."""
-    (read_end, write_end), (unused, closed) = os.pipe(), os.pipe()
-    os.close(closed)
-    waits = group.start(0, pass_fds=(read_end,), INPLACE_STANDBY_FD=str(read_end), STEPS="2", EPOCH="1")
-    other = group.start(1, epoch=7, STEPS="2")
-    os.write(write_end, b"7\n")
-    assert "epoch=7 goes on from step 0" in finish(waits)[1]
-    assert finish(other)[0] == 0
-    assert finish(group.start(0, pass_fds=(unused,), INPLACE_STANDBY_FD=str(unused)))[0] == 0
-    for end in (read_end, write_end, unused):
-        os.close(end)
+    (ours, theirs), (unused, its) = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    with ours, theirs, unused, its:
+        waits = group.start(0, pass_fds=(theirs.fileno(),), INPLACE_STANDBY=waiting(theirs), STEPS="2", EPOCH="1")
+        other = group.start(1, epoch=7, STEPS="2")
+        ours.send(b"INPLACE_EPOCH=7\0INPLACE_STANDBY=")
+        assert "epoch=7 goes on from step 0" in finish(waits)[1]
+        assert finish(other)[0] == 0
+        unused.close()
+        assert finish(group.start(0, pass_fds=(its.fileno(),), INPLACE_STANDBY=waiting(its)))[0] == 0
+
+
+def waiting(end: socket.socket) -> str:
+    """Return what the environment of a standby says of its socket."""
+    return f"wait:{end.fileno()}:{os.fstat(end.fileno()).st_ino}"
 
 
 def test_the_newest_common_checkpoint_ignores_workers_without_any() -> None:
