@@ -110,6 +110,7 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.agent_start
 	$(BIN)/python -m benchmarks.supervisor
+	$(BIN)/python -m benchmarks.standby
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.progress

@@ -33,29 +33,31 @@ PODS_PER_NODE: Final = 8
 PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "synced": "synced_s", "started": "stepped_s"}
 
 
-def manifests(pods: int, restarts: int) -> list[KubeObject]:
+def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
     """Return examples/train-supervisor.yaml with the benchmark's worker."""
     documents = with_pods(read_manifests(EXAMPLES["supervisor"]), pods)
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = restarts
     (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
-    container["command"] = WORKER
+    container["command"] = command
     return documents
 
 
-async def measure(pods: int, runs: int, seed: int) -> list[GroupRestart]:
-    """Kill one random worker after the other; return the restarts."""
+async def measure(
+    pods: int, runs: int, seed: int, command: list[str] = WORKER, pause_s: float = PAUSE_S
+) -> list[GroupRestart]:
+    """Kill one random worker after the other, `pause_s` seconds after the last restart; return the restarts."""
     rng, clock = Random(seed), LoopClock()
     nodes = -(-pods // PODS_PER_NODE)
     async with Cluster(nodes=nodes, pods_per_node=PODS_PER_NODE, clock=clock, controller="process") as cluster:
         timeline = Timeline(
             cluster.server, cluster.observers, clock=clock, jobset="train", agent="worker", worker="worker"
         )
-        await cluster.apply(manifests(pods, runs))
+        await cluster.apply(manifests(pods, runs, command))
         await complete(cluster, timeline, 0)
         names = sorted(pod["metadata"]["name"] for pod in cluster.pods())
         for number in range(1, runs + 1):
-            await clock.sleep(PAUSE_S)
+            await clock.sleep(pause_s)
             cluster.kill_worker("default", rng.choice(names), supervised=True)
             await complete(cluster, timeline, number)
     return timeline.restarts[1:]
