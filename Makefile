@@ -14,11 +14,14 @@ SIM_TESTS ?= tests
 # The whole suite spreads over the cores, with one process more: some tests wait more than they work.
 # A test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
+# Users' frameworks, each with a lock of its own; `make test-frameworks FRAMEWORKS=jax` takes one.
+FRAMEWORKS ?= jax
+LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-find-links --no-emit-index-url --no-header -q --upgrade
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
 SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node docs dashboards-test docs-images
+.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node test-frameworks docs dashboards-test docs-images
 .PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image audit sbom check clean rewrite
 
 help:  ## list the commands
@@ -36,9 +39,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 setup: $(STAMP)  ## make .venv with the locked dependencies
 
-lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-emit-find-links --no-emit-index-url --no-header -q --upgrade -o requirements.lock
+lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml, and the frameworks' locks
+	$(LOCK) pyproject.toml --extra dev -o requirements.lock
+	for name in $(FRAMEWORKS); do $(LOCK) testbed/frameworks/$$name.in -o testbed/frameworks/$$name.lock || exit 1; done
 
 fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
@@ -54,10 +57,10 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 test: $(STAMP)  ## run the quick tests in two minutes; every run gives the same result
-	$(PYTEST) tests --ignore=tests/cluster -m "not slow"
+	$(PYTEST) tests --ignore=tests/cluster --ignore=tests/frameworks -m "not slow"
 
 test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, planted bugs, the model, more examples
-	$(PYTEST) $(SIM_TESTS) --ignore=tests/cluster -m "slow or hypothesis" --hypothesis-profile=thorough
+	$(PYTEST) $(SIM_TESTS) --ignore=tests/cluster --ignore=tests/frameworks -m "slow or hypothesis" --hypothesis-profile=thorough
 
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
 	$(BIN)/python -m tests.model
@@ -74,6 +77,10 @@ node: cluster  ## build containerd, runc and the images for the tests on a real 
 
 test-node: node  ## restart groups with real kubelets and containers; the workers' own records judge each restart
 	$(BIN)/python -m testbed.node.capsule $(BIN)/python -m pytest -q $(NODE_TESTS)
+
+test-frameworks: $(STAMP)  ## train with users' frameworks (JAX, ...) in the demo and under random kills; FRAMEWORKS names them
+	$(BIN)/python -m testbed.frameworks.venv $(FRAMEWORKS)
+	$(BIN)/python -m pytest -q $(patsubst %,tests/frameworks/test_%.py,$(FRAMEWORKS))
 
 docs: $(STAMP)  ## build the pages of docs/ as a site in build/site; a broken link is an error
 	$(BIN)/mkdocs build -q
@@ -98,7 +105,7 @@ soak-plans: $(STAMP)
 	$(BIN)/python -m simulator.campaign sieve
 
 soak-properties: $(STAMP)
-	$(PYTEST) tests --ignore=tests/cluster -m hypothesis --hypothesis-profile=search
+	$(PYTEST) tests --ignore=tests/cluster --ignore=tests/frameworks -m hypothesis --hypothesis-profile=search
 
 soak-http: $(STAMP)
 	$(BIN)/python -m tests.common.kube.fuzz_http1 --cases 450000

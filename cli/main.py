@@ -192,6 +192,12 @@ def demo(
     profile: Annotated[
         str | None, typer.Option(help="With --runtime model: the cluster's delays, a name or your own .toml file.")
     ] = None,
+    venv: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="VIRTUAL_ENV", help="With --runtime process: where the workers' python3 and its packages are."
+        ),
+    ] = None,
 ) -> None:
     """Run a training group without a cluster.
 
@@ -199,7 +205,7 @@ def demo(
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall)
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall, venv)
     raise typer.Exit(run_demo(options))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,7 @@ class DemoOptions:
     agent_pyz: bool = False
     profile: str | None = None
     stall: int = 0
+    venv: Path | None = None
 
     @property
     def faults(self) -> list[signal.Signals]:
@@ -85,8 +86,9 @@ def run_demo(options: DemoOptions) -> int:
                 f"--profile: expected --runtime model, saw {options.runtime}: real processes take real time"
             )
         if options.is_virtual:
-            return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), None))
-        with program_folder() if options.agent_pyz else nullcontext() as programs:
+            return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), []))
+        with program_folder() if options.agent_pyz else nullcontext() as agent_programs:
+            programs = [folder for folder in (agent_programs, _venv_programs(options)) if folder is not None]
             return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
     except (ManifestError, DemoError, BuildError, ProfileError) as error:
         print(f"inplace demo: {error}", file=sys.stderr)
@@ -104,6 +106,22 @@ def _check_stall(options: DemoOptions, manifest: DemoManifest) -> None:
         )
     if options.stall and options.runtime == "model":
         raise DemoError("--stall: expected --runtime process (a modelled worker cannot be stopped), saw model")
+
+
+def _venv_programs(options: DemoOptions) -> Path | None:
+    """Return the folder of the programs of the workers' virtual environment; None for the demo's own.
+
+    Raises:
+        DemoError: there is none.
+    """
+    if options.venv is None:
+        return None
+    programs = options.venv.absolute() / "bin"
+    if not (programs / "python3").exists():
+        raise DemoError(
+            f"--venv (or VIRTUAL_ENV) {options.venv}: expected a virtual environment, saw no bin/python3 there"
+        )
+    return programs
 
 
 async def _until_signal(demo: Coroutine[Any, Any, int]) -> int:
@@ -125,7 +143,7 @@ async def _until_signal(demo: Coroutine[Any, Any, int]) -> int:
         return 128 + received[0]
 
 
-async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, programs: Path | None) -> int:
+async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, programs: Sequence[Path]) -> int:
     """Start a cluster, apply the manifest, kill workers, and report."""
     cluster = Cluster(
         nodes=-(-manifest.pods // PODS_PER_NODE) + 1,  # one to spare

@@ -77,6 +77,8 @@ class DemoView:
             if restart.first_silent:
                 first = restart.first_silent[0]
                 self.say(f"restart {restart.number}: fault in {restart.victim or '-'}; silent first: {first}")
+        for restart in self._timeline.restarts:
+            self.say(f"first line of epoch {restart.epoch}: {restart.first_line}")
         if self._runtime == "model":
             self.say("modelled times (simulator/cluster/timings.py), not measurements")
         requests = self._agent_requests()
@@ -102,6 +104,7 @@ class DemoView:
             "runtime": self._runtime,
             "mode": self._manifest.mode,
             "seed": self._seed,
+            "first_lines": [restart.first_line for restart in self._timeline.restarts],
             "restarts": [_restart_json(restart) for restart in failures],
             "pods_recreated": self._timeline.pods_recreated,
             "containers_restarted": self._timeline.containers_restarted,

@@ -75,7 +75,7 @@ class Cluster:
         crds: None is what deploy/crd holds, with the admission policies of deploy/admission.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
-        programs: a folder whose programs the process runtime's containers find before all others.
+        programs: folders whose programs the process runtime's containers find before all others.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Cluster:
         crds: Sequence[KubeObject] | None = None,
         folder: Path | None = None,
         serve_http: bool = False,
-        programs: Path | None = None,
+        programs: Sequence[Path] = (),
     ) -> None:
         self.clock = clock or LoopClock()
         self.rng = Random(seed)

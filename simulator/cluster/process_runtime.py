@@ -11,7 +11,7 @@ import atexit
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -50,7 +50,7 @@ class ProcessRuntime:
         folder: an empty folder of this cluster's own.
         credentials: a Pod's bearer token and kubeconfig.
         tell: takes first steps.
-        programs: a folder whose programs every container finds before all others; None for none.
+        programs: folders whose programs every container finds before all others.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ProcessRuntime:
         clock: Clock,
         credentials: Callable[[KubeObject], tuple[str, str]],
         tell: Callable[[ClusterEvent], None],
-        programs: Path | None = None,
+        programs: Sequence[Path] = (),
     ) -> None:
         self._folder = folder
         self._programs = programs
@@ -178,9 +178,9 @@ class ProcessRuntime:
             self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, env={}, start_new_session=True)
 
     def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
-        programs = [] if self._programs is None else [str(self._programs)]
+        outer = os.environ.get("PATH", os.defpath)
         return {
-            "PATH": os.pathsep.join([*programs, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join(map(str, [*self._programs, Path(sys.executable).parent, outer])),
             "HOME": str(folder.path),
             "HOSTNAME": hostname,
             "LANG": "C.UTF-8",

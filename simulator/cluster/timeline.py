@@ -42,6 +42,7 @@ class GroupRestart:
         trigger: why the group restarted, as the controller says; "" before the sync.
         first_failure: status.lastGroupRestart.firstFailure; empty without one.
         first_silent: the Pods that were silent first, from status.lastGroupRestart.firstSilent; empty if none told.
+        first_line: what the first worker printed for its first step; "" before.
         requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
         rejected: how many of them got 429.
         pods_recreated: Pods created since the JobSet first synced, up to the end of this restart.
@@ -54,6 +55,7 @@ class GroupRestart:
     trigger: str = ""
     first_failure: KubeObject = field(default_factory=dict)
     first_silent: list[str] = field(default_factory=list)
+    first_line: str = ""
     detected_s: float | None = None
     deprecated_s: float | None = None
     agent_exited_s: float | None = None
@@ -158,6 +160,7 @@ class Timeline:
 
     def _step(self, restart: GroupRestart, event: ClusterEvent) -> None:
         self._stepped.add(event.uid)
+        restart.first_line = restart.first_line or event.detail.strip()
         if len(self._stepped) >= len(self._pods) and self._stepped >= self._pods.keys():  # lengths first: N steps
             restart.stepped_s = event.time_s
             restart.requests = dict(Counter(self._server.requests) - self._before)

@@ -36,6 +36,7 @@ def test_real_processes_restart_in_place() -> None:
     last = json.loads(result.stdout.splitlines()[-1])
     assert (last["pods"], last["failures"], last["pods_recreated"], last["rejected"]) == (3, 2, 0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
+    assert [line.split()[2] for line in last["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
     assert all(restart[moment] is not None for restart in last["restarts"] for moment in MOMENTS)
     assert last["requests"]["inplace-agent list jobsets"] == 3 * 3
     assert last["requests"]["inplace-agent watch jobsets"] == 3 * 3
@@ -205,6 +206,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (["--file", "/nowhere.yaml"], "expected a readable file"),
+        (["--venv", "/nowhere"], "expected a virtual environment"),
         (["--pods", "0"], "--pods"),
         (["--pods", "eight"], "valid integer"),
         (["--runtime", "docker"], "'process', 'model'"),
