@@ -1,0 +1,289 @@
+"""
+Train a small network with JAX, data-parallel over processes, and go on from the newest checkpoint after a restart.
+
+The network learns what another, fixed one says of random points. Each process computes the gradient of its own share of
+a batch; XLA averages it over all of them. A batch depends on the step alone, so a step gives the same loss in each run.
+
+Every step gathers (epoch, step) from all processes, and a process that sees two of them ends with an error BEFORE it
+uses the step's result: processes of two generations cannot train together.
+
+Each process saves the whole state in a folder of its own. After a restart the newest state that any of them can read
+goes to all, so a process may come back with a broken checkpoint or with none.
+
+Environment: INPLACE_EPOCH (or EPOCH), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (process
+0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S (pause),
+JAX_COMPILATION_CACHE_DIR (JAX's own), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import inplace
+
+INPUTS, HIDDEN, SAMPLES = 16, 64, 64  # samples per process and step
+LEARNING_RATE, MOMENTUM = 0.02, 0.9
+SEED = 7
+COMPILE_S_MAX = 300
+CHECKPOINT_S_MAX = 60
+CHECKPOINTS_KEPT = 2  # the newest may be broken
+START_S_MAX = 120  # processes that do not all meet within this time start again
+HEARTBEAT_S_MAX = 10  # JAX's default is 100
+NO_CHECKPOINT = 73  # the exit code, sysexits.h EX_CANTCREAT: a restart in this Pod would fail again
+
+State = dict[str, Any]  # arrays by name: the weights, and their momentum
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be written."""
+
+
+class MixedError(Exception):
+    """Processes of two epochs or at two steps take part in one step."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one process needs to know."""
+
+    epoch: int
+    rank: int
+    world: int
+    coordinator: str
+    port: int
+    pod_ip: str
+    folder: Path
+    checkpoint_every: int
+    steps: int
+    step_s: float
+    hosts_file: str
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Settings:
+        """Read the settings; the rank counts over all Jobs of the replicatedJob."""
+        per_job = int(env.get("PODS_PER_JOB") or 1)
+        return cls(
+            epoch=int(env.get("INPLACE_EPOCH") or env.get("EPOCH") or 0),
+            rank=int(env.get("JOB_INDEX") or 0) * per_job + int(env.get("JOB_COMPLETION_INDEX") or 0),
+            world=int(env.get("WORLD_SIZE") or per_job),
+            coordinator=env.get("COORDINATOR") or "localhost",
+            port=int(env.get("COORDINATOR_PORT") or 29400),
+            pod_ip=env.get("POD_IP") or "127.0.0.1",
+            folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
+            checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
+            steps=int(env.get("STEPS") or 0),
+            step_s=float(env.get("STEP_S") or 0),
+            hosts_file=env.get("INPLACE_HOSTS_FILE", ""),
+        )
+
+
+class Checkpoints:
+    """The states in one folder, each in a file of its own that is whole or absent.
+
+    Raises:
+        CheckpointError: nothing can be written there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "probe.new").touch()
+            (folder / "probe.new").unlink()
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def newest(self) -> tuple[int, State | None]:
+        """Return the newest step whose file can be read, with its state; 0 and None when there is none."""
+        for path in sorted(self._folder.glob("step-*.npz"), reverse=True):
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    return int(path.stem.removeprefix("step-")), {name: file[name] for name in file.files}
+            except (OSError, EOFError, ValueError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+                say(f"skipped {path.name}, which cannot be read: {error}")
+        return 0, None
+
+    def write(self, step: int, state: State) -> None:
+        """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
+
+        Raises:
+            CheckpointError: the folder is full or read-only, say.
+        """
+        path = self._folder / f"step-{step:09}.npz"
+        fresh = path.with_suffix(".new")
+        try:
+            with fresh.open("wb") as file:
+                np.savez(file, **state)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+            for old in sorted(self._folder.glob("step-*.npz"))[:-CHECKPOINTS_KEPT]:
+                old.unlink()
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise self._refused(error) from error
+
+    def _refused(self, error: OSError) -> CheckpointError:
+        return CheckpointError(
+            f"expected to write checkpoints into {self._folder}, saw: {error.strerror}. The checkpoints that are there "
+            "stay. Make room there, or let CHECKPOINT_DIR name another folder"
+        )
+
+
+def address_of(settings: Settings) -> str:
+    """Return process 0's address: from the simulator's hosts file if there is one, else its name for DNS."""
+    deadline_s = time.monotonic() + START_S_MAX
+    while settings.hosts_file:
+        for line in Path(settings.hosts_file).read_text().splitlines():
+            address, *names = line.split()
+            if settings.coordinator in names:
+                return address
+        if time.monotonic() > deadline_s:
+            raise OSError(f"expected {settings.coordinator} in {settings.hosts_file}, saw it missing")
+        time.sleep(0.1)
+    return settings.coordinator
+
+
+def meet(settings: Settings) -> None:
+    """Join the other processes of this epoch."""
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # Its handler would swallow SIGTERM, and every restart would wait for SIGKILL.
+    jax.config.update("jax_enable_preemption_service", False)
+    # The default caches no program that compiles in less than a second.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.distributed.initialize(
+        f"{address_of(settings)}:{settings.port}",
+        num_processes=settings.world,
+        process_id=settings.rank,
+        coordinator_bind_address=f"{settings.pod_ip}:{settings.port}",
+        initialization_timeout=START_S_MAX,
+        heartbeat_timeout_seconds=HEARTBEAT_S_MAX,
+    )
+
+
+def initial_state() -> State:
+    """Return the state before the first step, the same everywhere."""
+    rng = np.random.default_rng(SEED)
+    weights = {
+        "w1": rng.normal(size=(INPUTS, HIDDEN)) / INPUTS**0.5,
+        "b1": np.zeros(HIDDEN),
+        "w2": rng.normal(size=(HIDDEN, 1)) / HIDDEN**0.5,
+        "b2": np.zeros(1),
+    }
+    zeros = {f"{name}.momentum": np.zeros_like(value) for name, value in weights.items()}
+    return {name: value.astype(np.float32) for name, value in (weights | zeros).items()}
+
+
+def resume(checkpoints: Checkpoints) -> tuple[int, State]:
+    """Return the newest step that any process can read, and its state, which that process gives to the others."""
+    mine, state = checkpoints.newest()
+    steps = multihost_utils.process_allgather(np.int32(mine)).reshape(-1)
+    giver = int(steps.argmax())
+    if not steps[giver]:
+        return 0, initial_state()
+    given = multihost_utils.broadcast_one_to_all(state or initial_state(), is_source=jax.process_index() == giver)
+    return int(steps[giver]), {name: np.asarray(value) for name, value in given.items()}
+
+
+def batch(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return this process's points of one step, (SAMPLES, INPUTS), and what the fixed network says of them."""
+    teacher = np.random.default_rng(SEED + 1)
+    first, second = teacher.normal(size=(INPUTS, 8)), teacher.normal(size=(8, 1))
+    x = np.random.default_rng([SEED, rank, step]).normal(size=(SAMPLES, INPUTS))
+    return x.astype(np.float32), np.tanh(x @ first / INPUTS**0.5).dot(second).astype(np.float32)
+
+
+def loss_of(weights: State, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Return the mean squared error of the network over a batch."""
+    hidden = jnp.tanh(x @ weights["w1"] + weights["b1"])
+    return jnp.mean((hidden @ weights["w2"] + weights["b2"] - y) ** 2)
+
+
+def update(state: State, x: jax.Array, y: jax.Array, marks: jax.Array) -> tuple[State, jax.Array, jax.Array]:
+    """Return the state after one step, the loss, and every process's mark."""
+    weights = {name: value for name, value in state.items() if not name.endswith(".momentum")}
+    loss, slopes = jax.value_and_grad(loss_of)(weights, x, y)
+    after = {}
+    for name, value in weights.items():
+        after[f"{name}.momentum"] = MOMENTUM * state[f"{name}.momentum"] + slopes[name]
+        after[name] = value - LEARNING_RATE * after[f"{name}.momentum"]
+    return after, loss, marks
+
+
+def check_marks(marks: np.ndarray, epoch: int, step: int) -> None:
+    """Raise MixedError unless every process is at this epoch and step; `marks` has a row (epoch, step) for each."""
+    if (marks != (epoch, step)).any():
+        seen = {rank: tuple(map(int, mark)) for rank, mark in enumerate(marks)}
+        raise MixedError(f"MIXED: expected every process at (epoch, step) = {(epoch, step)}, saw {seen} by rank")
+
+
+def train(settings: Settings) -> None:
+    """Train to the last step; returns when it is done."""
+    checkpoints = Checkpoints(settings.folder)
+    meet(settings)
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    everywhere, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    step_together = jax.jit(update, out_shardings=(everywhere, everywhere, everywhere))
+    step, held = resume(checkpoints)
+    state = jax.tree.map(lambda value: jax.make_array_from_process_local_data(everywhere, value), held)
+    say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
+    starting = inplace.busy("compile", up_to_s=COMPILE_S_MAX)
+    while settings.steps == 0 or step < settings.steps:
+        began_s = time.monotonic()
+        mark = np.array([[settings.epoch, step]], np.int32)
+        local = (*batch(settings.rank, step), mark)
+        shares = [jax.make_array_from_process_local_data(shared, value) for value in local]
+        inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
+        state, loss, marks = step_together(state, *shares)
+        check_marks(np.asarray(marks), settings.epoch, step)
+        starting.end()
+        step += 1
+        say(f"step={step} loss={float(loss):.9g} epoch={settings.epoch} rank={settings.rank}")
+        if step % settings.checkpoint_every == 0:
+            with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
+                checkpoints.write(step, {name: np.asarray(value) for name, value in state.items()})
+        time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
+    jax.distributed.shutdown()
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    print(text, flush=True)
+
+
+def main() -> None:
+    """Train; end with 0, 1 or NO_CHECKPOINT."""
+    settings = Settings.from_env(os.environ)
+    try:
+        train(settings)
+    except CheckpointError as error:
+        say(f"rank={settings.rank}: {error}")
+        end_now(NO_CHECKPOINT)
+    except Exception:  # noqa: BLE001 - a lost peer, a mixed step: whatever it is, the group restarts
+        traceback.print_exc()
+        end_now(1)
+
+
+def end_now(code: int) -> None:
+    """End at once: what JAX does at the exit of a process may wait for peers that are gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

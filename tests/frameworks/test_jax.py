@@ -1,0 +1,76 @@
+"""examples/jax_train.py trains with JAX: across restarts, from broken checkpoints, against folders that refuse."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from testbed.ports import free_ports
+from tests.frameworks.training import demo, losses, run_script
+
+MODULE = "inplace.examples.jax_train"
+NO_CHECKPOINT = 73
+
+
+def train(folder: Path, steps: int, *prefix: str) -> tuple[int, list[str]]:
+    """Run one process of one to a step; return its exit code and what it printed."""
+    env = {"INPLACE_EPOCH": "1", "CHECKPOINT_DIR": str(folder), "STEPS": str(steps), "JAX_PLATFORMS": "cpu"}
+    (port,) = free_ports(1)
+    done = run_script("jax", MODULE, env | {"COORDINATOR_PORT": str(port)}, *prefix)
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+def test_the_loss_falls_across_restarts_in_place() -> None:
+    """Two killed workers give two restarts without a new Pod, and each epoch begins with a lower loss."""
+    result = demo("jax", "--file", "examples/jax.yaml", "--failures", "2")
+
+    assert (result["failures"], result["pods_recreated"], result["containers_restarted"]) == (2, 0, 0)
+    assert [line.split()[2] for line in result["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
+    assert all(later < earlier for earlier, later in pairwise(losses(result["first_lines"])))
+
+
+def test_a_half_written_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
+    """From a newest file that is cut off it goes on at the one before, and repeats the same losses bit by bit."""
+    code, first = train(tmp_path, 30)
+    assert code == 0, first
+    newest = tmp_path / "step-000000030.npz"
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    (tmp_path / "step-000000040.new").write_bytes(b"left by a process that was killed")
+
+    code, second = train(tmp_path, 32)
+
+    assert code == 0, second
+    assert any(line.startswith("skipped step-000000030.npz") for line in second)
+    assert "rank=0 world=1 epoch=1 goes on from step 20" in second
+    steps = {line.split()[0]: line for line in first if line.startswith("step=")}
+    again = [line for line in second if line.startswith("step=")]
+    assert len(again) == 12
+    assert again[:10] == [steps[f"step={step}"] for step in range(21, 31)]
+
+
+def test_an_empty_checkpoint_file_does_not_stop_a_start(tmp_path: Path) -> None:
+    """With nothing but files that hold no checkpoint it begins at step 0."""
+    (tmp_path / "step-000000010.npz").write_bytes(b"")
+    (tmp_path / "step-000000020.npz").write_bytes(b"no checkpoint")
+    code, said = train(tmp_path, 1)
+    assert code == 0, said
+    assert "rank=0 world=1 epoch=1 goes on from step 0" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [("size=4k", "No space left on device"), ("size=1m,ro", "Read-only file system")],
+    ids=["full", "read-only"],
+)
+def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str, words: str) -> None:
+    """A full or read-only folder ends the process with a code of its own, and a line with folder and reason."""
+    if shutil.which("unshare") is None:
+        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
+    mount = f'mount -t tmpfs -o {options} tmpfs {tmp_path} && exec "$@"'
+    code, said = train(tmp_path, 20, "unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    assert code == NO_CHECKPOINT, said
+    assert f"rank=0: expected to write checkpoints into {tmp_path}, saw: {words}" in "\n".join(said)
+    assert not any("Traceback" in line for line in said)
