@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from testbed.ports import free_ports
-from tests.frameworks.training import demo, losses, run_script
+from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, run_script
 
 MODULE = "inplace.examples.jax_train"
 NO_CHECKPOINT = 73
@@ -74,3 +78,32 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
     assert code == NO_CHECKPOINT, said
     assert f"rank=0: expected to write checkpoints into {tmp_path}, saw: {words}" in "\n".join(said)
     assert not any("Traceback" in line for line in said)
+
+
+def test_processes_of_two_epochs_do_not_train_together(tmp_path: Path) -> None:
+    """Two processes that meet although their epochs differ both end with an error that shows both epochs."""
+    (port,) = free_ports(1)
+
+    def run(rank: int) -> tuple[int, str]:
+        env = {"INPLACE_EPOCH": str(rank + 1), "JOB_COMPLETION_INDEX": str(rank), "PODS_PER_JOB": "2", "STEPS": "5"}
+        env |= {"CHECKPOINT_DIR": str(tmp_path / str(rank)), "COORDINATOR_PORT": str(port), "JAX_PLATFORMS": "cpu"}
+        done = run_script("jax", MODULE, env)
+        return done.returncode, done.stdout + done.stderr
+
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(run, (0, 1)))
+    for code, said in results:
+        assert code != 0
+        assert "step=1" not in said
+    assert any("MIXED: expected every process at (epoch, step) =" in said for _, said in results)
+    assert any("{0: (1, 0), 1: (2, 0)} by rank" in said for _, said in results)
+
+
+def test_random_kills_are_recovered_from_below_a_guard() -> None:
+    """Three strikes in mode guarded: all recovered, none mixed, each loss as in a run without failures."""
+    options = ("--kills", "3", "--mode", "guarded", "--seed", "2")
+    command = [sys.executable, "-m", "testbed.frameworks.kills", "jax", *options]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)

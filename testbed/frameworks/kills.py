@@ -1,0 +1,234 @@
+"""
+Kill and stop processes of a framework's example at random moments, and judge each restart from outside.
+
+    python -m testbed.frameworks.kills jax --kills 100 --mode supervisor
+
+Real agents, guards and workers run on the embedded Kubernetes, each container a local process. A strike is SIGKILL to a
+worker or to an agent, or SIGSTOP to a worker, which the watchdog has to find. Some strikes hit a group that still
+restarts. Then the workers' own lines are judged: no line says that two epochs met, every step of every epoch has the
+loss that a run without failures has at that step, and no more steps were made again than lie between two checkpoints.
+
+Prints one JSON object; exit 0 when every strike was recovered from and nothing else was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
+from inplace.common import wire
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.events import ClusterEvent, Kind
+from testbed.frameworks.manifests import EXAMPLES, MODES, documents_of
+from testbed.frameworks.venv import FRAMEWORKS, environment
+from testbed.frameworks.worker_lines import Findings, WorkerLines
+from testbed.ports import free_ports
+
+STALL_AFTER_S = 4.0
+TRAIN_S_MAX = 2.0  # a strike comes up to so long after the first steps
+RESTART_S_MAX = 3.0  # or up to so long after the strike before, while the group restarts
+HIT_A_RESTART = 0.25  # the share of these
+RECOVER_S_MAX = 120.0  # four processes import a framework on two cores, twice
+REFERENCE_S_MAX = 600.0
+STRIKES = ("worker", "agent", "stop")
+
+
+@dataclass
+class Strikes:
+    """What was struck, and what came of it."""
+
+    made: Counter[str] = field(default_factory=Counter)
+    recovered: int = 0
+    restart_s: list[float] = field(default_factory=list)
+
+
+class Group:
+    """The group under test: how far its Pods are, and how to strike one."""
+
+    def __init__(self, cluster: Cluster, manifest: DemoManifest) -> None:
+        self.cluster = cluster
+        self.manifest = manifest
+        self._stepped: dict[str, int] = {}  # uid -> the epoch of its newest first step
+        cluster.observers.add(self._observe)
+
+    def _observe(self, event: ClusterEvent) -> None:
+        if event.kind is Kind.FIRST_STEP:
+            words = dict(word.split("=", 1) for word in event.detail.split() if "=" in word)
+            self._stepped[event.uid] = int(words["epoch"])
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch at which the group synced last."""
+        status = self.cluster.jobset(self.manifest.name, self.manifest.namespace).get("status") or {}
+        return wire.epochs_of_status(status)[0]
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Return the Pods that have not ended, by name."""
+        found = [pod for pod in self.cluster.pods(self.manifest.namespace) if not _has_ended(pod)]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def trains_after(self, epoch: int) -> bool:
+        """Say whether every Pod has made its first step of one epoch, and that one is newer."""
+        now = self.epoch
+        pods = self.pods()
+        steps = [self._stepped.get(pod["metadata"]["uid"]) for pod in pods]
+        return now > epoch and len(pods) == self.manifest.pods and all(step == now for step in steps)
+
+    def strike(self, what: str, rng: Random) -> bool:
+        """Strike a random Pod; return whether there was something to strike."""
+        pod = rng.choice([pod["metadata"]["name"] for pod in self.pods()])
+        agent = what == "agent"
+        try:
+            self.cluster.kill_worker(
+                self.manifest.namespace,
+                pod,
+                signal_number=signal.SIGSTOP if what == "stop" else signal.SIGKILL,
+                container=self.manifest.agent if agent else self.manifest.worker,
+                supervised=not agent,
+            )
+        except (LookupError, ProcessLookupError):
+            return False
+        return True
+
+
+def _has_ended(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+async def strike_all(group: Group, kills: int, rng: Random, lines: WorkerLines) -> Strikes:
+    """Strike `kills` times; return what came of it. It stops at the first strike that is not recovered from."""
+    done, clock = Strikes(), group.cluster.clock
+    await group.cluster.until(lambda: group.trains_after(0), timeout_s=RECOVER_S_MAX)
+    pending = 0  # strikes whose restart has not been awaited
+    while sum(done.made.values()) < kills:
+        await clock.sleep(rng.uniform(0, RESTART_S_MAX if pending else TRAIN_S_MAX))
+        # A worker that is stopped while it starts is found after the limit for starts only, which is minutes.
+        what = rng.choice(STRIKES[:2] if pending else STRIKES)
+        epoch, began_s = group.epoch, time.monotonic()
+        lines.read()  # BEFORE a Pod's folder goes with it
+        if not group.strike(what, rng):
+            continue
+        done.made[what] += 1
+        pending += 1
+        if what != "stop" and rng.random() < HIT_A_RESTART and sum(done.made.values()) < kills:
+            continue
+        try:
+            await group.cluster.until(lambda epoch=epoch: group.trains_after(epoch), timeout_s=RECOVER_S_MAX)  # type: ignore[misc]
+        except TimeoutError:
+            break
+        done.recovered, pending = done.recovered + pending, 0
+        done.restart_s.append(time.monotonic() - began_s)
+        print(f"{done.recovered} of {kills}: {what}, epoch {group.epoch}", file=sys.stderr, flush=True)
+    await clock.sleep(1.0)
+    lines.read()
+    return done
+
+
+async def train_under_kills(name: str, mode: str, kills: int, seed: int, *, keep: Path) -> tuple[Strikes, WorkerLines]:
+    """Run the example of a framework, strike it, and return what was seen."""
+    file = keep / f"{name}-{mode}.yaml"
+    documents = documents_of(EXAMPLES / f"{name}.yaml", mode)
+    documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * kills
+    endless(documents[-1])
+    file.write_text(yaml.safe_dump_all(documents))
+    manifest = read_demo_manifest(file, None, kills, mode, STALL_AFTER_S)
+    cluster = Cluster(
+        nodes=2,
+        pods_per_node=manifest.pods,
+        seed=seed,
+        controller="process",
+        programs=(environment(name) / "bin",),
+        folder=keep,
+    )
+    async with cluster:
+        lines = WorkerLines(keep / "pods", manifest.worker)
+        group = Group(cluster, manifest)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifest.namespace}}
+        await cluster.apply([namespace, *manifest.documents])
+        return await strike_all(group, kills, Random(seed), lines), lines
+
+
+def endless(jobset: dict[str, Any]) -> None:
+    """Let the workers train until the end of the run."""
+    for job in jobset["spec"]["replicatedJobs"]:
+        for entry in job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]:
+            if entry["name"] == "STEPS":
+                entry["value"] = "0"
+
+
+def reference(name: str, world: int, steps: int, folder: Path) -> dict[int, str]:
+    """Return each step's loss in a run without failures, of `world` processes without a cluster."""
+    (port,) = free_ports(1)
+    python, outputs, processes = environment(name) / "bin" / "python3", [], []
+    for rank in range(world):
+        outputs.append(folder / f"reference-{rank}.log")
+        env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "JAX_PLATFORMS": "cpu",
+            "INPLACE_EPOCH": "1",
+            "JOB_COMPLETION_INDEX": str(rank),
+            "PODS_PER_JOB": str(world),
+            "CHECKPOINT_DIR": str(folder / f"reference-{rank}"),
+            "CHECKPOINT_EVERY": str(steps),
+            "COORDINATOR_PORT": str(port),
+            "STEPS": str(steps),
+        }
+        command = [str(python), "-m", f"inplace.examples.{name}_train"]
+        with outputs[-1].open("wb") as output:
+            processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=output))
+    try:
+        codes = [process.wait(REFERENCE_S_MAX) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes == [0] * world, outputs[0].read_text()
+    return WorkerLines.of_text(outputs[0].read_text()).losses
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Kill, judge, print; return 1 when something was not as it should be."""
+    parser = argparse.ArgumentParser(prog="python -m testbed.frameworks.kills", description=__doc__.splitlines()[1])
+    parser.add_argument("framework", choices=sorted(FRAMEWORKS))
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--mode", choices=MODES, default="supervisor")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="inplace-kills-") as scratch:
+        keep = Path(scratch)
+        strikes, lines = asyncio.run(
+            train_under_kills(options.framework, options.mode, options.kills, options.seed, keep=keep)
+        )
+        expected = reference(options.framework, lines.world, lines.last_step, keep)
+        findings = Findings.of(lines, expected)
+    result = {
+        "framework": options.framework,
+        "mode": options.mode,
+        "seed": options.seed,
+        "kills": sum(strikes.made.values()),
+        "by_kind": dict(sorted(strikes.made.items())),
+        "recovered": strikes.recovered,
+        "restart_s_mean": round(sum(strikes.restart_s) / max(1, len(strikes.restart_s)), 2),
+    } | findings.as_json()
+    print(json.dumps(result), flush=True)
+    return 0 if strikes.recovered == options.kills and findings.are_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

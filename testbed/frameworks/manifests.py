@@ -1,0 +1,49 @@
+"""Give a framework's example, which is in supervisor mode, also below a guard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from inplace import examples
+from inplace.cli.manifests.agent_pieces import DEPTH, variables
+from inplace.common import wire
+
+MODES = ("supervisor", "guarded", "process")
+EXAMPLES = Path(examples.__file__).parent
+GUARDED = EXAMPLES / "train-guarded.yaml"
+AGENTS = {entry["name"] for entry in variables(exit_code=None, port=None)}
+"""The variables that an agent reads, which a guard's container does not need."""
+
+
+def documents_of(file: Path, mode: str) -> list[dict[str, Any]]:
+    """Return the documents of a supervisor's manifest for a mode; the worker's own command stays the same."""
+    supervised = list(yaml.safe_load_all(file.read_text()))
+    if mode == "supervisor":
+        return supervised
+    guarded = list(yaml.safe_load_all(GUARDED.read_text()))
+    job, example = _job(guarded[-1]), _job(supervised[-1])
+    job["parallelism"], job["completions"] = example["parallelism"], example["completions"]
+    pod, its_pod = job["template"]["spec"], example["template"]["spec"]
+    worker, its_worker = pod["containers"][0], its_pod["containers"][0]
+    words = [*its_worker["command"], *its_worker.get("args", ())]
+    worker["command"] = ["inplace-agent", "guard", *words[2:]]  # instead of: inplace-agent run
+    worker["env"] = _by_name(worker["env"], [entry for entry in its_worker["env"] if entry["name"] not in AGENTS])
+    worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])
+    pod["volumes"] = _by_name(pod["volumes"], its_pod["volumes"])
+    if mode == wire.PROCESS:
+        guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
+        pod["initContainers"][0]["env"].append(dict(DEPTH))
+    return guarded
+
+
+def _job(jobset: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    return spec
+
+
+def _by_name(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return both lists as one; of two entries with one name the later one stays."""
+    return list({entry["name"]: entry for entry in [*first, *second]}.values())
