@@ -18,6 +18,7 @@ JAX_COMPILATION_CACHE_DIR (JAX's own), INPLACE_HOSTS_FILE (instead of DNS, in th
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 import traceback
@@ -42,6 +43,7 @@ COMPILE_S_MAX = 300
 CHECKPOINT_S_MAX = 60
 CHECKPOINTS_KEPT = 2  # the newest may be broken
 START_S_MAX = 120  # processes that do not all meet within this time start again
+CONNECT_PAUSE_S = 0.05  # N processes ask process 0 at most 20 N times a second, until it listens
 HEARTBEAT_S_MAX = 10  # JAX's default is 100
 NO_CHECKPOINT = 73  # the exit code, sysexits.h EX_CANTCREAT: a restart in this Pod would fail again
 
@@ -158,15 +160,32 @@ def address_of(settings: Settings) -> str:
     return settings.coordinator
 
 
+def wait_for(address: str, port: int) -> None:
+    """Return when process 0 listens; JAX itself asks again only after 1 s, and then after more."""
+    deadline_s = time.monotonic() + START_S_MAX
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(CONNECT_PAUSE_S)
+        else:
+            return
+
+
 def meet(settings: Settings) -> None:
     """Join the other processes of this epoch."""
+    address = address_of(settings)
+    if settings.rank:
+        wait_for(address, settings.port)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # Its handler would swallow SIGTERM, and every restart would wait for SIGKILL.
     jax.config.update("jax_enable_preemption_service", False)
     # The default caches no program that compiles in less than a second.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.distributed.initialize(
-        f"{address_of(settings)}:{settings.port}",
+        f"{address}:{settings.port}",
         num_processes=settings.world,
         process_id=settings.rank,
         coordinator_bind_address=f"{settings.pod_ip}:{settings.port}",
@@ -250,9 +269,9 @@ def train(settings: Settings) -> None:
         inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
         state, loss, marks = step_together(state, *shares)
         check_marks(np.asarray(marks), settings.epoch, step)
-        starting.end()
         step += 1
         say(f"step={step} loss={float(loss):.9g} epoch={settings.epoch} rank={settings.rank}")
+        starting.end()
         if step % settings.checkpoint_every == 0:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, {name: np.asarray(value) for name, value in state.items()})
