@@ -12,12 +12,14 @@ goes to all, so a process may come back with a broken checkpoint or with none.
 
 Environment: INPLACE_EPOCH (or EPOCH), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (process
 0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S (pause),
-JAX_COMPILATION_CACHE_DIR (JAX's own), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
+PROGRAM_DIR (see `step_program`), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import socket
 import sys
 import time
@@ -30,8 +32,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
-from jax.experimental import multihost_utils
+from jax.experimental import multihost_utils, serialize_executable
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import inplace
@@ -72,6 +75,7 @@ class Settings:
     checkpoint_every: int
     steps: int
     step_s: float
+    programs: str
     hosts_file: str
 
     @classmethod
@@ -89,6 +93,7 @@ class Settings:
             checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
             steps=int(env.get("STEPS") or 0),
             step_s=float(env.get("STEP_S") or 0),
+            programs=env.get("PROGRAM_DIR", ""),
             hosts_file=env.get("INPLACE_HOSTS_FILE", ""),
         )
 
@@ -146,46 +151,43 @@ class Checkpoints:
         )
 
 
-def address_of(settings: Settings) -> str:
-    """Return process 0's address: from the simulator's hosts file if there is one, else its name for DNS."""
-    deadline_s = time.monotonic() + START_S_MAX
-    while settings.hosts_file:
-        for line in Path(settings.hosts_file).read_text().splitlines():
-            address, *names = line.split()
-            if settings.coordinator in names:
-                return address
-        if time.monotonic() > deadline_s:
-            raise OSError(f"expected {settings.coordinator} in {settings.hosts_file}, saw it missing")
-        time.sleep(0.1)
-    return settings.coordinator
+def resolve(settings: Settings) -> str:
+    """Return process 0's address: from the simulator's hosts file if there is one, else its name, for DNS."""
+    if not settings.hosts_file:
+        return settings.coordinator
+    for line in Path(settings.hosts_file).read_text().splitlines():
+        address, *names = line.split()
+        if settings.coordinator in names:
+            return address
+    raise OSError(f"{settings.coordinator} is not in {settings.hosts_file} yet")
 
 
-def wait_for(address: str, port: int) -> None:
-    """Return when process 0 listens; JAX itself asks again only after 1 s, and then after more."""
+def find_coordinator(settings: Settings) -> str:
+    """Return process 0's address when it listens there; JAX itself asks again only after 1 s, and then after more.
+
+    The name is resolved anew each time: a Pod that was replaced has another address.
+    """
     deadline_s = time.monotonic() + START_S_MAX
     while True:
         try:
-            socket.create_connection((address, port), timeout=1).close()
+            address = resolve(settings)
+            if settings.rank:
+                socket.create_connection((address, settings.port), timeout=1).close()
         except OSError:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(CONNECT_PAUSE_S)
         else:
-            return
+            return address
 
 
 def meet(settings: Settings) -> None:
     """Join the other processes of this epoch."""
-    address = address_of(settings)
-    if settings.rank:
-        wait_for(address, settings.port)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # Its handler would swallow SIGTERM, and every restart would wait for SIGKILL.
     jax.config.update("jax_enable_preemption_service", False)
-    # The default caches no program that compiles in less than a second.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.distributed.initialize(
-        f"{address}:{settings.port}",
+        f"{find_coordinator(settings)}:{settings.port}",
         num_processes=settings.world,
         process_id=settings.rank,
         coordinator_bind_address=f"{settings.pod_ip}:{settings.port}",
@@ -216,6 +218,33 @@ def resume(checkpoints: Checkpoints) -> tuple[int, State]:
         return 0, initial_state()
     given = multihost_utils.broadcast_one_to_all(state or initial_state(), is_source=jax.process_index() == giver)
     return int(steps[giver]), {name: np.asarray(value) for name, value in given.items()}
+
+
+def step_program(everywhere: NamedSharding, arguments: tuple[Any, ...], folder: str) -> Any:
+    """Return `update`, compiled: as this process left it in `folder` before a restart, or compiled now.
+
+    JAX's own cache does not serve here: process 0 alone writes it, and on CPUs each process has a key of its own.
+    """
+    lowered = jax.jit(update, out_shardings=everywhere).lower(*arguments)
+    if not folder:
+        return lowered.compile()
+    versions = f"{jax.__version__} {jaxlib.__version__} {jax.process_index()}/{jax.process_count()}"
+    path = Path(folder) / hashlib.sha256(f"{versions} {lowered.as_text()}".encode()).hexdigest()
+    try:
+        return serialize_executable.deserialize_and_load(*pickle.loads(path.read_bytes()))  # noqa: S301 - our own file
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the file, the program can be compiled
+        say(f"compiles again, because {path} cannot be loaded: {type(error).__name__}: {error}")
+    program = lowered.compile()
+    fresh = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_bytes(pickle.dumps(serialize_executable.serialize(program)))
+        fresh.replace(path)
+    except OSError as error:
+        say(f"the next start compiles again, because {path} cannot be written: {error}")
+    return program
 
 
 def batch(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -256,18 +285,20 @@ def train(settings: Settings) -> None:
     meet(settings)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    step_together = jax.jit(update, out_shardings=(everywhere, everywhere, everywhere))
     step, held = resume(checkpoints)
     state = jax.tree.map(lambda value: jax.make_array_from_process_local_data(everywhere, value), held)
     say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
     starting = inplace.busy("compile", up_to_s=COMPILE_S_MAX)
+    program = None
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
         mark = np.array([[settings.epoch, step]], np.int32)
         local = (*batch(settings.rank, step), mark)
         shares = [jax.make_array_from_process_local_data(shared, value) for value in local]
+        if program is None:
+            program = step_program(everywhere, (state, *shares), settings.programs)
         inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
-        state, loss, marks = step_together(state, *shares)
+        state, loss, marks = program(state, *shares)
         check_marks(np.asarray(marks), settings.epoch, step)
         step += 1
         say(f"step={step} loss={float(loss):.9g} epoch={settings.epoch} rank={settings.rank}")

@@ -40,13 +40,13 @@ from testbed.frameworks.venv import FRAMEWORKS, environment
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.ports import free_ports
 
-STALL_AFTER_S = 4.0
+STALL_AFTER_S = 4.0  # forty of the example's steps; a busy machine may delay some
 TRAIN_S_MAX = 2.0  # a strike comes up to so long after the first steps
 RESTART_S_MAX = 3.0  # or up to so long after the strike before, while the group restarts
-HIT_A_RESTART = 0.25  # the share of these
+HIT_A_RESTART = 0.4  # the share of these
 RECOVER_S_MAX = 120.0  # four processes import a framework on two cores, twice
 REFERENCE_S_MAX = 600.0
-STRIKES = ("worker", "agent", "stop")
+STRIKES = {"worker": 5, "agent": 3, "stop": 2}  # how often each comes, in tenths; a stop costs 4 s of silence
 
 
 @dataclass
@@ -119,7 +119,8 @@ async def strike_all(group: Group, kills: int, rng: Random, lines: WorkerLines) 
     while sum(done.made.values()) < kills:
         await clock.sleep(rng.uniform(0, RESTART_S_MAX if pending else TRAIN_S_MAX))
         # A worker that is stopped while it starts is found after the limit for starts only, which is minutes.
-        what = rng.choice(STRIKES[:2] if pending else STRIKES)
+        kinds = [kind for kind in STRIKES if not (pending and kind == "stop")]
+        (what,) = rng.choices(kinds, [STRIKES[kind] for kind in kinds])
         epoch, began_s = group.epoch, time.monotonic()
         lines.read()  # BEFORE a Pod's folder goes with it
         if not group.strike(what, rng):
@@ -131,10 +132,12 @@ async def strike_all(group: Group, kills: int, rng: Random, lines: WorkerLines) 
         try:
             await group.cluster.until(lambda epoch=epoch: group.trains_after(epoch), timeout_s=RECOVER_S_MAX)  # type: ignore[misc]
         except TimeoutError:
+            print(f"not recovered: {what} at epoch {epoch}, now {group.epoch}\n{lines.tails()}", file=sys.stderr)
             break
         done.recovered, pending = done.recovered + pending, 0
         done.restart_s.append(time.monotonic() - began_s)
-        print(f"{done.recovered} of {kills}: {what}, epoch {group.epoch}", file=sys.stderr, flush=True)
+        said = f"{done.recovered} of {kills}: {what}, {done.restart_s[-1]:.1f} s, epoch {group.epoch}"
+        print(said, file=sys.stderr, flush=True)
     await clock.sleep(1.0)
     lines.read()
     return done

@@ -13,6 +13,7 @@ _STEP = re.compile(r"^step=(\d+) loss=(\S+) epoch=(\d+) rank=(\d+)$")
 _RESUME = re.compile(r"^rank=(\d+) world=(\d+) epoch=(\d+) goes on from step (\d+)$")
 _MIXED = "MIXED"
 CHECKPOINT_EVERY = 10  # as the examples have it
+TAIL_LINES = 12
 
 
 class WorkerLines:
@@ -53,6 +54,11 @@ class WorkerLines:
             whole = chunk.rpartition(b"\n")[0]
             self._read[path] = self._read.get(path, 0) + len(whole) + bool(whole)
             self.take(whole.decode("utf-8", "replace"))
+
+    def tails(self) -> str:
+        """Return the last lines of each log that is still there."""
+        logs = sorted(self._folder.glob(f"*/logs/{self._container}/*.log"))
+        return "\n".join(f"== {log}\n" + "\n".join(log.read_text().splitlines()[-TAIL_LINES:]) for log in logs)
 
     def take(self, text: str) -> None:
         """Take lines."""
