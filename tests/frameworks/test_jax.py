@@ -19,9 +19,10 @@ MODULE = "inplace.examples.jax_train"
 NO_CHECKPOINT = 73
 
 
-def train(folder: Path, steps: int, *prefix: str) -> tuple[int, list[str]]:
+def train(folder: Path, steps: int, *prefix: str, programs: str = "") -> tuple[int, list[str]]:
     """Run one process of one to a step; return its exit code and what it printed."""
     env = {"INPLACE_EPOCH": "1", "CHECKPOINT_DIR": str(folder), "STEPS": str(steps), "JAX_PLATFORMS": "cpu"}
+    env["PROGRAM_DIR"] = programs
     (port,) = free_ports(1)
     done = run_script("jax", MODULE, env | {"COORDINATOR_PORT": str(port)}, *prefix)
     return done.returncode, (done.stdout + done.stderr).splitlines()
@@ -78,6 +79,33 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
     assert code == NO_CHECKPOINT, said
     assert f"rank=0: expected to write checkpoints into {tmp_path}, saw: {words}" in "\n".join(said)
     assert not any("Traceback" in line for line in said)
+
+
+def test_a_kept_step_is_loaded_and_a_broken_one_compiled_again(tmp_path: Path) -> None:
+    """The second start loads the step that the first one left; the third finds half of it, says so, and mends it."""
+    programs = tmp_path / "programs"
+    code, first = train(tmp_path / "1", 3, programs=str(programs))
+    assert code == 0, first
+    (file,) = programs.iterdir()
+    before = file.stat()
+    code, second = train(tmp_path / "2", 3, programs=str(programs))
+    assert (code, second) == (0, first)
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+    file.write_bytes(file.read_bytes()[: before.st_size // 2])
+    code, third = train(tmp_path / "3", 3, programs=str(programs))
+
+    assert code == 0, third
+    assert any(line.startswith(f"compiles again, because {file} cannot be loaded") for line in third)
+    assert [line for line in third if line.startswith("step=")] == [line for line in first if line.startswith("step=")]
+    assert file.stat().st_size == before.st_size
+
+
+def test_a_step_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
+    """Where PROGRAM_DIR takes no file the process says so and trains."""
+    code, said = train(tmp_path, 1, programs="/proc/nowhere")
+    assert code == 0, said
+    assert any("/proc/nowhere/" in line and "cannot be written" in line for line in said)
 
 
 def test_processes_of_two_epochs_do_not_train_together(tmp_path: Path) -> None:
