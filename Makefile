@@ -15,7 +15,7 @@ SIM_TESTS ?= tests
 # A test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
 # Users' frameworks, each with a lock of its own; `make test-frameworks FRAMEWORKS=jax` takes one.
-FRAMEWORKS ?= jax
+FRAMEWORKS ?= jax torch
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-find-links --no-emit-index-url --no-header -q --upgrade
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
 SEARCHES := soak-seeds soak-plans soak-properties soak-http
@@ -41,7 +41,7 @@ setup: $(STAMP)  ## make .venv with the locked dependencies
 
 lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml, and the frameworks' locks
 	$(LOCK) pyproject.toml --extra dev -o requirements.lock
-	for name in $(FRAMEWORKS); do $(LOCK) testbed/frameworks/$$name.in -o testbed/frameworks/$$name.lock || exit 1; done
+	for name in $(FRAMEWORKS); do $(LOCK) --excludes testbed/frameworks/excludes.txt testbed/frameworks/$$name.in -o testbed/frameworks/$$name.lock || exit 1; done
 
 fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff format .

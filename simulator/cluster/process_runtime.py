@@ -1,7 +1,8 @@
 """
 Run containers as local processes: each Pod has a 127.x.y.z address, a folder and a line in a hosts file.
 
-Linux only: the whole of 127.0.0.0/8 answers there without configuration.
+Linux only: the whole of 127.0.0.0/8 answers there without configuration. There is no DNS: programs that know
+INPLACE_HOSTS_FILE find names there, and in a command's arguments the coordinator's address stands for its name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 import inplace
 from inplace.agent.guard import STARTED
+from inplace.common import wire
 from inplace.common.guard_command import is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
@@ -72,6 +74,7 @@ class ProcessRuntime:
         self._hosts: dict[str, list[str]] = {}
         self._processes: dict[str, list[LocalProcess]] = {}
         self._pods_made = 0
+        self._coordinators: dict[tuple[str, str], str] = {}  # (namespace, name) to the address that arguments have
         self._first_block = int(self._marker[:8], 16) % _BLOCKS
         self._reaper: subprocess.Popen[bytes] | None = None
         atexit.register(self._kill_all)
@@ -91,14 +94,14 @@ class ProcessRuntime:
         self._start_reaper()
         meta, spec = pod["metadata"], pod["spec"]
         uid = meta["uid"]
-        pod_ip = self._next_address()
+        hostname = spec.get("hostname") or meta["name"]
+        name = f"{hostname}.{spec.get('subdomain', '')}"
+        pod_ip = self._coordinators.get((meta["namespace"], name)) or self._next_address()
         token, kubeconfig = self._credentials(pod)
         folder = PodFolder(self._folder / "pods" / f"{meta['name']}_{uid[:8]}", self._folder / "shared")
         folder.create(pod, token=token, kubeconfig=kubeconfig)
         self._folders[uid] = folder
-        hostname = spec.get("hostname") or meta["name"]
         if "subdomain" in spec:
-            name = f"{hostname}.{spec['subdomain']}"
             self._hosts[uid] = [pod_ip, name, f"{name}.{meta['namespace']}.svc.cluster.local"]
             self._write_hosts()
         return Sandbox(uid, pod_ip, self._base_env(folder, hostname))
@@ -123,7 +126,7 @@ class ProcessRuntime:
         log = folder.log(run.spec.name, run.restart_count)
         log.parent.mkdir(parents=True, exist_ok=True)
         process = LocalProcess(
-            [rewrite(word) for word in run.command],
+            [rewrite(word) for word in self._resolved(run)],
             {name: rewrite(value) for name, value in run.env.items()},
             folder.path,
             # UIDs come from the seed: two clusters on one machine have the same ones.
@@ -188,6 +191,18 @@ class ProcessRuntime:
             "KUBECONFIG": str(folder.credentials / "kubeconfig"),
             HOSTS_FILE: str(self.hosts_file),
         } | self.marker
+
+    def _resolved(self, run: ContainerRun) -> list[str]:
+        """Return the command with the coordinator's address for its name; that Pod may come later, or come again."""
+        meta = run.pod["metadata"]
+        name = (meta.get("annotations") or {}).get(wire.COORDINATOR)
+        if not name or not any(name in word for word in run.command):
+            return list(run.command)
+        key = meta["namespace"], name
+        if key not in self._coordinators:
+            there = (fields[0] for fields in self._hosts.values() if f"{name}.{key[0]}.svc.cluster.local" in fields)
+            self._coordinators[key] = next(there, None) or self._next_address()
+        return [word.replace(name, self._coordinators[key]) for word in run.command]
 
     def _next_address(self) -> str:
         """Return an address that is new in this cluster, and probably unused by other clusters on this machine."""

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
+from testbed.frameworks.no_cuda import stand_in
 
 LOCKS = Path(__file__).parent
 GB = 1_000_000_000
-FRAMEWORKS = {"jax": 2 * GB}
+FRAMEWORKS = {"jax": 2 * GB, "torch": 4 * GB}
 """Name of each framework, and the free disk that its installation needs, in bytes: the packages, and pip's copies."""
 
 
@@ -26,7 +27,7 @@ def environment(name: str) -> Path:
     """Return the folder of a framework's virtual environment, after making it when there is none.
 
     Raises:
-        MissingComponent: too little of the disk is free.
+        MissingComponent: too little of the disk is free, or a compiler is missing (torch).
         BuildFailed: pip could not install the lock; its output went to stderr.
     """
     lock = LOCKS / f"{name}.lock"
@@ -40,6 +41,8 @@ def environment(name: str) -> Path:
         venv.create(folder, with_pip=True)
         words = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes", "--no-deps", "-r")
         run_nicely((str(folder / "bin" / "python"), *words, str(lock)), directory=folder)
+        for libraries in folder.glob("lib/python*/site-packages/torch/lib"):
+            stand_in(libraries)
 
     build_once(folder.with_name(f"{folder.name}.complete"), make)
     return folder

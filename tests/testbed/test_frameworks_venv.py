@@ -12,7 +12,7 @@ from testbed.frameworks import venv
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """A name without a lock is refused, with the names that have one."""
     assert venv.main(["tensorflow"]) == 2
-    assert capsys.readouterr().err == "expected names out of jax, saw tensorflow\n"
+    assert capsys.readouterr().err == "expected names out of jax, torch, saw tensorflow\n"
 
 
 def test_a_full_disk_leaves_a_framework_out(

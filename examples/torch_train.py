@@ -1,0 +1,291 @@
+"""
+Train a small network with PyTorch, DistributedDataParallel and gloo, below torchrun or without it.
+
+One process trains on its share of each batch. Every K steps the first process of each Pod keeps a checkpoint, whole
+or not at all. A new run goes on from the newest checkpoint that any rank can read, so a Pod with a disk of its own
+may be replaced.
+
+In each step all ranks compare (epoch, step) BEFORE their gradients meet. Ranks of two runs never train together: the
+first difference ends the process with exit code 1.
+
+Environment: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun sets them; a manifest may do it as well),
+LOCAL_RANK, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S, SEED, PEER_TIMEOUT_S, INPLACE_EPOCH,
+INPLACE_PROGRESS_DIR (see `inplace.progress`), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import inplace
+
+FEATURES = 16
+HIDDEN = 64
+SAMPLES = 1024  # of one rank in one step
+LEARNING_RATE = 0.02
+CHECKPOINT_S_MAX = 60
+NO_CHECKPOINT = 73  # exit code: a restart would not help; torchrun makes 1 of it
+CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest Pod has
+UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError)
+
+
+class CheckpointError(Exception):
+    """The checkpoint folder takes no checkpoint; the message says what was expected, seen and what happens next."""
+
+
+class MixedRunsError(Exception):
+    """Two ranks are at different epochs or steps."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one process needs to know beside what PyTorch reads from the environment."""
+
+    epoch: int
+    rank: int
+    is_first_of_pod: bool
+    folder: Path
+    checkpoint_every: int
+    steps: int
+    step_s: float
+    seed: int
+    peer_timeout_s: float
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Settings:
+        """Read the settings; without an agent, torchrun's own count of restarts is the epoch."""
+        return cls(
+            epoch=int(env.get("INPLACE_EPOCH") or env.get("TORCHELASTIC_RESTART_COUNT") or 0),
+            rank=int(env["RANK"]),
+            is_first_of_pod=int(env.get("LOCAL_RANK") or 0) == 0,
+            folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
+            checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
+            steps=int(env.get("STEPS") or 0),
+            step_s=float(env.get("STEP_S") or 0),
+            seed=int(env.get("SEED") or 7),
+            peer_timeout_s=float(env.get("PEER_TIMEOUT_S") or 1800),
+        )
+
+
+class Checkpoints:
+    """The training's states in one folder, of this Pod or of all."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.folder
+        self._mine = f"rank-{settings.rank}.new"  # in a shared folder other ranks write at the same time
+
+    def check(self) -> None:
+        """Raise now what the first checkpoint would raise after its steps.
+
+        Raises:
+            CheckpointError: nothing can be written into the folder.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._put(b"-" * 4096)
+            (self._folder / self._mine).unlink()
+        except OSError as error:
+            raise self._refused(error, "training does not begin") from error
+
+    def write(self, step: int, state: Mapping[str, Any]) -> None:
+        """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
+
+        Raises:
+            CheckpointError: the folder is full, or refuses.
+        """
+        body = io.BytesIO()
+        torch.save({"step": step, **state}, body)
+        try:
+            self._put(body.getbuffer())
+            (self._folder / self._mine).replace(self._path(step))
+            self._sync_folder()
+            for old in self._steps()[:-CHECKPOINTS_KEPT]:
+                self._path(old).unlink(missing_ok=True)
+        except OSError as error:
+            (self._folder / self._mine).unlink(missing_ok=True)
+            kept = self._steps()
+            raise self._refused(error, f"training ends; the checkpoints of steps {kept or '(none)'} stay") from error
+
+    def newest(self) -> dict[str, Any]:
+        """Return the newest state that can be read; one of step 0 without weights if there is none."""
+        for step in reversed(self._steps()):
+            try:
+                state: dict[str, Any] = torch.load(self._path(step), weights_only=True)
+                if state["step"] == step:
+                    return state
+                say(f"{self._path(step)}: expected step {step}, saw {state['step']}; the checkpoint before it is tried")
+            except UNREADABLE as error:
+                reason = str(error).partition("\n")[0][:200]
+                say(f"{self._path(step)}: expected a whole checkpoint, saw {reason}; the one before it is tried")
+        return {"step": 0}
+
+    def _put(self, body: bytes | memoryview) -> None:
+        with (self._folder / self._mine).open("wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _sync_folder(self) -> None:
+        """Make sure that the new name survives a crash of the node."""
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _steps(self) -> list[int]:
+        return sorted(int(path.stem.removeprefix("step-")) for path in self._folder.glob("step-*.pt"))
+
+    def _path(self, step: int) -> Path:
+        return self._folder / f"step-{step:09}.pt"
+
+    def _refused(self, error: OSError, consequence: str) -> CheckpointError:
+        nearest = next(path for path in (self._folder, *self._folder.absolute().parents) if path.exists())
+        free = shutil.disk_usage(nearest).free
+        return CheckpointError(
+            f"CHECKPOINT_DIR {self._folder}: expected a folder that takes a checkpoint, saw {error.strerror} "
+            f"({free:,} bytes free); {consequence}"
+        )
+
+
+class Trainer:
+    """One rank's model and optimizer; every rank has the same weights after every step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._world = dist.get_world_size()
+        torch.manual_seed(settings.seed)
+        self._truth = torch.randn(FEATURES) / 3
+        self._network = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
+        self._model = DistributedDataParallel(self._network)
+        self._optimizer = torch.optim.SGD(self._network.parameters(), lr=LEARNING_RATE, momentum=0.9)
+
+    def resume(self, checkpoints: Checkpoints) -> int:
+        """Load the newest checkpoint that any rank can read; return its step."""
+        state: dict[str, Any] | None = checkpoints.newest()
+        assert state is not None
+        steps = [int(step) for (step,) in self._gather(state["step"])]
+        newest = max(steps)
+        if any(step != newest for step in steps):
+            holder = steps.index(newest)
+            sent = [state if self._settings.rank == holder else None]
+            dist.broadcast_object_list(sent, src=holder)
+            if state["step"] != newest:
+                say(f"rank={self._settings.rank} takes the checkpoint of step {newest} from rank {holder}")
+            state = sent[0]
+            assert state is not None
+        if newest:
+            self._network.load_state_dict(state["model"])
+            self._optimizer.load_state_dict(state["optimizer"])
+        return newest
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds."""
+        return {"model": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def train_step(self, step: int) -> float:
+        """Make one step; return the mean loss of all ranks.
+
+        Raises:
+            MixedRunsError: a rank of another run, or at another step, took part.
+        """
+        samples, targets = self._batch(step)
+        self._optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self._model(samples).squeeze(1), targets)
+        inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
+        told = self._gather(self._settings.epoch, step, loss.item())
+        for rank, (epoch, at, _) in enumerate(told):
+            if (epoch, at) != (self._settings.epoch, step):
+                raise MixedRunsError(
+                    f"expected every rank at epoch {self._settings.epoch}, step {step}, saw rank {rank} at epoch "
+                    f"{epoch:.0f}, step {at:.0f}; this rank ends"
+                )
+        loss.backward()
+        self._optimizer.step()
+        return sum(each for _, _, each in told) / len(told)
+
+    def _batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return this rank's samples of one step: the same in every run with this seed."""
+        rng = torch.Generator().manual_seed(
+            (self._settings.seed * 1_000_003 + step) * self._world + self._settings.rank
+        )
+        samples = torch.randn(SAMPLES, FEATURES, generator=rng)
+        return samples, torch.tanh(samples @ self._truth)
+
+    def _gather(self, *numbers: float) -> list[list[float]]:
+        """Return the numbers of every rank, in rank order; float64 holds an epoch and a step exactly."""
+        mine = torch.tensor(numbers, dtype=torch.float64)
+        found = [torch.empty_like(mine) for _ in range(self._world)]
+        dist.all_gather(found, mine)
+        return [each.tolist() for each in found]
+
+
+def train(settings: Settings) -> None:
+    """Train to the last step; returns when it is done."""
+    checkpoints = Checkpoints(settings)
+    if settings.is_first_of_pod:
+        checkpoints.check()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=settings.peer_timeout_s))
+    trainer = Trainer(settings)
+    step = trainer.resume(checkpoints)
+    say(f"rank={settings.rank} world={dist.get_world_size()} epoch={settings.epoch} goes on from step {step}")
+    while settings.steps == 0 or step < settings.steps:
+        began_s = time.monotonic()
+        loss = trainer.train_step(step)
+        step += 1
+        say(f"step={step} loss={loss:.6f} epoch={settings.epoch} rank={settings.rank}")
+        if settings.is_first_of_pod and step % settings.checkpoint_every == 0:
+            with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
+                checkpoints.write(step, trainer.state())
+        time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
+    dist.destroy_process_group()
+
+
+def address_of(name: str, hosts_file: str) -> str:
+    """Return a host's address from the simulator's hosts file; without one, or without the name in it, the name."""
+    for line in Path(hosts_file).read_text().splitlines() if hosts_file else ():
+        address, *names = line.split()
+        if name in names:
+            return address
+    return name
+
+
+def say(text: str) -> None:
+    """Print a line at once, whole beside those of other ranks."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Train; return the exit code. A lost peer raises out of here: PyTorch's message says which operation it was."""
+    torch.set_num_threads(1)  # the ranks of one machine share its cores
+    settings = Settings.from_env(os.environ)
+    os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
+    try:
+        train(settings)
+    except CheckpointError as error:
+        say(f"rank={settings.rank}: {error}")
+        return NO_CHECKPOINT
+    except MixedRunsError as error:
+        say(f"rank={settings.rank}: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""examples/torch_train.py trains with PyTorch: with and without torchrun, across restarts, against bad folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from testbed.frameworks.venv import environment
+from testbed.ports import free_ports
+from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
+
+MODULE = "inplace.examples.torch_train"
+NO_CHECKPOINT = 73
+
+
+def train(
+    folders: Sequence[Path], steps: int, *prefix: str, epochs: Sequence[int] = (1, 1)
+) -> list[tuple[int, list[str]]]:
+    """Run one process for each checkpoint folder, to a step; return the exit codes and what the processes printed."""
+    (port,) = free_ports(1)
+    command = [*prefix, str(environment("torch") / "bin" / "python3"), "-m", MODULE]
+    workers = []
+    for rank, (folder, epoch) in enumerate(zip(folders, epochs, strict=False)):
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "INPLACE_EPOCH": str(epoch)}
+        env |= {"RANK": str(rank), "WORLD_SIZE": str(len(folders)), "CHECKPOINT_DIR": str(folder), "STEPS": str(steps)}
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        workers.append(start(command, env))
+    outputs = [worker.communicate(timeout=RUN_S_MAX)[0] for worker in workers]
+    return [(worker.returncode, output.splitlines()) for worker, output in zip(workers, outputs, strict=True)]
+
+
+def start(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start one process; its errors go with its output."""
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def steps_of(said: Sequence[str]) -> list[str]:
+    """Return step and loss of each line of a step."""
+    return [" ".join(line.split()[:2]) for line in said if line.startswith("step=")]
+
+
+@pytest.mark.parametrize("manifest", ["torchrun.yaml", "torch.yaml"])
+def test_the_loss_falls_across_restarts_in_place(manifest: str) -> None:
+    """Two killed workers give two restarts without a new Pod, and each epoch begins with a lower loss."""
+    result = demo("torch", "--file", f"examples/{manifest}", "--failures", "2")
+
+    assert (result["failures"], result["pods_recreated"], result["containers_restarted"]) == (2, 0, 0)
+    assert [line.split()[2] for line in result["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
+    assert all(later < earlier for earlier, later in pairwise(losses(result["first_lines"])))
+
+
+def test_a_half_written_checkpoint_is_skipped_and_steps_repeat_bit_by_bit(tmp_path: Path) -> None:
+    """From a newest file that is cut off both ranks go on at the one before, one without a folder too."""
+    folders = [tmp_path / "0", tmp_path / "1"]
+    first = train(folders, 30)
+    assert [code for code, _ in first] == [0, 0], first
+    shutil.rmtree(folders[0])
+    newest = folders[1] / "step-000000030.pt"
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    (folders[1] / "rank-1.new").write_bytes(b"left by a process that was killed")
+
+    second = train(folders, 32, epochs=(2, 2))
+
+    assert [code for code, _ in second] == [0, 0], second
+    assert any("step-000000030.pt: expected a whole checkpoint, saw" in line for line in second[1][1])
+    assert "rank=0 takes the checkpoint of step 20 from rank 1" in second[0][1]
+    for (_, before), (_, after) in zip(first, second, strict=True):
+        assert steps_of(before)[20:] == steps_of(after)[:10]
+        assert len(steps_of(after)) == 12
+
+
+def test_ranks_of_two_epochs_do_not_make_one_step(tmp_path: Path) -> None:
+    """Each rank names the other's epoch, and ends before any gradient."""
+    done = train([tmp_path, tmp_path], 5, epochs=(1, 2))
+
+    assert [code for code, _ in done] == [1, 1], done
+    for rank, (_, said) in enumerate(done):
+        assert steps_of(said) == []
+        told = f"expected every rank at epoch {rank + 1}, step 0, saw rank {1 - rank} at epoch {2 - rank}, step 0"
+        assert any(told in line for line in said), said
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "steps"),
+    [
+        ("size=4k", "No space left on device", 10),
+        ("size=20k", "No space left on device", 20),
+        ("size=1m,ro", "Read-only file system", 0),
+    ],
+    ids=["full-at-the-first", "full-at-the-second", "read-only"],
+)
+def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str, words: str, steps: int) -> None:
+    """A full or read-only folder ends the process with a code of its own, and a line with folder and reason."""
+    if shutil.which("unshare") is None:
+        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
+    mount = f'mount -t tmpfs -o {options} tmpfs {tmp_path} && exec "$@"'
+    prefix = ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    ((code, said),) = train([tmp_path], 30, *prefix)
+    assert code == NO_CHECKPOINT, said
+    assert len(steps_of(said)) == steps, said
+    assert f"rank=0: CHECKPOINT_DIR {tmp_path}: expected a folder that takes a checkpoint, saw {words}" in "\n".join(
+        said
+    )
+    assert not any("Traceback" in line for line in said)
