@@ -149,6 +149,11 @@ RULES: Final[Mapping[str, LintRule]] = {
         "stall_limit_too_short after three steps, and use twice the fastest one"
     ),
     "stall-start": _warning("a rank's first step loads and compiles; it takes longer than the others"),
+    # PyTorch's launcher: cli/lint/launcher.py
+    "torchrun-restarts": _warning(
+        "torchrun then starts its own Pod's workers again in the old epoch, and the group learns of the failure "
+        "only when they fail once more (docs/with-pytorch.md)"
+    ),
     "herd": _warning("more than 300 agents at once overflow one account's queue in the API server (docs/adr/0010)"),
     "port-conflict": _error("the containers of a Pod share one IP address, and the agent needs the barrier's port"),
     # The cluster: cli/lint/cluster.py, cli/lint/nodes.py

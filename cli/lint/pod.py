@@ -7,6 +7,7 @@ from typing import Final
 
 from inplace.cli.lint.agent import check_sidecar, check_supervisor
 from inplace.cli.lint.guard import check_guard
+from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import missing_rights
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_wait, check_worker
@@ -40,6 +41,8 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
         where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
         yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
     yield from check_stall(member, agent, jobset)
+    for worker in member.workers:
+        yield from check_launcher(worker, jobset_name)
     if member.mode == "sidecar":
         yield from check_sidecar(member, agent, jobset_name, group_pods)
         for worker in member.workers:

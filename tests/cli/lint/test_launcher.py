@@ -1,0 +1,59 @@
+"""`inplace lint` warns of a torchrun that restarts workers by itself beside an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from inplace.cli.lint.lint import lint
+from inplace.cli.manifests.documents import read_stream
+from inplace.cli.manifests.yaml_loader import parse
+from tests.cli.injecting import example
+from tests.cli.lint.cases import worker
+
+COMMAND = ".command"
+VARIABLE = '.env[name="PET_MAX_RESTARTS"]'
+CASES = [  # torchrun's words, variables, the end of the finding's path, restarts
+    (["torchrun", "--max-restarts=3", "train.py"], {}, COMMAND, 3),
+    (["torchrun", "--max-restarts", "3", "train.py"], {}, COMMAND, 3),
+    (["/opt/venv/bin/torchrun", "--max_restarts=3", "train.py"], {}, COMMAND, 3),
+    (["python3", "-m", "torch.distributed.run", "--max_restarts", "2", "-m", "train"], {}, COMMAND, 2),
+    (["sh", "-c", "cd /x && exec torchrun --nnodes=2 \\\n --max-restarts 3 train.py"], {}, COMMAND, 3),
+    (["bash", "-c", 'torchrun --max-restarts="$N" train.py'], {"N": "4"}, COMMAND, 4),
+    (["torchrun", "--max-restarts=$(N)", "train.py"], {"N": "4"}, COMMAND, 4),
+    (["torchrun", "--max-rest=1", "train.py"], {}, COMMAND, 1),
+    (["torchrun", "--max-restarts=0", "--max-restarts=5", "train.py"], {}, COMMAND, 5),
+    (["torchrun", "train.py"], {"PET_MAX_RESTARTS": "3"}, VARIABLE, 3),
+    (["torchrun", "--max-restarts=0", "train.py"], {"PET_MAX_RESTARTS": "3"}, "", 0),
+    (["torchrun", "--max-restarts=0", "train.py"], {}, "", 0),
+    (["torchrun", "train.py"], {}, "", 0),
+    (["torchrun", "train.py", "--max-restarts=3"], {}, "", 0),
+    (["torchrun", "-m", "train", "--max-restarts=3"], {}, "", 0),
+    (["torchrun", "--max-restarts"], {}, "", 0),
+    (["torchrun", "--max-restarts=many", "train.py"], {}, "", 0),
+    (["python3", "train.py", "--max-restarts=3"], {"PET_MAX_RESTARTS": "3"}, "", 0),
+]
+
+
+@pytest.mark.parametrize("manifest", ["train-supervisor.yaml", "train-guarded.yaml"])
+@pytest.mark.parametrize(("words", "variables", "path", "restarts"), CASES, ids=range(len(CASES)))
+def test_a_torchrun_that_restarts_is_a_warning(
+    tmp_path: Path, manifest: str, words: list[str], variables: dict[str, str], path: str, restarts: int
+) -> None:
+    """Each spelling of the option is found, in command, args or a shell's text; the script's own options are not."""
+    documents = list(parse(example(manifest)))
+    container = worker(documents[-1])
+    place = container["command"].index("--") + 1
+    container["command"], container["args"] = container["command"][:place], words
+    container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
+    file = tmp_path / "manifest.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+
+    found = [one for report in lint(read_stream(str(file))) for one in report.findings]
+
+    assert [(one.rule, one.found) for one in found] == (
+        [("torchrun-restarts", f"torchrun --max-restarts={restarts}")] if restarts else []
+    )
+    assert all(one.path.endswith(path) for one in found)
