@@ -212,7 +212,7 @@ class Trainer:
         for rank, (epoch, at, _) in enumerate(told):
             if (epoch, at) != (self._settings.epoch, step):
                 raise MixedRunsError(
-                    f"expected every rank at epoch {self._settings.epoch}, step {step}, saw rank {rank} at epoch "
+                    f"MIXED: expected every rank at epoch {self._settings.epoch}, step {step}, saw rank {rank} at epoch "
                     f"{epoch:.0f}, step {at:.0f}; this rank ends"
                 )
         loss.backward()

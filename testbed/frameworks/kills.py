@@ -2,11 +2,13 @@
 Kill and stop processes of a framework's example at random moments, and judge each restart from outside.
 
     python -m testbed.frameworks.kills jax --kills 100 --mode supervisor
+    python -m testbed.frameworks.kills torchrun      (torch: the same script without torchrun)
 
-Real agents, guards and workers run on the embedded Kubernetes, each container a local process. A strike is SIGKILL to a
-worker or to an agent, or SIGSTOP to a worker, which the watchdog has to find. Some strikes hit a group that still
-restarts. Then the workers' own lines are judged: no line says that two epochs met, every step of every epoch has the
-loss that a run without failures has at that step, and no more steps were made again than lie between two checkpoints.
+Real agents, guards and workers run on the embedded Kubernetes, each container a local process. A strike is SIGKILL to
+a worker, to an agent or to a rank below torchrun, or SIGSTOP to a rank, which the watchdog has to find. Some strikes
+hit a group that still restarts. Then the workers' own lines are judged: no line says that two epochs met, every step
+of every epoch has the loss that a run without failures has at that step, and no more steps were made again than lie
+between two checkpoints.
 
 Prints one JSON object; exit 0 when every strike was recovered from and nothing else was found.
 """
@@ -15,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,10 +37,12 @@ import yaml
 
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.common import wire
+from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from testbed.frameworks.manifests import EXAMPLES, MODES, documents_of
-from testbed.frameworks.venv import FRAMEWORKS, environment
+from testbed.frameworks.venv import environment
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.ports import free_ports
 
@@ -46,7 +52,10 @@ RESTART_S_MAX = 3.0  # or up to so long after the strike before, while the group
 HIT_A_RESTART = 0.4  # the share of these
 RECOVER_S_MAX = 120.0  # four processes import a framework on two cores, twice
 REFERENCE_S_MAX = 600.0
-STRIKES = {"worker": 5, "agent": 3, "stop": 2}  # how often each comes, in tenths; a stop costs 4 s of silence
+# How often each comes, in tenths; a stop costs 4 s of silence. Without torchrun a worker is a rank.
+STRIKES = {"worker": 3, "rank": 2, "agent": 3, "stop": 2}
+RANK = re.compile(rb"(?:^|\0)LOCAL_RANK=\d")  # in the environment of a process that torchrun started
+FRAMEWORK_OF = {"jax": "jax", "torch": "torch", "torchrun": "torch"}  # of each example
 
 
 @dataclass
@@ -92,19 +101,37 @@ class Group:
 
     def strike(self, what: str, rng: Random) -> bool:
         """Strike a random Pod; return whether there was something to strike."""
+        number = signal.SIGSTOP if what == "stop" else signal.SIGKILL
+        if what in ("rank", "stop") and (ranks := self._ranks()):  # a launcher that stops holds nobody up
+            try:
+                os.kill(rng.choice(ranks), number)
+            except ProcessLookupError:
+                return False
+            return True
         pod = rng.choice([pod["metadata"]["name"] for pod in self.pods()])
         agent = what == "agent"
         try:
             self.cluster.kill_worker(
                 self.manifest.namespace,
                 pod,
-                signal_number=signal.SIGSTOP if what == "stop" else signal.SIGKILL,
+                signal_number=number,
                 container=self.manifest.agent if agent else self.manifest.worker,
                 supervised=not agent,
             )
         except (LookupError, ProcessLookupError):
             return False
         return True
+
+    def _ranks(self) -> list[int]:
+        """Return the processes that torchrun started in this cluster; none without torchrun."""
+        runtime, found = self.cluster._runtime, []
+        assert isinstance(runtime, ProcessRuntime)
+        ((name, value),) = runtime.marker.items()
+        for pid in reaper.marked(f"{name}={value}"):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if RANK.search(Path(f"/proc/{pid}/environ").read_bytes()):
+                    found.append(pid)
+        return found
 
 
 def _has_ended(pod: dict[str, Any]) -> bool:
@@ -156,7 +183,7 @@ async def train_under_kills(name: str, mode: str, kills: int, seed: int, *, keep
         pods_per_node=manifest.pods,
         seed=seed,
         controller="process",
-        programs=(environment(name) / "bin",),
+        programs=(environment(FRAMEWORK_OF[name]) / "bin",),
         folder=keep,
     )
     async with cluster:
@@ -178,7 +205,7 @@ def endless(jobset: dict[str, Any]) -> None:
 def reference(name: str, world: int, steps: int, folder: Path) -> dict[int, str]:
     """Return each step's loss in a run without failures, of `world` processes without a cluster."""
     (port,) = free_ports(1)
-    python, outputs, processes = environment(name) / "bin" / "python3", [], []
+    python, outputs, processes = environment(FRAMEWORK_OF[name]) / "bin" / "python3", [], []
     for rank in range(world):
         outputs.append(folder / f"reference-{rank}.log")
         env = {
@@ -191,9 +218,13 @@ def reference(name: str, world: int, steps: int, folder: Path) -> dict[int, str]
             "CHECKPOINT_DIR": str(folder / f"reference-{rank}"),
             "CHECKPOINT_EVERY": str(steps),
             "COORDINATOR_PORT": str(port),
+            "RANK": str(rank),
+            "WORLD_SIZE": str(world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
             "STEPS": str(steps),
         }
-        command = [str(python), "-m", f"inplace.examples.{name}_train"]
+        command = [str(python), "-m", f"inplace.examples.{FRAMEWORK_OF[name]}_train"]
         with outputs[-1].open("wb") as output:
             processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=output))
     try:
@@ -208,7 +239,7 @@ def reference(name: str, world: int, steps: int, folder: Path) -> dict[int, str]
 def main(arguments: Sequence[str]) -> int:
     """Kill, judge, print; return 1 when something was not as it should be."""
     parser = argparse.ArgumentParser(prog="python -m testbed.frameworks.kills", description=__doc__.splitlines()[1])
-    parser.add_argument("framework", choices=sorted(FRAMEWORKS))
+    parser.add_argument("example", choices=sorted(FRAMEWORK_OF))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--mode", choices=MODES, default="supervisor")
     parser.add_argument("--seed", type=int, default=1)
@@ -216,12 +247,12 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="inplace-kills-") as scratch:
         keep = Path(scratch)
         strikes, lines = asyncio.run(
-            train_under_kills(options.framework, options.mode, options.kills, options.seed, keep=keep)
+            train_under_kills(options.example, options.mode, options.kills, options.seed, keep=keep)
         )
-        expected = reference(options.framework, lines.world, lines.last_step, keep)
+        expected = reference(options.example, lines.world, lines.last_step, keep)
         findings = Findings.of(lines, expected)
     result = {
-        "framework": options.framework,
+        "example": options.example,
         "mode": options.mode,
         "seed": options.seed,
         "kills": sum(strikes.made.values()),

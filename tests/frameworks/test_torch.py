@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -108,3 +110,13 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
         said
     )
     assert not any("Traceback" in line for line in said)
+
+
+def test_random_kills_below_torchrun_are_recovered_from() -> None:
+    """Of each kill the group recovers; no two epochs meet, and every step has the loss of a run without failures."""
+    options = ("--kills", "3", "--seed", "7")
+    command = [sys.executable, "-m", "testbed.frameworks.kills", "torchrun", *options]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
