@@ -19,6 +19,7 @@ import io
 import os
 import pickle
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ LEARNING_RATE = 0.02
 CHECKPOINT_S_MAX = 60
 NO_CHECKPOINT = 73  # exit code: a restart would not help; torchrun makes 1 of it
 CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest Pod has
+CONNECT_PAUSE_S = 0.05  # N ranks ask rank 0 at most 20 N times a second, until it listens
 UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError)
 
 
@@ -68,9 +70,9 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Settings:
-        """Read the settings; without an agent, torchrun's own count of restarts is the epoch."""
+        """Read the settings; without an agent the epoch is 0."""
         return cls(
-            epoch=int(env.get("INPLACE_EPOCH") or env.get("TORCHELASTIC_RESTART_COUNT") or 0),
+            epoch=int(env.get("INPLACE_EPOCH") or 0),
             rank=int(env["RANK"]),
             is_first_of_pod=int(env.get("LOCAL_RANK") or 0) == 0,
             folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
@@ -212,8 +214,8 @@ class Trainer:
         for rank, (epoch, at, _) in enumerate(told):
             if (epoch, at) != (self._settings.epoch, step):
                 raise MixedRunsError(
-                    f"MIXED: expected every rank at epoch {self._settings.epoch}, step {step}, saw rank {rank} at epoch "
-                    f"{epoch:.0f}, step {at:.0f}; this rank ends"
+                    f"MIXED: expected every rank at epoch {self._settings.epoch}, step {step}, saw rank {rank} at "
+                    f"epoch {epoch:.0f}, step {at:.0f}; this rank ends"
                 )
         loss.backward()
         self._optimizer.step()
@@ -240,6 +242,8 @@ def train(settings: Settings) -> None:
     checkpoints = Checkpoints(settings)
     if settings.is_first_of_pod:
         checkpoints.check()
+    if settings.rank:
+        wait_for_master(settings.peer_timeout_s)
     dist.init_process_group("gloo", timeout=timedelta(seconds=settings.peer_timeout_s))
     trainer = Trainer(settings)
     step = trainer.resume(checkpoints)
@@ -263,6 +267,19 @@ def address_of(name: str, hosts_file: str) -> str:
         if name in names:
             return address
     return name
+
+
+def wait_for_master(limit_s: float) -> None:
+    """Return when rank 0 listens; PyTorch asks again after a pause that grows to a second and more."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    deadline_s = time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:  # AFTER it PyTorch's own message says what is missing
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            time.sleep(CONNECT_PAUSE_S)
+        else:
+            return
 
 
 def say(text: str) -> None:
