@@ -1,0 +1,247 @@
+"""
+Measure a restart of a user's framework: SIGKILL of a rank to the first finished collective of the next run.
+
+    python -m benchmarks.frameworks [torch...] [--rounds N] [--json]
+
+Four Pods, one rank in each, on the loopback of one machine. ROWS has what is compared; all rows run one after the
+other in each round, so that each meets the same machine. A rank says `goes on from step` after the first collective
+of its run, which ends only when all four took part; the first such line counts. It prints the median of each row, in
+seconds, and the ratio to the baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import yaml
+
+from inplace import examples
+from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
+from testbed.frameworks.venv import environment
+from testbed.ports import free_ports
+
+REPOSITORY = Path(__file__).parents[1]
+EXAMPLES = Path(examples.__file__).parent
+PODS = 4
+KILLS = 3  # of one group, one after the other
+STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
+POLL_S = 0.005
+RUN_S_MAX = 120.0  # a start or a restart that takes longer failed
+LAUNCHERS = ("torchrun", "inplace-agent")
+_RESUMED = re.compile(rb"^rank=\d+ .*goes on from step \d+$", re.MULTILINE)
+_STEP = re.compile(rb"^step=\d+ ", re.MULTILINE)
+
+
+@dataclass
+class Group:
+    """A group that trains.
+
+    Args:
+        module: the training script.
+        marker: NAME=value that stands in the environment of all its processes.
+        logs: returns the files that have the ranks' output.
+    """
+
+    module: str
+    marker: str
+    logs: Callable[[], list[Path]]
+    resumed: int = 0  # ranks that ended their first collective, over all runs
+    steps: int = 0  # of all ranks, since the last of these
+
+    def ranks(self) -> list[int]:
+        """Return the ranks' processes, without launchers and agents."""
+        found = []
+        for pid in reaper.marked(self.marker):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+            except OSError:  # it ended
+                continue
+            if words[-2:] == ["-m", self.module] and not any(Path(word).name in LAUNCHERS for word in words):
+                found.append(pid)
+        return found
+
+    async def reach(self, resumed: int, steps: int) -> None:
+        """Wait until so many ranks have resumed over all runs, and have made so many steps together since then."""
+        async with asyncio.timeout(RUN_S_MAX):
+            while self.resumed < resumed or self.steps < steps:
+                await asyncio.sleep(POLL_S)
+                texts = [path.read_bytes() for path in self.logs() if path.exists()]
+                self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
+                self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
+
+
+def _end_of_last(text: bytes) -> int:
+    """Return where the last line of a resume ends."""
+    return max((match.end() for match in _RESUMED.finditer(text)), default=len(text))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to restart.
+
+    Args:
+        key: of its median, in seconds.
+        start: starts a group in a folder.
+    """
+
+    key: str
+    start: Callable[[Path], AbstractAsyncContextManager[Group]]
+
+
+@asynccontextmanager
+async def torchrun_alone(folder: Path) -> AsyncIterator[Group]:
+    """Start four torchruns that restart their ranks themselves: elastic, with c10d's rendezvous."""
+    (port,), marker = free_ports(1), uuid4().hex
+    module, programs = "inplace.examples.torch_train", environment("torch") / "bin"
+    command = ["torchrun", f"--nnodes={PODS}", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-id=benchmark"]
+    command += [f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1", "--max-restarts=1000", "-m", module]
+    logs = [folder / f"{number}.log" for number in range(PODS)]
+    env = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+        CLUSTER_MARKER: marker,
+        "INPLACE_EPOCH": "1",  # each torchrun counts its own restarts
+        "STEP_S": "0.1",
+        # A store that outlives the run hands gloo the addresses of dead ranks, and no restart succeeds.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    try:
+        for number, log in enumerate(logs):
+            _start(command, env | {"CHECKPOINT_DIR": str(folder / f"checkpoints-{number}")}, log)
+        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: logs)
+    finally:
+        while pids := reaper.marked(f"{CLUSTER_MARKER}={marker}"):
+            reaper.kill(pids)
+            await asyncio.sleep(POLL_S)
+
+
+def _start(command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+    """Start a program that the end of its group kills."""
+    with log.open("wb") as output:
+        subprocess.Popen(command, env=env, stdout=output, stderr=output, start_new_session=True)
+
+
+def supervised(example: str) -> Callable[[Path], AbstractAsyncContextManager[Group]]:
+    """Return what starts an example's group below supervisors."""
+
+    @asynccontextmanager
+    async def start(folder: Path) -> AsyncIterator[Group]:
+        file = folder / "manifest.yaml"
+        file.write_text(_for_measuring((EXAMPLES / f"{example}.yaml").read_text(), free_ports(1)[0]))
+        manifest = read_demo_manifest(file, PODS, KILLS, "supervisor")
+        cluster = Cluster(
+            nodes=2,
+            pods_per_node=PODS,
+            controller="process",
+            programs=(environment("torch") / "bin",),
+            folder=folder,
+        )
+        async with cluster:
+            await cluster.apply([_namespace(manifest.namespace), *manifest.documents])
+            runtime = cluster._runtime  # noqa: SLF001 - a benchmark kills where no command would
+            assert isinstance(runtime, ProcessRuntime)
+            pattern = f"pods/*/logs/{manifest.worker}/*.log"
+            marker = f"{CLUSTER_MARKER}={runtime.marker[CLUSTER_MARKER]}"
+            yield Group("inplace.examples.torch_train", marker, lambda: sorted(folder.glob(pattern)))
+
+    return start
+
+
+def _for_measuring(manifest: str, port: int) -> str:
+    """Return a manifest with one rank in each Pod, a port that is free, and enough restarts."""
+    text = manifest.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
+    documents = list(yaml.safe_load_all(text))
+    documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * KILLS
+    return yaml.safe_dump_all(documents)
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+ROWS = {
+    "torch": (
+        Row("baseline_s", torchrun_alone),
+        Row("supervisor_s", supervised("torch")),
+        Row("supervisor_torchrun_s", supervised("torchrun")),
+    )
+}
+"""The ways that are compared, by framework; the first one is the baseline."""
+
+
+async def measure(row: Row, rng: Random) -> list[float]:
+    """Return the seconds of KILLS restarts of one group."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="inplace-frameworks-") as folder:
+        async with row.start(Path(folder)) as group:
+            for number in range(1, KILLS + 1):
+                await group.reach(PODS * number, PODS * STEPS_BETWEEN)
+                await asyncio.sleep(rng.uniform(0, 0.2))
+                began_s = time.monotonic()
+                before = group.resumed
+                os.kill(rng.choice(group.ranks()), signal.SIGKILL)
+                await group.reach(before + 1, 0)
+                found.append(time.monotonic() - began_s)
+                print(f"{row.key} {found[-1]:.2f}", file=sys.stderr, flush=True)
+    return found
+
+
+async def compare(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+    """Return the median of each row, its ratio to the first one, and all samples."""
+    rng, samples = Random(1), {row.key: list[float]() for row in rows}
+    for _ in range(rounds):
+        for row in rows:
+            samples[row.key] += await measure(row, rng)
+    medians = {key: statistics.median(found) for key, found in samples.items()}
+    baseline = medians[rows[0].key]
+    ratios = {f"{row.key.removesuffix('_s')}_ratio": round(medians[row.key] / baseline, 2) for row in rows[1:]}
+    ratios["ratio"] = ratios.pop("supervisor_ratio")
+    return (
+        {key: round(value, 2) for key, value in medians.items()}
+        | ratios
+        | {"samples": {key: [round(value, 2) for value in found] for key, found in samples.items()}}
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.frameworks", description=(__doc__ or "").splitlines()[1]
+    )
+    parser.add_argument("framework", nargs="*", default=sorted(ROWS), help=f"of {', '.join(ROWS)}; default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    found = {name: asyncio.run(compare(ROWS[name], options.rounds)) for name in options.framework}
+    if options.json:
+        print(json.dumps({"cpus": os.cpu_count(), "pods": PODS, **found}))
+        return 0
+    for name, result in found.items():
+        for key, value in result.items():
+            if key != "samples":
+                print(f"{name:8} {key:24} {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,39 @@
+"""The benchmark of the frameworks counts restarts in the ranks' lines, and its manifests are the demo's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.frameworks import EXAMPLES, PODS, Group, _for_measuring
+from inplace.cli.demo.manifest import read_demo_manifest
+
+FIRST = "rank=0 world=4 epoch=1 goes on from step 0\nstep=1 loss=0.3 epoch=1 rank=0\nstep=2 loss=0.2 epoch=1 rank=0\n"
+SECOND = "Connection closed by peer\nrank=0 world=4 epoch=2 goes on from step 0\nstep=1 loss=0.3 epoch=2 rank=0\n"
+
+
+@pytest.mark.asyncio
+async def test_steps_count_from_the_last_resume_on(tmp_path: Path) -> None:
+    """A rank that resumed twice counts twice, and its steps before the second time do not count."""
+    log = tmp_path / "0.log"
+    group = Group("", "", lambda: [log, tmp_path / "not there"])
+    log.write_text(FIRST)
+    await group.reach(1, 2)
+    assert (group.resumed, group.steps) == (1, 2)
+    log.write_text(FIRST + SECOND)
+    await group.reach(2, 1)
+    assert (group.resumed, group.steps) == (2, 1)
+
+
+@pytest.mark.parametrize("example", ["torch", "torchrun"])
+def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str) -> None:
+    """Four Pods, one rank in each, and the port that was asked for."""
+    file = tmp_path / "manifest.yaml"
+    file.write_text(_for_measuring((EXAMPLES / f"{example}.yaml").read_text(), 12345))
+    manifest = read_demo_manifest(file, PODS, 1, "supervisor")
+    text = file.read_text()
+    assert manifest.pods == PODS
+    assert "12345" in text
+    assert "29500" not in text
+    assert "--nproc-per-node=2" not in text
