@@ -1,12 +1,14 @@
 """
 Measure a restart of a user's framework: SIGKILL of a rank to the first finished collective of the next run.
 
-    python -m benchmarks.frameworks [torch...] [--rounds N] [--json]
+    python -m benchmarks.frameworks [jax] [torch] [--rounds N] [--json]
 
 Four Pods, one rank in each, on the loopback of one machine. ROWS has what is compared; all rows run one after the
 other in each round, so that each meets the same machine. A rank says `goes on from step` after the first collective
 of its run, which ends only when all four took part; the first such line counts. It prints the median of each row, in
-seconds, and the ratio to the baseline.
+seconds, and the ratio to the baseline: torchrun's own elastic restart, or, for JAX, which has none, all processes
+killed and started again as soon as one is gone. In the row of the standby a rank is killed once all standbys are
+ready; `standby_rss_mb` is the median of what one holds, in MB of 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,9 +50,11 @@ KILLS = 3  # of one group, one after the other
 STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
 POLL_S = 0.005
 RUN_S_MAX = 120.0  # a start or a restart that takes longer failed
+FOLDERS = ("CHECKPOINT_DIR", "PROGRAM_DIR")  # of each process of JAX
 LAUNCHERS = ("torchrun", "inplace-agent")
 _RESUMED = re.compile(rb"^rank=\d+ .*goes on from step \d+$", re.MULTILINE)
 _STEP = re.compile(rb"^step=\d+ ", re.MULTILINE)
+_STANDBY = re.compile(rb'^\{(?=.*"standby_ready").*"rss_mb": ([0-9.]+)', re.MULTILINE)
 
 
 @dataclass
@@ -67,27 +72,38 @@ class Group:
     logs: Callable[[], list[Path]]
     resumed: int = 0  # ranks that ended their first collective, over all runs
     steps: int = 0  # of all ranks, since the last of these
+    standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
 
     def ranks(self) -> list[int]:
-        """Return the ranks' processes, without launchers and agents."""
-        found = []
+        """Return the ranks' processes, without launchers, agents and standbys: the younger of two in a Pod is one."""
+        found: dict[str, tuple[int, int]] = {}  # by standard output, which a Pod's processes share: start, process id
         for pid in reaper.marked(self.marker):
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+                output = str(Path(f"/proc/{pid}/fd/1").readlink())
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:  # it ended
                 continue
             if words[-2:] == ["-m", self.module] and not any(Path(word).name in LAUNCHERS for word in words):
-                found.append(pid)
-        return found
+                born = int(fields[19]), pid  # field 22 of proc_pid_stat(5)
+                found[output] = min(found.get(output, born), born)
+        return [pid for _, pid in found.values()]
 
-    async def reach(self, resumed: int, steps: int) -> None:
-        """Wait until so many ranks have resumed over all runs, and have made so many steps together since then."""
+    async def reach(self, resumed: int, steps: int, standbys: int = 0) -> None:
+        """Wait until so many ranks have resumed over all runs, and have made so many steps together since then.
+
+        Args:
+            resumed: ranks that ended the first collective of a run.
+            steps: of all ranks.
+            standbys: so many got ready, over all runs.
+        """
         async with asyncio.timeout(RUN_S_MAX):
-            while self.resumed < resumed or self.steps < steps:
+            while self.resumed < resumed or self.steps < steps or len(self.standbys_mb) < standbys:
                 await asyncio.sleep(POLL_S)
                 texts = [path.read_bytes() for path in self.logs() if path.exists()]
                 self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
                 self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
+                self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
 
 
 def _end_of_last(text: bytes) -> int:
@@ -102,10 +118,12 @@ class Row:
     Args:
         key: of its median, in seconds.
         start: starts a group in a folder.
+        standbys: of each run; a kill waits for them.
     """
 
     key: str
     start: Callable[[Path], AbstractAsyncContextManager[Group]]
+    standbys: int = 0
 
 
 @asynccontextmanager
@@ -135,41 +153,80 @@ async def torchrun_alone(folder: Path) -> AsyncIterator[Group]:
             await asyncio.sleep(POLL_S)
 
 
-def _start(command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+def _start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Start a program that the end of its group kills."""
-    with log.open("wb") as output:
-        subprocess.Popen(command, env=env, stdout=output, stderr=output, start_new_session=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(command, env=env, stdout=output, stderr=output, start_new_session=True)
 
 
-def supervised(example: str) -> Callable[[Path], AbstractAsyncContextManager[Group]]:
-    """Return what starts an example's group below supervisors."""
+@asynccontextmanager
+async def by_hand(folder: Path) -> AsyncIterator[Group]:
+    """Start four processes of JAX; as soon as one is gone, kill the others and start all again."""
+    (port,), marker = free_ports(1), uuid4().hex
+    module, python = "inplace.examples.jax_train", environment("jax") / "bin" / "python3"
+    logs = [folder / f"{rank}.log" for rank in range(PODS)]
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(REPOSITORY),
+        CLUSTER_MARKER: marker,
+        "JAX_PLATFORMS": "cpu",
+        "PODS_PER_JOB": str(PODS),
+        "COORDINATOR_PORT": str(port),
+        "STEP_S": "0.1",
+    }
 
-    @asynccontextmanager
-    async def start(folder: Path) -> AsyncIterator[Group]:
-        file = folder / "manifest.yaml"
-        file.write_text(_for_measuring((EXAMPLES / f"{example}.yaml").read_text(), free_ports(1)[0]))
-        manifest = read_demo_manifest(file, PODS, KILLS, "supervisor")
-        cluster = Cluster(
-            nodes=2,
-            pods_per_node=PODS,
-            controller="process",
-            programs=(environment("torch") / "bin",),
-            folder=folder,
-        )
-        async with cluster:
-            await cluster.apply([_namespace(manifest.namespace), *manifest.documents])
-            runtime = cluster._runtime  # noqa: SLF001 - a benchmark kills where no command would
-            assert isinstance(runtime, ProcessRuntime)
-            pattern = f"pods/*/logs/{manifest.worker}/*.log"
-            marker = f"{CLUSTER_MARKER}={runtime.marker[CLUSTER_MARKER]}"
-            yield Group("inplace.examples.torch_train", marker, lambda: sorted(folder.glob(pattern)))
+    def start_all() -> list[subprocess.Popen[bytes]]:
+        folders = ({name: str(folder / f"{name}-{rank}") for name in FOLDERS} for rank in range(PODS))
+        return [
+            _start([str(python), "-m", module], env | own | {"JOB_COMPLETION_INDEX": str(rank)}, logs[rank])
+            for rank, own in enumerate(folders)
+        ]
 
-    return start
+    async def restart() -> None:
+        while True:
+            processes = start_all()
+            while all(process.poll() is None for process in processes):  # noqa: ASYNC110 - they tell nobody
+                await asyncio.sleep(POLL_S)
+            for process in processes:
+                process.kill()
+                process.wait()
+
+    restarting = asyncio.create_task(restart())
+    try:
+        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: logs)
+    finally:
+        restarting.cancel()
+        reaper.kill(reaper.marked(f"{CLUSTER_MARKER}={marker}"))
 
 
-def _for_measuring(manifest: str, port: int) -> str:
-    """Return a manifest with one rank in each Pod, a port that is free, and enough restarts."""
+@asynccontextmanager
+async def supervised(
+    folder: Path, *, framework: str, example: str, options: Sequence[str] = ()
+) -> AsyncIterator[Group]:
+    """Start an example's group below supervisors with these options."""
+    file = folder / "manifest.yaml"
+    file.write_text(_for_measuring((EXAMPLES / f"{example}.yaml").read_text(), free_ports(1)[0], options))
+    manifest = read_demo_manifest(file, PODS, KILLS, "supervisor")
+    cluster = Cluster(
+        nodes=2,
+        pods_per_node=PODS,
+        controller="process",
+        programs=(environment(framework) / "bin",),
+        folder=folder,
+    )
+    async with cluster:
+        await cluster.apply([_namespace(manifest.namespace), *manifest.documents])
+        runtime = cluster._runtime  # noqa: SLF001 - a benchmark kills where no command would
+        assert isinstance(runtime, ProcessRuntime)
+        pattern = f"pods/*/logs/{manifest.worker}/*.log"
+        marker = f"{CLUSTER_MARKER}={runtime.marker[CLUSTER_MARKER]}"
+        yield Group(f"inplace.examples.{framework}_train", marker, lambda: sorted(folder.glob(pattern)))
+
+
+def _for_measuring(manifest: str, port: int, options: Sequence[str] = ()) -> str:
+    """Return a manifest with one rank in each Pod, a port that is free, enough restarts, and options of the agent."""
     text = manifest.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
+    text = text.replace("[inplace-agent, run,", f"[{', '.join(('inplace-agent', 'run', *options))},")
     documents = list(yaml.safe_load_all(text))
     documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * KILLS
     return yaml.safe_dump_all(documents)
@@ -179,23 +236,30 @@ def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
+STANDBY = ("--standby",)
 ROWS = {
+    "jax": (
+        Row("baseline_s", by_hand),
+        Row("supervisor_s", partial(supervised, framework="jax", example="jax")),
+        Row("standby_s", partial(supervised, framework="jax", example="jax", options=STANDBY), PODS),
+    ),
     "torch": (
         Row("baseline_s", torchrun_alone),
-        Row("supervisor_s", supervised("torch")),
-        Row("supervisor_torchrun_s", supervised("torchrun")),
-    )
+        Row("supervisor_s", partial(supervised, framework="torch", example="torch")),
+        Row("standby_s", partial(supervised, framework="torch", example="torch", options=STANDBY), PODS),
+        Row("supervisor_torchrun_s", partial(supervised, framework="torch", example="torchrun")),
+    ),
 }
 """The ways that are compared, by framework; the first one is the baseline."""
 
 
-async def measure(row: Row, rng: Random) -> list[float]:
-    """Return the seconds of KILLS restarts of one group."""
+async def measure(row: Row, rng: Random) -> tuple[list[float], list[float]]:
+    """Return the seconds of KILLS restarts of one group, and the memory of its standbys."""
     found = []
     with tempfile.TemporaryDirectory(prefix="inplace-frameworks-") as folder:
         async with row.start(Path(folder)) as group:
             for number in range(1, KILLS + 1):
-                await group.reach(PODS * number, PODS * STEPS_BETWEEN)
+                await group.reach(PODS * number, PODS * STEPS_BETWEEN, row.standbys * number)
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 began_s = time.monotonic()
                 before = group.resumed
@@ -203,22 +267,26 @@ async def measure(row: Row, rng: Random) -> list[float]:
                 await group.reach(before + 1, 0)
                 found.append(time.monotonic() - began_s)
                 print(f"{row.key} {found[-1]:.2f}", file=sys.stderr, flush=True)
-    return found
+            return found, group.standbys_mb
 
 
 async def compare(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
     """Return the median of each row, its ratio to the first one, and all samples."""
-    rng, samples = Random(1), {row.key: list[float]() for row in rows}
+    rng, samples, standbys_mb = Random(1), {row.key: list[float]() for row in rows}, list[float]()
     for _ in range(rounds):
         for row in rows:
-            samples[row.key] += await measure(row, rng)
+            restarts_s, held_mb = await measure(row, rng)
+            samples[row.key] += restarts_s
+            standbys_mb += held_mb
     medians = {key: statistics.median(found) for key, found in samples.items()}
     baseline = medians[rows[0].key]
     ratios = {f"{row.key.removesuffix('_s')}_ratio": round(medians[row.key] / baseline, 2) for row in rows[1:]}
     ratios["ratio"] = ratios.pop("supervisor_ratio")
+    ratios["standby_to_supervisor_ratio"] = round(medians["standby_s"] / medians["supervisor_s"], 2)
     return (
         {key: round(value, 2) for key, value in medians.items()}
         | ratios
+        | {"standby_rss_mb": round(statistics.median(standbys_mb), 1)}
         | {"samples": {key: [round(value, 2) for value in found] for key, found in samples.items()}}
     )
 

@@ -36,6 +36,7 @@ from typing import Any, Final
 
 from benchmarks.calibration import RECORDED
 from inplace.common import wire
+from inplace.common.epoch.rank import FIRST_STEPS
 from inplace.common.kube.resources import KubeObject
 from inplace.common.phases import parse_phases
 from inplace.common.worker_failure import parse_failure
@@ -62,6 +63,9 @@ WATCHED: Final = ("guarded", "guarded_process", "supervisor")
 
 PAUSE_S: Final = 3.0
 """Between restarts: kubelet removes the dead containers, and the next restart should not pay for that."""
+
+FIRST_STEPS_S: Final = FIRST_STEPS + 2.0
+"""Before a worker is stopped, at one step a second: its first steps have a limit that is five times as long."""
 
 RESTARTS_MAX: Final = 1_000_000
 BEFORE_ANNOUNCEMENT: Final = 2 / 3
@@ -118,7 +122,8 @@ async def _measure_mode(
         await group.until_runs(1)
         measured = []
         for epoch in range(2, rounds + 2):
-            await asyncio.sleep(PAUSE_S + rng.random())  # at a random moment of kubelet's second
+            pause_s = FIRST_STEPS_S if number == signal.SIGSTOP else PAUSE_S
+            await asyncio.sleep(pause_s + rng.random())  # at a random moment of kubelet's second
             node = cluster.nodes[0].cgroup
             before = cgroups.cpu_s_by_part(node)
             killed_s = await group.kill(rng.randrange(pods), "worker", number=number)

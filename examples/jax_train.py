@@ -317,6 +317,7 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Train; end with 0, 1 or NO_CHECKPOINT."""
+    inplace.ready()  # with --standby this process may have been started early: then it waits for its epoch here
     settings = Settings.from_env(os.environ)
     try:
         train(settings)

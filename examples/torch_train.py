@@ -291,6 +291,7 @@ def say(text: str) -> None:
 def main() -> int:
     """Train; return the exit code. A lost peer raises out of here: PyTorch's message says which operation it was."""
     torch.set_num_threads(1)  # the ranks of one machine share its cores
+    inplace.ready()  # with --standby this process may have been started early: then it waits for its epoch here
     settings = Settings.from_env(os.environ)
     os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
     try:
