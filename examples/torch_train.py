@@ -288,8 +288,8 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    """Train; return the exit code. A lost peer raises out of here: PyTorch's message says which operation it was."""
+def main() -> None:
+    """Train; end with 0, 1 or NO_CHECKPOINT. A lost peer raises out of here: PyTorch says which operation it was."""
     torch.set_num_threads(1)  # the ranks of one machine share its cores
     inplace.ready()  # with --standby this process may have been started early: then it waits for its epoch here
     settings = Settings.from_env(os.environ)
@@ -298,12 +298,18 @@ def main() -> int:
         train(settings)
     except CheckpointError as error:
         say(f"rank={settings.rank}: {error}")
-        return NO_CHECKPOINT
+        end_now(NO_CHECKPOINT)
     except MixedRunsError as error:
         say(f"rank={settings.rank}: {error}")
-        return 1
-    return 0
+        end_now(1)
+
+
+def end_now(code: int) -> None:
+    """End with this code: at an ordinary exit gloo's threads may still wait for a peer, and abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
