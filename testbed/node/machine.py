@@ -8,7 +8,8 @@ too. Runs in a capsule only (`testbed.node.capsule`), whose end takes the rest d
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.component import Component
@@ -93,7 +94,7 @@ class Node:
     def processes(self, container_id: str) -> list[int]:
         """Return the processes of a container, its first one first; the number is what `containerID` ends with."""
         found = cgroups.of_container(self.cgroup, container_id)
-        return sorted(map(int, (found / "cgroup.procs").read_text().split())) if found else []
+        return in_order_of_start(map(int, (found / "cgroup.procs").read_text().split())) if found else []
 
     def logs(self) -> str:
         """Return the ends of the programs' logs, for a failure's message."""
@@ -181,3 +182,13 @@ class Node:
             if time.monotonic() > until_s:
                 raise component.failure(f"expected {what} within {READY_S_MAX:g} s")
             await asyncio.sleep(POLL_S)
+
+
+def in_order_of_start(pids: Iterable[int]) -> list[int]:
+    """Return processes, the oldest first, without those that are gone; a process id does not tell: the numbers wrap."""
+    born: list[tuple[int, int]] = []
+    for pid in pids:
+        with suppress(OSError):
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            born.append((int(after_name[19]), pid))  # field 22 of proc_pid_stat(5), in clock ticks
+    return [pid for _, pid in sorted(born)]
