@@ -42,6 +42,7 @@ from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
+from testbed.process_age import in_order_of_start
 
 REPOSITORY = Path(__file__).parents[1]
 EXAMPLES = Path(examples.__file__).parent
@@ -76,18 +77,16 @@ class Group:
 
     def ranks(self) -> list[int]:
         """Return the ranks' processes, without launchers, agents and standbys: the younger of two in a Pod is one."""
-        found: dict[str, tuple[int, int]] = {}  # by standard output, which a Pod's processes share: start, process id
-        for pid in reaper.marked(self.marker):
+        found: dict[str, int] = {}  # by standard output, which a Pod's processes share
+        for pid in in_order_of_start(reaper.marked(self.marker)):
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
                 output = str(Path(f"/proc/{pid}/fd/1").readlink())
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:  # it ended
                 continue
             if words[-2:] == ["-m", self.module] and not any(Path(word).name in LAUNCHERS for word in words):
-                born = int(fields[19]), pid  # field 22 of proc_pid_stat(5)
-                found[output] = min(found.get(output, born), born)
-        return [pid for _, pid in found.values()]
+                found.setdefault(output, pid)
+        return list(found.values())
 
     async def reach(self, resumed: int, steps: int, standbys: int = 0) -> None:
         """Wait until so many ranks have resumed over all runs, and have made so many steps together since then.

@@ -8,14 +8,14 @@ too. Runs in a capsule only (`testbed.node.capsule`), whose end takes the rest d
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
 from testbed.node import capsule, cgroups, network, settings
 from testbed.node.network import Address
+from testbed.process_age import in_order_of_start
 
 READY_S_MAX = 60.0
 """From exec to an answer on the socket takes a second; the rest is for a busy machine."""
@@ -182,13 +182,3 @@ class Node:
             if time.monotonic() > until_s:
                 raise component.failure(f"expected {what} within {READY_S_MAX:g} s")
             await asyncio.sleep(POLL_S)
-
-
-def in_order_of_start(pids: Iterable[int]) -> list[int]:
-    """Return processes, the oldest first, without those that are gone; a process id does not tell: the numbers wrap."""
-    born: list[tuple[int, int]] = []
-    for pid in pids:
-        with suppress(OSError):
-            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            born.append((int(after_name[19]), pid))  # field 22 of proc_pid_stat(5), in clock ticks
-    return [pid for _, pid in sorted(born)]
