@@ -35,23 +35,21 @@ from uuid import uuid4
 
 import yaml
 
-from inplace import examples
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
+from testbed.frameworks.alone import REPOSITORY, rank_variables
+from testbed.frameworks.manifests import EXAMPLES, documents_of
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from testbed.process_age import in_order_of_start
 
-REPOSITORY = Path(__file__).parents[1]
-EXAMPLES = Path(examples.__file__).parent
 PODS = 4
 KILLS = 3  # of one group, one after the other
 STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
 POLL_S = 0.005
 RUN_S_MAX = 120.0  # a start or a restart that takes longer failed
-FOLDERS = ("CHECKPOINT_DIR", "PROGRAM_DIR")  # of each process of JAX
 LAUNCHERS = ("torchrun", "inplace-agent")
 _RESUMED = re.compile(rb"^rank=\d+ .*goes on from step \d+$", re.MULTILINE)
 _STEP = re.compile(rb"^step=\d+ ", re.MULTILINE)
@@ -65,12 +63,12 @@ class Group:
     Args:
         module: the training script.
         marker: NAME=value that stands in the environment of all its processes.
-        logs: returns the files that have the ranks' output.
+        logs: returns for each rank the files that have its output, the oldest first.
     """
 
     module: str
     marker: str
-    logs: Callable[[], list[Path]]
+    logs: Callable[[], list[list[Path]]]
     resumed: int = 0  # ranks that ended their first collective, over all runs
     steps: int = 0  # of all ranks, since the last of these
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
@@ -99,7 +97,7 @@ class Group:
         async with asyncio.timeout(RUN_S_MAX):
             while self.resumed < resumed or self.steps < steps or len(self.standbys_mb) < standbys:
                 await asyncio.sleep(POLL_S)
-                texts = [path.read_bytes() for path in self.logs() if path.exists()]
+                texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in self.logs()]
                 self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
                 self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
                 self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
@@ -145,7 +143,7 @@ async def torchrun_alone(folder: Path) -> AsyncIterator[Group]:
     try:
         for number, log in enumerate(logs):
             _start(command, env | {"CHECKPOINT_DIR": str(folder / f"checkpoints-{number}")}, log)
-        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: logs)
+        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: [[log] for log in logs])
     finally:
         while pids := reaper.marked(f"{CLUSTER_MARKER}={marker}"):
             reaper.kill(pids)
@@ -164,22 +162,14 @@ async def by_hand(folder: Path) -> AsyncIterator[Group]:
     (port,), marker = free_ports(1), uuid4().hex
     module, python = "inplace.examples.jax_train", environment("jax") / "bin" / "python3"
     logs = [folder / f"{rank}.log" for rank in range(PODS)]
-    env = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(REPOSITORY),
-        CLUSTER_MARKER: marker,
-        "JAX_PLATFORMS": "cpu",
-        "PODS_PER_JOB": str(PODS),
-        "COORDINATOR_PORT": str(port),
-        "STEP_S": "0.1",
-    }
 
     def start_all() -> list[subprocess.Popen[bytes]]:
-        folders = ({name: str(folder / f"{name}-{rank}") for name in FOLDERS} for rank in range(PODS))
-        return [
-            _start([str(python), "-m", module], env | own | {"JOB_COMPLETION_INDEX": str(rank)}, logs[rank])
-            for rank, own in enumerate(folders)
-        ]
+        started = []
+        for rank, log in enumerate(logs):
+            env = rank_variables(rank, world=PODS, port=port, checkpoints=folder / f"checkpoints-{rank}")
+            own = {CLUSTER_MARKER: marker, "PROGRAM_DIR": str(folder / f"programs-{rank}"), "STEP_S": "0.1"}
+            started.append(_start([str(python), "-m", module], env | own, log))
+        return started
 
     async def restart() -> None:
         while True:
@@ -192,20 +182,20 @@ async def by_hand(folder: Path) -> AsyncIterator[Group]:
 
     restarting = asyncio.create_task(restart())
     try:
-        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: logs)
+        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: [[log] for log in logs])
     finally:
         restarting.cancel()
         reaper.kill(reaper.marked(f"{CLUSTER_MARKER}={marker}"))
 
 
 @asynccontextmanager
-async def supervised(
-    folder: Path, *, framework: str, example: str, options: Sequence[str] = ()
+async def in_pods(
+    folder: Path, *, framework: str, example: str, mode: str = "supervisor", options: Sequence[str] = ()
 ) -> AsyncIterator[Group]:
-    """Start an example's group below supervisors with these options."""
+    """Start an example's group on the embedded Kubernetes, below supervisors or guards with these options."""
     file = folder / "manifest.yaml"
-    file.write_text(_for_measuring((EXAMPLES / f"{example}.yaml").read_text(), free_ports(1)[0], options))
-    manifest = read_demo_manifest(file, PODS, KILLS, "supervisor")
+    file.write_text(_for_measuring(example, mode, free_ports(1)[0], options))
+    manifest = read_demo_manifest(file, PODS, KILLS, mode)
     cluster = Cluster(
         nodes=2,
         pods_per_node=PODS,
@@ -213,21 +203,28 @@ async def supervised(
         programs=(environment(framework) / "bin",),
         folder=folder,
     )
+
+    def logs() -> list[list[Path]]:
+        of_pods = folder.glob(f"pods/*/logs/{manifest.worker}")
+        return [sorted(own.glob("*.log"), key=lambda log: int(log.stem)) for own in sorted(of_pods)]
+
     async with cluster:
         await cluster.apply([_namespace(manifest.namespace), *manifest.documents])
         runtime = cluster._runtime  # noqa: SLF001 - a benchmark kills where no command would
         assert isinstance(runtime, ProcessRuntime)
-        pattern = f"pods/*/logs/{manifest.worker}/*.log"
         marker = f"{CLUSTER_MARKER}={runtime.marker[CLUSTER_MARKER]}"
-        yield Group(f"inplace.examples.{framework}_train", marker, lambda: sorted(folder.glob(pattern)))
+        yield Group(f"inplace.examples.{framework}_train", marker, logs)
 
 
-def _for_measuring(manifest: str, port: int, options: Sequence[str] = ()) -> str:
+def _for_measuring(example: str, mode: str, port: int, options: Sequence[str] = ()) -> str:
     """Return a manifest with one rank in each Pod, a port that is free, enough restarts, and options of the agent."""
-    text = manifest.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
-    text = text.replace("[inplace-agent, run,", f"[{', '.join(('inplace-agent', 'run', *options))},")
+    text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode))
+    text = text.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
     documents = list(yaml.safe_load_all(text))
-    documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * KILLS
+    spec = documents[-1]["spec"]
+    spec["failurePolicy"]["maxRestarts"] = 10 * KILLS
+    (worker,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    worker["command"][2:2] = options  # behind: inplace-agent run
     return yaml.safe_dump_all(documents)
 
 
@@ -239,14 +236,18 @@ STANDBY = ("--standby",)
 ROWS = {
     "jax": (
         Row("baseline_s", by_hand),
-        Row("supervisor_s", partial(supervised, framework="jax", example="jax")),
-        Row("standby_s", partial(supervised, framework="jax", example="jax", options=STANDBY), PODS),
+        Row("supervisor_s", partial(in_pods, framework="jax", example="jax")),
+        Row("standby_s", partial(in_pods, framework="jax", example="jax", options=STANDBY), PODS),
+        Row("guarded_s", partial(in_pods, framework="jax", example="jax", mode="guarded")),
+        Row("process_s", partial(in_pods, framework="jax", example="jax", mode="process")),
     ),
     "torch": (
         Row("baseline_s", torchrun_alone),
-        Row("supervisor_s", partial(supervised, framework="torch", example="torch")),
-        Row("standby_s", partial(supervised, framework="torch", example="torch", options=STANDBY), PODS),
-        Row("supervisor_torchrun_s", partial(supervised, framework="torch", example="torchrun")),
+        Row("supervisor_s", partial(in_pods, framework="torch", example="torch")),
+        Row("standby_s", partial(in_pods, framework="torch", example="torch", options=STANDBY), PODS),
+        Row("guarded_s", partial(in_pods, framework="torch", example="torch", mode="guarded")),
+        Row("process_s", partial(in_pods, framework="torch", example="torch", mode="process")),
+        Row("supervisor_torchrun_s", partial(in_pods, framework="torch", example="torchrun")),
     ),
 }
 """The ways that are compared, by framework; the first one is the baseline."""

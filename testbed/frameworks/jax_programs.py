@@ -9,13 +9,13 @@ processes' start to the first step, without PROGRAM_DIR, and with what an earlie
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
+from testbed.frameworks.alone import rank_variables
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 
@@ -45,18 +45,8 @@ def start_s(layers: int, programs: Path | None) -> float:
     with tempfile.TemporaryDirectory(prefix="inplace-jax-programs-") as scratch:
         began_s, processes = time.monotonic(), []
         for rank in range(WORLD):
-            env = {
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-                "JAX_PLATFORMS": "cpu",
-                "INPLACE_EPOCH": "1",
-                "JOB_COMPLETION_INDEX": str(rank),
-                "PODS_PER_JOB": str(WORLD),
-                "CHECKPOINT_DIR": f"{scratch}/{rank}",
-                "COORDINATOR_PORT": str(port),
-                "STEPS": "1",
-                "PROGRAM_DIR": "" if programs is None else str(programs / str(rank)),
-            }
+            env = rank_variables(rank, world=WORLD, port=port, checkpoints=Path(scratch) / str(rank))
+            env |= {"STEPS": "1", "PROGRAM_DIR": "" if programs is None else str(programs / str(rank))}
             command = [str(environment("jax") / "bin" / "python3"), "-c", f"LAYERS = {layers}\n{SCRIPT}"]
             output = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
             processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.DEVNULL, text=True))

@@ -41,6 +41,7 @@ from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
+from testbed.frameworks.alone import rank_variables
 from testbed.frameworks.manifests import EXAMPLES, MODES, documents_of
 from testbed.frameworks.venv import environment
 from testbed.frameworks.worker_lines import Findings, WorkerLines
@@ -208,22 +209,8 @@ def reference(name: str, world: int, steps: int, folder: Path) -> dict[int, str]
     python, outputs, processes = environment(FRAMEWORK_OF[name]) / "bin" / "python3", [], []
     for rank in range(world):
         outputs.append(folder / f"reference-{rank}.log")
-        env = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "JAX_PLATFORMS": "cpu",
-            "INPLACE_EPOCH": "1",
-            "JOB_COMPLETION_INDEX": str(rank),
-            "PODS_PER_JOB": str(world),
-            "CHECKPOINT_DIR": str(folder / f"reference-{rank}"),
-            "CHECKPOINT_EVERY": str(steps),
-            "COORDINATOR_PORT": str(port),
-            "RANK": str(rank),
-            "WORLD_SIZE": str(world),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "STEPS": str(steps),
-        }
+        env = rank_variables(rank, world=world, port=port, checkpoints=folder / f"reference-{rank}")
+        env |= {"CHECKPOINT_EVERY": str(steps), "STEPS": str(steps)}
         command = [str(python), "-m", f"inplace.examples.{FRAMEWORK_OF[name]}_train"]
         with outputs[-1].open("wb") as output:
             processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=output))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from benchmarks.frameworks import EXAMPLES, PODS, Group, _for_measuring
+from benchmarks.frameworks import PODS, STANDBY, Group, _for_measuring
 from inplace.cli.demo.manifest import read_demo_manifest
+from testbed.frameworks.manifests import MODES
 
 FIRST = "rank=0 world=4 epoch=1 goes on from step 0\nstep=1 loss=0.3 epoch=1 rank=0\nstep=2 loss=0.2 epoch=1 rank=0\n"
 SECOND = "Connection closed by peer\nrank=0 world=4 epoch=2 goes on from step 0\nstep=1 loss=0.3 epoch=2 rank=0\n"
@@ -17,7 +19,7 @@ SECOND = "Connection closed by peer\nrank=0 world=4 epoch=2 goes on from step 0\
 async def test_steps_count_from_the_last_resume_on(tmp_path: Path) -> None:
     """A rank that resumed twice counts twice, and its steps before the second time do not count."""
     log = tmp_path / "0.log"
-    group = Group("", "", lambda: [log, tmp_path / "not there"])
+    group = Group("", "", lambda: [[log], [tmp_path / "not there"]])
     log.write_text(FIRST)
     await group.reach(1, 2)
     assert (group.resumed, group.steps) == (1, 2)
@@ -26,14 +28,33 @@ async def test_steps_count_from_the_last_resume_on(tmp_path: Path) -> None:
     assert (group.resumed, group.steps) == (2, 1)
 
 
+@pytest.mark.asyncio
+async def test_steps_of_a_container_that_was_restarted_do_not_count(tmp_path: Path) -> None:
+    """The log of a rank's container before does not count among the steps after its last resume."""
+    logs = [tmp_path / "0.log", tmp_path / "1.log"]
+    group = Group("", "", lambda: [logs])
+    for log, text in zip(logs, (FIRST, SECOND), strict=True):
+        log.write_text(text)
+    await group.reach(2, 1)
+    assert (group.resumed, group.steps) == (2, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("example", ["torch", "torchrun"])
-def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str) -> None:
+def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str, mode: str) -> None:
     """Four Pods, one rank in each, and the port that was asked for."""
     file = tmp_path / "manifest.yaml"
-    file.write_text(_for_measuring((EXAMPLES / f"{example}.yaml").read_text(), 12345))
-    manifest = read_demo_manifest(file, PODS, 1, "supervisor")
+    file.write_text(_for_measuring(example, mode, 12345))
+    manifest = read_demo_manifest(file, PODS, 1, mode)
     text = file.read_text()
     assert manifest.pods == PODS
     assert "12345" in text
     assert "29500" not in text
     assert "--nproc-per-node=2" not in text
+
+
+def test_options_go_to_the_agent(tmp_path: Path) -> None:
+    """They stand before the worker's own command."""
+    jobset = list(yaml.safe_load_all(_for_measuring("torch", "supervisor", 1, STANDBY)))[-1]
+    (worker,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    assert worker["command"][:3] == ["inplace-agent", "run", "--standby"]
