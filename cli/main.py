@@ -117,6 +117,15 @@ def restart(
     jobset: JobSetName,
     wait: Annotated[bool, typer.Option("--wait", help="Return when every Pod has reached the next epoch.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Give up --wait after so many seconds.")] = 600,
+    save: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=3600,
+            metavar="SECONDS",
+            help="Let the workers save first, for at most so long; they end by themselves.",
+        ),
+    ] = None,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -127,7 +136,8 @@ def restart(
     """
     from inplace.cli.status.restart import run_restart
 
-    raise typer.Exit(run_restart(jobset, _target(context, kubeconfig, namespace), wait=wait, timeout_s=timeout))
+    target = _target(context, kubeconfig, namespace)
+    raise typer.Exit(run_restart(jobset, target, wait=wait, timeout_s=timeout, save_s=save or 0))
 
 
 @app.command()

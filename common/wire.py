@@ -68,6 +68,7 @@ CONTAINERS: Final = "containers"  # kubelet starts every container anew; the def
 PROCESS: Final = "process"  # the guard starts its worker's process anew
 
 # Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
+# A restart's request is an id, and `,save=SECONDS` behind it asks the workers to save first (docs/adr/0069).
 RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
 BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
 BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
@@ -87,6 +88,7 @@ RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restart
 SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
 LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
+SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out
@@ -188,6 +190,13 @@ def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:
     if deprecated > 0:
         status[PREVIOUS_ATTEMPT] = deprecated - 1
     return status
+
+
+def saving_epoch(status: Mapping[str, Any]) -> int | None:
+    """Read the epoch whose workers are asked to save, of a status or a scope of it; None for none that can be read."""
+    saving = status.get(SAVING)
+    epoch = saving.get("epoch") if isinstance(saving, Mapping) else None
+    return epoch if isinstance(epoch, int) and 0 < epoch <= INT32_MAX else None
 
 
 def parse_int32(text: object, name: str, *, least: int, most: int = INT32_MAX) -> int:

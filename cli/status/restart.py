@@ -16,6 +16,7 @@ from inplace.cli.terminal.moments import duration_text, parse_time
 from inplace.cli.terminal.screen import run_command
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.controller.spec.requests import RestartRequest
 
 CANNOT: Final = {
     GroupPhase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
@@ -27,13 +28,14 @@ CANNOT: Final = {
 }
 
 
-def run_restart(name: str, target: Target, *, wait: bool, timeout_s: float) -> int:
+def run_restart(name: str, target: Target, *, wait: bool, timeout_s: float, save_s: int = 0) -> int:
     """Run the command; return the exit code."""
 
     async def work() -> int:
         async with connected(target) as connection:
-            request = await request_restart(connection, name)
-            print(f"restart {request} of JobSet {name} requested", flush=True)
+            request = await request_restart(connection, name, save_s)
+            saving = f"; its workers have {save_s} s to save first" if save_s else ""
+            print(f"restart {request} of JobSet {name} requested{saving}", flush=True)
             if wait:
                 await _wait(connection, name, request, timeout_s)
         return 0
@@ -41,8 +43,8 @@ def run_restart(name: str, target: Target, *, wait: bool, timeout_s: float) -> i
     return run_command("restart", work)
 
 
-async def request_restart(connection: Connection, name: str) -> str:
-    """Annotate the JobSet with a fresh request, and return it.
+async def request_restart(connection: Connection, name: str, save_s: int = 0) -> str:
+    """Annotate the JobSet with a fresh request, and return its id; the workers may save for `save_s` seconds first.
 
     Raises:
         RefusalError: no controller would carry it out.
@@ -54,7 +56,8 @@ async def request_restart(connection: Connection, name: str) -> str:
     if state.phase in CANNOT:
         raise RefusalError(f"JobSet {name} cannot be restarted in place: {CANNOT[state.phase]}")
     request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"
-    patch = {"metadata": {"uid": raw["metadata"]["uid"], "annotations": {wire.RESTART_REQUESTED: request}}}
+    annotations = {wire.RESTART_REQUESTED: str(RestartRequest(request, save_s))}
+    patch = {"metadata": {"uid": raw["metadata"]["uid"], "annotations": annotations}}
     await connection.client.patch(JOBSETS, connection.namespace, name, patch)
     return request
 

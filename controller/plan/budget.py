@@ -30,14 +30,17 @@ def exempt_next_epoch(
     if not draft.jobset.is_in_place:
         return
     for scope in scopes:
-        # The first epoch is no restart, and an epoch is exempt once.
-        is_restart = scope.synced > 0 and scope.last_exempt <= scope.synced
-        fields = {
-            wire.EXEMPT_EPOCHS: scope.exempt + is_restart,
-            wire.LAST_EXEMPT_EPOCH: scope.synced + 1 if is_restart else scope.last_exempt,
-        }
-        write_scope(draft.status, scope, fields)
+        write_scope(draft.status, scope, exemption(scope))
         draft.blame(scope, trigger, failure, request)
+
+
+def exemption(scope: Scope) -> dict[str, int]:
+    """Return the fields that exempt a scope's next epoch: the first one is no restart, and an epoch is exempt once."""
+    is_restart = scope.synced > 0 and scope.last_exempt <= scope.synced
+    return {
+        wire.EXEMPT_EPOCHS: scope.exempt + is_restart,
+        wire.LAST_EXEMPT_EPOCH: scope.synced + 1 if is_restart else scope.last_exempt,
+    }
 
 
 def exempt_unless_restarting(draft: Draft, replicated_job: str, trigger: Trigger) -> None:

@@ -4,29 +4,78 @@ Restart the group on a person's request: annotation `restart-requested` with a n
 Idempotent: the write that deprecates the running epochs also stores the id, and the next epoch is exempt from
 maxRestarts. If nothing runs (before the first epoch, while suspended, during a restart), the request is stored and
 nothing else happens. All scopes restart. docs/adr/0039
+
+With `,save=SECONDS` behind the id, that write exempts the next epoch and says until when the workers may save. They end
+by themselves when they have saved: then, or when the time is over, the restart begins. docs/adr/0069
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from inplace.common import wire
-from inplace.controller.plan.budget import exempt_next_epoch
+from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.causes import Trigger, unix_time
+from inplace.controller.spec.requests import RestartRequest
+from inplace.controller.spec.saving import Saving
+from inplace.controller.spec.scopes import Scope, write_scope
 
 
 def restart_on_request(draft: Draft) -> bool:
-    """Deprecate what runs, once for each id."""
+    """Deprecate what runs, once for each id; at once, or when the workers had time to save."""
     jobset, wanted = draft.jobset, draft.jobset.restart_request
-    if not jobset.is_in_place or wanted is None or wanted == jobset.status.get(wire.LAST_RESTART_REQUEST):
+    if not jobset.is_in_place:
         return False
-    running = [scope for scope in jobset.scopes.values() if scope.synced > scope.deprecated and not jobset.suspended]
-    draft.status[wire.LAST_RESTART_REQUEST] = wanted
-    if not running:
-        draft.note("RestartRequestNoted", f"request {wanted}: nothing runs that could restart; {_why_not(draft)}")
-        return False
-    exempt_next_epoch(draft, running, Trigger.MANUAL, request=wanted)
-    draft.deprecating |= {scope.name for scope in running}
+    running = [scope for scope in jobset.scopes.values() if scope.is_running and not jobset.suspended]
+    if wanted is not None and wanted.id != jobset.status.get(wire.LAST_RESTART_REQUEST):
+        draft.status[wire.LAST_RESTART_REQUEST] = wanted.id
+        if not running:
+            draft.note(
+                "RestartRequestNoted", f"request {wanted.id}: nothing runs that could restart; {_why_not(draft)}"
+            )
+        elif wanted.save_s:
+            _let_save(draft, running, wanted)
+            return False
+        else:
+            _restart(draft, running, wanted.id)
+            return False
+    for scope in running:
+        if scope.saving is not None and scope.saving.epoch == scope.synced:
+            _restart_in_time(draft, scope, scope.saving)
     return False
+
+
+def _restart(draft: Draft, scopes: Sequence[Scope], request: str) -> None:
+    exempt_next_epoch(draft, scopes, Trigger.MANUAL, request=request)
+    draft.deprecating |= {scope.name for scope in scopes}
+
+
+def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> None:
+    """Ask the workers to save. The exemption is written BEFORE a worker can end because of it."""
+    now_s = _now_s(draft)
+    for scope in scopes:
+        until_s = now_s + wanted.save_s
+        if scope.saving is not None and scope.saving.epoch == scope.synced:
+            until_s = min(until_s, scope.saving.until_s)  # nobody puts off a restart by asking again
+        saving = Saving(scope.synced, wanted.id, until_s)
+        write_scope(draft.status, scope, exemption(scope) | saving.fields())
+        draft.look_again(until_s - now_s)
+    draft.note("SavingRequested", f"request {wanted.id}: the workers have {wanted.save_s} s to save before the restart")
+
+
+def _restart_in_time(draft: Draft, scope: Scope, saving: Saving) -> None:
+    """Restart a scope whose time to save is over; one that begins to restart earlier does so for the request."""
+    left_s = saving.until_s - _now_s(draft)
+    decision = draft.observed.decisions[scope.name]
+    if left_s <= 0 or decision.deprecated >= scope.synced or decision.synced > scope.synced:
+        _restart(draft, (scope,), saving.request)
+    else:
+        draft.look_again(left_s)
+
+
+def _now_s(draft: Draft) -> float:
+    return unix_time(draft.observed.now_micro or draft.observed.now) or 0.0
 
 
 def _why_not(draft: Draft) -> str:

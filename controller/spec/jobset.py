@@ -34,7 +34,7 @@ from inplace.controller.spec.fields import (
 )
 from inplace.controller.spec.form import check_form
 from inplace.controller.spec.places import Numbers, Places
-from inplace.controller.spec.requests import BarrierDeadline, read_deadline, read_request
+from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_request
 from inplace.controller.spec.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from inplace.controller.spec.size import oversize
 from inplace.controller.spec.stored import as_value
@@ -205,8 +205,8 @@ class JobSet:
         return annotations
 
     @cached_property
-    def restart_request(self) -> str | None:
-        """Return the id of the restart that a person asks for; None for no id, or an invalid one."""
+    def restart_request(self) -> RestartRequest | None:
+        """Return the restart that a person asks for; None for none, or an invalid one."""
         try:
             return read_request(self.annotations)
         except RemoteProtocolError:

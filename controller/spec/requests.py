@@ -16,6 +16,8 @@ from inplace.common.epoch.errors import RemoteProtocolError
 
 ID_CHARS_MAX: Final = 63
 _ID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.:+]*[A-Za-z0-9])?")  # a number, a time, a name, a UUID
+_SAVE: Final = ",save="  # no id has these characters
+SAVE_S_MAX: Final = 3600  # a worker that needs longer does not save for a restart, it hangs
 DEADLINE_S_MAX: Final = 7 * 24 * 3600
 EVENT: Final = "Event"
 RECREATE_JOBS: Final = "RecreateJobs"
@@ -33,21 +35,45 @@ class BarrierDeadline:
     recreates: bool = False
 
 
-def read_request(annotations: Mapping[str, Any]) -> str | None:
-    """Return the id of the restart that is asked for; None for none.
+@dataclass(frozen=True, slots=True)
+class RestartRequest:
+    """A restart that a person asks for.
+
+    Args:
+        id: each is carried out once.
+        save_s: the workers have so long to save before it; 0: it begins at once.
+    """
+
+    id: str
+    save_s: int = 0
+
+    def __str__(self) -> str:
+        """Return the annotation's value."""
+        return f"{self.id}{_SAVE}{self.save_s}" if self.save_s else self.id
+
+
+def read_request(annotations: Mapping[str, Any]) -> RestartRequest | None:
+    """Return the restart that is asked for; None for none.
 
     Raises:
-        RemoteProtocolError: it is no id.
+        RemoteProtocolError: it is no id, or no time to save.
     """
     text = annotations.get(wire.RESTART_REQUESTED)
     if text is None:
         return None
-    if len(text) > ID_CHARS_MAX or _ID.fullmatch(text) is None:
+    where = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
+    name, save, seconds = str(text).partition(_SAVE)
+    if len(name) > ID_CHARS_MAX or _ID.fullmatch(name) is None:
         raise RemoteProtocolError(
-            f"metadata.annotations[{wire.RESTART_REQUESTED}]: expected an id of 1 to {ID_CHARS_MAX} letters, digits "
+            f"{where}: expected an id of 1 to {ID_CHARS_MAX} letters, digits "
             f"and '-', '_', '.', ':', '+', such as a time, saw {text[:80]!r}; nothing is restarted; set another one"
         )
-    return str(text)
+    if not save:
+        return RestartRequest(name)
+    try:
+        return RestartRequest(name, wire.parse_int32(seconds, f"{where}: save", least=1, most=SAVE_S_MAX))
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{error}; nothing is restarted; set another one") from error
 
 
 def read_deadline(annotations: Mapping[str, Any]) -> BarrierDeadline | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from inplace.common import wire
 from inplace.controller.spec.goodput import Goodput, goodput_of
+from inplace.controller.spec.saving import Saving, saving_of
 
 WHOLE: Final = ""  # the scope's name where the JobSet is one scope
 BY_JOBSET: Final = "JobSet"  # the annotation's word for that
@@ -34,6 +35,7 @@ class Scope:
         last_exempt: the newest of them; 0 for none.
         is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire.py).
         goodput: what its restarts cost; None where no Pod ever told its steps.
+        saving: the newest restart before which its workers were asked to save; None for none.
     """
 
     name: str
@@ -44,6 +46,12 @@ class Scope:
     last_exempt: int = 0
     is_contradictory: bool = False
     goodput: Goodput | None = None
+    saving: Saving | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether the status says that an epoch runs."""
+        return self.synced > self.deprecated
 
     @property
     def is_restarting(self) -> bool:
@@ -109,4 +117,5 @@ def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_defaul
         last_exempt=fields.get(wire.LAST_EXEMPT_EPOCH) or 0,
         is_contradictory=(synced, deprecated) != wire.epochs_as_written(fields),
         goodput=goodput_of(fields),
+        saving=saving_of(fields),
     )

@@ -28,6 +28,18 @@ async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
         assert status(cluster)["syncedEpoch"] == 3
 
 
+async def test_a_request_with_time_to_save_restarts_when_that_is_over() -> None:
+    """These workers do not know how to save: they train on, and are restarted at the end of their time."""
+    async with training(2) as cluster:
+        request = await request_restart(connection(cluster), "train", 20)
+        await until(cluster, lambda: status(cluster).get(wire.LAST_RESTART_REQUEST) == request)
+        await cluster.clock.sleep(19)
+        assert status(cluster)["syncedEpoch"] == 1
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+        state = await seen(cluster)
+        assert (state.used, state.last.request if state.last else None) == (0, request)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inplace.common import wire
@@ -96,6 +98,144 @@ async def test_suspended_and_resumed() -> None:
         await ask(rig, "asleep")
         assert await crew.epochs() == (1, 0)
         assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "asleep"
+
+
+def saving(status: dict[str, Any]) -> tuple[int, str]:
+    """Return the epoch whose workers save, and for which request."""
+    return status[wire.SAVING]["epoch"], status[wire.SAVING]["request"]
+
+
+async def test_who_cannot_save_in_time_delays_nobody() -> None:
+    """The agents are told in one status write; the epoch ends after the time to save, and not before; uncounted."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=0))
+        before = rig.writes("/jobsets/train/status")
+        await ask(rig, "one,save=60")
+        assert await crew.epochs() == (1, 0)
+        assert saving(await crew.status()) == (1, "one")
+        assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "one"
+        await rig.settle(59.0)
+        assert await crew.epochs() == (1, 0)
+        assert rig.writes("/jobsets/train/status") == before + 1
+        await rig.settle(1.0)
+        assert await crew.epochs() == (1, 1)
+        await meet(rig, crew, 2)
+        assert await crew.epochs() == (2, 1)
+        entry = (await crew.status())[wire.LAST_GROUP_RESTART]
+        assert (entry["trigger"], entry["request"]) == ("manual", "one")
+        await rig.settle(120.0)
+        assert await crew.epochs() == (2, 1)
+        assert rig.writes("/jobsets/train/status") == before + 3
+
+
+async def test_workers_that_saved_and_ended_begin_the_restart() -> None:
+    """The first Pod that announces the next epoch begins it; it is the request's restart, and maxRestarts 0 stands."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=0))
+        await ask(rig, "one,save=3600")
+        await rig.settle(5.0)
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (1, 1)
+        await meet(rig, crew, 2)
+        assert await crew.epochs() == (2, 1)
+        status = await crew.status()
+        assert (status[wire.LAST_GROUP_RESTART]["trigger"], status[wire.EXEMPT_EPOCHS]) == ("manual", 1)
+        assert "terminalState" not in status
+
+
+async def test_another_controller_keeps_the_time_to_save() -> None:
+    """The controller dies between request and restart; the next one restarts when the first would have."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await ask(rig, "one,save=90")
+    await rig.settle(40.0)
+    async with rig.running(rig.controller()):
+        await rig.settle(45.0)
+        assert await crew.epochs() == (1, 0)
+        await rig.settle(10.0)
+        assert await crew.epochs() == (1, 1)
+
+
+async def test_a_second_request_while_the_workers_save() -> None:
+    """A later one does not put the restart off; one without time to save restarts now; an epoch is exempt once."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=0))
+        await ask(rig, "one,save=30")
+        await ask(rig, "two,save=600")
+        await rig.settle(31.0)
+        assert await crew.epochs() == (1, 1)
+        await meet(rig, crew, 2)
+        await ask(rig, "three,save=600")
+        await ask(rig, "four")
+        assert await crew.epochs() == (2, 2)
+        await meet(rig, crew, 3)
+        status = await crew.status()
+        assert (status[wire.LAST_GROUP_RESTART]["request"], status[wire.EXEMPT_EPOCHS]) == ("four", 2)
+
+
+async def test_suspended_while_the_workers_save() -> None:
+    """A group that is suspended has nothing to restart, and its epoch is not touched."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await ask(rig, "one,save=30")
+        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.settle(60.0)
+        assert await crew.epochs() == (1, 0)
+
+
+@pytest.mark.parametrize("seconds", ["", "0", "-1", "3601", "1e3", "60s", "many", "9" * 20, " 60", "6,save=6"])
+def test_a_time_to_save_that_is_none(seconds: str) -> None:
+    """Nothing is restarted, and SpecProblem says what is expected."""
+    world = PlannerWorld(jobset())
+    world.settle()
+    world.decisions = {"": Decision(1, 0)}
+    world.settle()
+    world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: f"one,save={seconds}"}
+    world.settle()
+    condition = world.condition("SpecProblem")
+    assert condition is not None
+    assert "save: expected an integer from 1 to 3600" in condition["message"]
+    assert wire.LAST_RESTART_REQUEST not in world.status
+
+
+def test_each_scope_restarts_when_its_workers_have_saved() -> None:
+    """One scope ends by itself and restarts; the other one has its time to the end."""
+    manifest = jobset(jobs=[replicated_job("a"), replicated_job("b")])
+    manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
+    world = PlannerWorld(manifest)
+    world.settle()
+    world.decisions = {"a": Decision(1, 0), "b": Decision(3, 2)}
+    world.settle()
+    world.manifest["metadata"]["annotations"][wire.RESTART_REQUESTED] = "7,save=60"
+    world.carry_out(world.plan())
+    assert {name: (s.synced, s.deprecated) for name, s in world.jobset.scopes.items()} == {"a": (1, 0), "b": (3, 2)}
+    world.decisions = {"a": Decision(1, 1), "b": Decision(3, 2)}
+    world.carry_out(world.plan())
+    scopes = {name: (s.synced, s.deprecated, s.exempt) for name, s in world.jobset.scopes.items()}
+    assert scopes == {"a": (1, 1, 1), "b": (3, 2, 1)}
+
+
+def test_a_group_that_met_again_while_no_controller_ran() -> None:
+    """All Pods announced the next epoch before the old one could be deprecated: it is the request's restart still."""
+    world = PlannerWorld(jobset())
+    world.settle()
+    world.decisions = {"": Decision(1, 0)}
+    world.settle()
+    world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "7,save=60"}
+    world.carry_out(world.plan())
+    world.decisions = {"": Decision(2, 0)}
+    world.carry_out(world.plan())
+    scope = world.jobset.scopes[""]
+    assert (scope.synced, scope.deprecated, scope.exempt) == (2, 1, 1)
+    entry = world.status[wire.LAST_GROUP_RESTART]
+    assert (entry["trigger"], entry["request"]) == ("manual", "7")
+    assert "syncedAt" in entry
 
 
 def test_all_scopes_restart() -> None:
