@@ -37,6 +37,8 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --start-stall-after SECONDS  the same from COMMAND's start to its first step; default: off (START_STALL_AFTER_S)
   --progress-file GLOB         any change of these files is a step, instead of inplace.progress(step), which writes
                                into the folder INPLACE_PROGRESS_DIR (PROGRESS_FILE)
+  --save-within SECONDS        before a planned stop, ask COMMAND to save and end, and hold SIGTERM back for so long;
+                               COMMAND looks at inplace.save_requested() at each step; default: off (SAVE_WITHIN_S)
   --on-stall COMMAND           run this by /bin/sh for at most 10 s BEFORE the worker that hangs is ended, say to dump
                                its stacks. INPLACE_STALL_PID is the silent rank's process, INPLACE_STALL_SILENT_S how
                                long it has been silent (ON_STALL)
@@ -54,6 +56,7 @@ STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment;
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
   --on-stall COMMAND           as of run, in this container (ON_STALL)
+  --save-within SECONDS        as of run; set SAVE_WITHIN_S in the agent's environment as well (SAVE_WITHIN_S)
 
 wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
   --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
@@ -112,12 +115,14 @@ class GuardOptions:
         grace_s: from SIGTERM to SIGKILL when the agent ends.
         final_codes: exit codes of the worker that end the Pod.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
+        save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
     """
 
     command: tuple[str, ...]
     grace_s: float = GRACE_S
     final_codes: frozenset[int] = frozenset()
     on_stall: str = ""
+    save_within_s: float = 0.0
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | WaitOptions | None:
@@ -137,7 +142,8 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Guar
     given, command = _split(rest, (*known, *_VARIABLES) if verb == "run" else tuple(known))
     if "--help" in given:
         return None
-    variables = tuple((_VARIABLES[name], given.pop(name)) for name in _VARIABLES if name in given)
+    passed_on = [name for name in _VARIABLES if verb == "run" and name in given]
+    variables = tuple((_VARIABLES[name], given.pop(name)) for name in passed_on)
     values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
     if verb == "wait":
         return WaitOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
@@ -209,11 +215,12 @@ _VARIABLES: Final = {  # options of `run` for settings of the agent, which reads
     "--stall-after": "STALL_AFTER_S",
     "--start-stall-after": "START_STALL_AFTER_S",
     "--progress-file": "PROGRESS_FILE",
+    "--save-within": "SAVE_WITHIN_S",
 }
 _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
 _GUARD: Final[Mapping[str, _Option]] = {
     name: _RUN[name] for name in ("--grace", "--fail-on", "--no-restart-on", "--on-stall")
-}
+} | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
 
 

@@ -18,7 +18,7 @@ from inplace.agent.barrier_address import HEALTH_PATH, METRICS_PATH, OUR_PATH, O
 from inplace.agent.environment import Environment, is_integer, is_object_name
 from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
-from inplace.agent.link_address import PROGRESS_DIR, progress_dir
+from inplace.agent.link_address import PROGRESS_DIR, progress_dir, save_file
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.credentials import service_account_dir
 from inplace.common.record import record
@@ -28,6 +28,7 @@ from inplace.common.wire import CONTAINERS, PROCESS
 if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
 
+SAVE_WITHIN_S_MAX: Final = 3600.0  # as a request's, see controller/spec/requests.py
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
 
@@ -49,7 +50,7 @@ class AgentConfig:
 
     Args:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
-            and finding that out would cost each start a third request.
+            and finding that out would cost each start a third request. Off for a first Pod whose worker saves.
         herd: this Pod's place in its group.
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, see `agent.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
@@ -61,6 +62,8 @@ class AgentConfig:
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
         progress_dir: where the worker's ranks say how far they are; "" if there is no folder for that, or
             PROGRESS_FILE names other files.
+        save_within_s: how long a worker may take to save before a planned stop; 0: it is not asked.
+        save_file: where it sees that it is asked; "" if it is not.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -88,6 +91,8 @@ class AgentConfig:
     restart_scope: str = ""
     watch: WatchSettings | None = None
     progress_dir: str = ""
+    save_within_s: float = 0.0
+    save_file: str = ""
     phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
@@ -106,6 +111,7 @@ class AgentConfig:
         warnings: list[str] = []
         previous_epoch = _read_or_warn(read, "PREVIOUS_EPOCH", 1, INT32_MAX, "as unknown", warnings)
         herd = _herd(read, warnings)
+        save_within_s = _save_within_s(read)
         config = cls(
             namespace=_namespace(read, f"{service_account_dir(env)}/namespace"),
             pod_name=read.name("POD_NAME", 253),
@@ -140,10 +146,12 @@ class AgentConfig:
             start_slot_s=herd.start_slot_s,
             restart_slot_s=herd.restart_slot_s,
             spread_s=herd.spread_s,
-            prefer_table=not upstream,
+            prefer_table=not (upstream or (save_within_s > 0 and _is_first(read))),
             restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
             watch=_watch(read),
             progress_dir=_progress_dir(read),
+            save_within_s=save_within_s,
+            save_file=save_file(_shared_file(read)) if save_within_s > 0 else "",
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
@@ -189,7 +197,30 @@ def _watch(read: Environment) -> WatchSettings | None:
 def _progress_dir(read: Environment) -> str:
     if read.get("PROGRESS_FILE"):
         return ""
-    return progress_dir(read.get(PROGRESS_DIR), read.get("LINK_FILE") or read.get("EPOCH_FILE"))
+    return progress_dir(read.get(PROGRESS_DIR), _shared_file(read))
+
+
+def _shared_file(read: Environment) -> str:
+    """Return the path of a file in the folder that agent and worker share; "" for none."""
+    return read.get("LINK_FILE") or read.get("EPOCH_FILE")
+
+
+def _save_within_s(read: Environment) -> float:
+    """Return SAVE_WITHIN_S; the worker must see the file by which it is asked."""
+    within_s = read.seconds("SAVE_WITHIN_S", SAVE_WITHIN_S_MAX)
+    if within_s > 0 and not _shared_file(read).startswith("/"):
+        read.problems.append(
+            "SAVE_WITHIN_S: expected EPOCH_FILE or LINK_FILE on the Pod's emptyDir beside it, saw neither"
+        )
+    return within_s
+
+
+def _is_first(read: Environment) -> bool:
+    """Say whether this Pod is its replicatedJob's first, as far as the environment says: it sees whole objects.
+
+    A request to save stands in the status, and no row has it. One worker that is asked is enough for its group.
+    """
+    return read.get("JOB_COMPLETION_INDEX") in ("", "0") and read.get("JOB_INDEX") in ("", "0")
 
 
 def _address(read: Environment) -> str:

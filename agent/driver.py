@@ -35,6 +35,7 @@ from inplace.common.kube.http import Transport
 from inplace.common.typed import Final
 
 if TYPE_CHECKING:
+    from inplace.agent.save_requests import SaveRequests
     from inplace.agent.stall_watch import StallWatch
 
 REMINDER: Final = "reminder"  # its task's name
@@ -57,6 +58,7 @@ class Parts:
         link: a sidecar's, to the guards of its workers.
         memory: keeps each epoch BEFORE it is announced.
         stalls: finds a worker that hangs; None where no worker can be watched.
+        saves: asks the worker to save before a planned stop; None where nobody wants that.
         phases: times the restart; None times it from now, by `clock`.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
     """
@@ -70,6 +72,7 @@ class Parts:
     link: Link = field(default_factory=NoLink)
     memory: EpochMemory = field(default_factory=NoMemory)
     stalls: StallWatch | None = None
+    saves: SaveRequests | None = None
     phases: RestartPhases | None = None
     on_end: Callable[[int], object] = lambda _code: None
 
@@ -126,6 +129,7 @@ class Driver:
             metrics=parts.metrics,
             on_view=self.take,
             on_limits=parts.stalls.take_limits if parts.stalls is not None else lambda _: None,
+            on_saving=parts.saves.ask if parts.saves is not None else lambda _: None,
             on_problem=lambda problem: self._note_problem("watch", problem),
             before_watch=self._until_announced,
         )

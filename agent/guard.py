@@ -34,7 +34,7 @@ from _signal import (  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.arguments import GuardOptions
-from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, progress_dir, reachable
+from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
@@ -78,6 +78,7 @@ from inplace.common.link import (
 from inplace.common.typed import TYPE_CHECKING, Final, Mapping
 
 if TYPE_CHECKING:
+    from inplace.agent.saving_time import SavingTime
     from inplace.common.epoch.guard import Action, Event
     from inplace.common.link import Message
 
@@ -85,8 +86,6 @@ PASSED_ON: Final = (SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
 PATIENCE_S: Final = 10.0  # says why it waits this often
 READ_BYTES_MAX: Final = 4096
-SWEEP_S: Final = 0.005  # between two looks for what a worker left, where this is not process 1
-SWEEPS_MAX: Final = 6000  # 30 s: what survives SIGKILL that long hangs in a driver
 STARTED: Final = "the barrier is lifted: the worker starts in epoch"  # the simulator reads this line
 
 
@@ -115,6 +114,11 @@ class Guard:
         self._examiner = 0  # the process id of that command until it is reaped
         self._examined_by_s: float | None = None  # then it is killed
         self._path = env.get("LINK_FILE") or LINK_FILE
+        self._saving: SavingTime | None = None
+        if options.save_within_s > 0:
+            from inplace.agent.saving_time import SavingTime
+
+            self._saving = SavingTime(save_file(self._path), options.save_within_s)
         self._state = GuardState(final_codes=options.final_codes)
         self._link: socket | None = None
         self._lines = LineReader()
@@ -148,6 +152,8 @@ class Guard:
             if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
                 self._kill_at_s = None
                 self._take(GraceOver())
+            if self._saving is not None and self._saving.is_over():
+                self._take(Signalled(SIGTERM))
             if self._examined_by_s is not None and time.monotonic() >= self._examined_by_s:
                 self._cut_examination("it did not end in time")
             if self._state.phase == WAITING:
@@ -159,7 +165,8 @@ class Guard:
         waits = [PATIENCE_S]
         if self._link is None:
             waits.append(RECONNECT_S)
-        dues_s = [at_s for at_s in (self._kill_at_s, self._examined_by_s) if at_s is not None]
+        save_by_s = self._saving.by_s if self._saving is not None else None
+        dues_s = [at_s for at_s in (self._kill_at_s, self._examined_by_s, save_by_s) if at_s is not None]
         return min([*waits, *(max(0.0, at_s - time.monotonic()) for at_s in dues_s)])
 
     def _take(self, event: Event) -> None:
@@ -199,6 +206,8 @@ class Guard:
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
         if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
             own[PROGRESS_DIR] = progress
+        if self._saving is not None:
+            own[SAVE_FILE] = save_file(self._path)
         try:
             if os.getpid() == 1:
                 self._main = os.posix_spawnp(
@@ -246,7 +255,7 @@ class Guard:
         for number in os.read(self._wakes, READ_BYTES_MAX):
             if number == SIGCHLD:
                 self._reap()
-            else:
+            elif self._saving is None or not self._saving.begins(number, self._state):
                 self._take(Signalled(number))
 
     def _reap(self) -> None:
@@ -269,7 +278,13 @@ class Guard:
             self._main = 0
             code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
             # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
-            is_tree_gone = _sweep() if self._state.stays or os.getpid() != 1 else True
+            is_tree_gone = True
+            if self._state.stays or os.getpid() != 1:
+                from inplace.agent.sweep import sweep
+
+                is_tree_gone = sweep()
+            if self._saving is not None and self._saving.ends():  # the Pod does: no other worker may start
+                self._take(Signalled(SIGTERM))
             self._examiner, self._examined_by_s = 0, None  # it is swept away, or ends with process 1
             self._take(WorkerEnded(code, is_tree_gone))
             return
@@ -371,21 +386,6 @@ class Guard:
         if now_s - self._said_s >= PATIENCE_S:
             self._said_s = now_s
             say(f"waiting for the agent at {self._path} since {now_s - self._began_s:.0f} s: {self._seen}")
-
-
-def _sweep() -> bool:
-    """Kill what the worker left, until there is no child, or for 30 s; say whether none is left."""
-    for _ in range(SWEEPS_MAX):
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return True
-        from inplace.agent.process_tree import kill_descendants
-
-        kill_descendants()
-        time.sleep(SWEEP_S)
-    return False
 
 
 def _take(_number: int, _frame: object) -> None:

@@ -172,6 +172,15 @@ def view_of(seen: Seen, scope: str, *, consistent: bool) -> View:
     return View(synced, deprecated, in_place=seen.in_place, consistent=consistent)
 
 
+def saving_epoch_of(seen: Seen, scope: str) -> int | None:
+    """Return the epoch of this Pod's scope whose workers are asked to save; None for none.
+
+    Rows have no column for it, because all agents would pay for what one needs to see: only whole objects say it.
+    """
+    status = wire.status_of_scope(seen.status, scope) if scope else seen.status
+    return wire.saving_epoch(status) if status else None
+
+
 def _how_to_name_the_scope(status: dict[str, Any], scope: str) -> str:
     names = wire.scope_names(status)
     seen = f"the scopes {', '.join(names[:10])}" if names else "no scopes in its status"

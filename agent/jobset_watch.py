@@ -26,6 +26,7 @@ from inplace.agent.jobset_events import (
     OtherScopeError,
     Seen,
     is_of,
+    saving_epoch_of,
     view_of,
 )
 from inplace.agent.jobset_requests import begins_consistent, list_request, watch_request
@@ -53,6 +54,7 @@ class JobSetWatch:
         budget: shared with the announcement.
         on_view: called with each view, in order.
         on_limits: called BEFORE each view with the texts of the watchdog's limits.
+        on_saving: called AFTER a view with the epoch whose workers are asked to save, if it says one.
         on_problem: called with the words of what is wrong, None when it works again.
         before_watch: awaited before each watch; returns when no other request needs the connection.
     """
@@ -69,6 +71,7 @@ class JobSetWatch:
         metrics: AgentMetrics,
         on_view: Callable[[View], None],
         on_limits: Callable[[tuple[str | None, str | None]], None],
+        on_saving: Callable[[int], object],
         on_problem: Callable[[str | None], None],
         before_watch: Callable[[], Awaitable[None]],
     ) -> None:
@@ -80,6 +83,7 @@ class JobSetWatch:
         self._metrics = metrics
         self._on_view = on_view
         self._on_limits = on_limits
+        self._on_saving = on_saving
         self._on_problem = on_problem
         self._before_watch = before_watch
         self._budget = budget
@@ -202,6 +206,8 @@ class JobSetWatch:
             self._log.error("jobset_status_malformed", message=str(error), then="ignored this view")
             return
         self._on_view(view)
+        if (epoch := saving_epoch_of(seen, self._config.restart_scope)) is not None:
+            self._on_saving(epoch)
 
     def _is_ours(self, seen: Seen | Deleted) -> bool:
         """Say whether this is the JobSet this Pod belongs to."""

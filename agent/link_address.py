@@ -1,4 +1,4 @@
-"""Where guard and agent meet: the link's socket, and the worker's progress, in the folder that they share."""
+"""Where guard, agent and worker meet: the link's socket, progress and save file, in the folder that they share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from inplace.common.typed import Final
 LINK_FILE: Final = "/var/run/inplace/link"  # where `inplace inject` has it
 ADDRESS_BYTES_MAX: Final = 107  # sockaddr_un.sun_path, without its final zero; unix(7)
 PROGRESS_DIR: Final = "INPLACE_PROGRESS_DIR"  # the worker's environment: where its ranks say how far they are
+
+
+SAVE_FILE: Final = "INPLACE_SAVE_FILE"  # the worker's environment: where its ranks see that they are to save
+
+
+def save_file(beside: str) -> str:
+    """Return the path of the file that asks a worker to save, beside a shared file; "" without one."""
+    return f"{beside.rpartition('/')[0]}/save" if beside else ""
 
 
 def progress_dir(given: str, beside: str) -> str:

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable
 from random import Random
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from inplace.agent.barrier import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.config import AgentConfig
@@ -29,6 +29,9 @@ from inplace.common.kube.http import Request
 from inplace.common.kube.http1 import Http1Transport
 from inplace.common.record import replace
 from inplace.common.wire import CONTAINERS
+
+if TYPE_CHECKING:
+    from inplace.agent.save_requests import SaveRequests
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from the exit code to the exit; kubelet's shortest grace period is 2 s
@@ -113,6 +116,11 @@ async def _run(
     link: Link = NoLink()
     if config.link_file and config.restart_depth == CONTAINERS:
         link = SocketLink(config.link_file, clock=clock, log=log)
+    saves: SaveRequests | None = None
+    if config.save_within_s > 0:
+        from inplace.agent.save_requests import SaveFile, SaveRequests
+
+        saves = SaveRequests(SaveFile(config.save_file), config.save_within_s, log)
     agent = make(
         config,
         Parts(
@@ -122,6 +130,7 @@ async def _run(
             barrier=barrier,
             link=link,
             stalls=StallWatch(config, clock=clock, log=log, problem=unwatched),
+            saves=saves,
             log=log,
             metrics=shell.metrics,
             memory=shell.memory,

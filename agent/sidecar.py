@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from inplace.agent.loop import Agent
 
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
+UNASKED: Final = "expected LINK_FILE beside it, and a guard, which asks the worker to save, but LINK_FILE is not set"
 
 
 def run_sidecar(env: Mapping[str, str]) -> int:
@@ -43,6 +44,8 @@ def _start(shell: Shell) -> int:
     unwatched = "" if shell.config.link_file else UNWATCHED
     if unwatched and shell.config.watch is not None and shell.config.watch.limits.are_set:
         raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {unwatched}",))
+    if unwatched and shell.config.save_within_s > 0:
+        raise ConfigError((f"SAVE_WITHIN_S: {UNASKED}",))
     shell, start = _with_slot(begin(shell))
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:

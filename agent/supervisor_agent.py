@@ -15,12 +15,12 @@ from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode
-from inplace.agent.link_address import PROGRESS_DIR
+from inplace.agent.link_address import PROGRESS_DIR, SAVE_FILE
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
-from inplace.common.epoch.agent import AgentState, Announce, View
+from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
 from inplace.common.epoch.supervisor import (
     IN_VAIN_S,
     PROCESS_RESTARTS_MAX,
@@ -32,6 +32,7 @@ from inplace.common.epoch.supervisor import (
     Terminate,
     WorkerExited,
     WorkerGone,
+    WorkerLife,
     WorkerLost,
     WorkerNotStarted,
     step,
@@ -64,6 +65,8 @@ class SupervisorAgent:
         self._driver = Driver(config, parts, self)
         self._teller = Teller(config, parts, self._driver)
         self._stalls = parts.stalls
+        self._saves = parts.saves
+        self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self._holding: asyncio.Task[None] | None = None  # the process of the run after the newest worker's
         self._phases = self._driver.phases
@@ -86,7 +89,28 @@ class SupervisorAgent:
             await self._worker.close()
 
     def terminate(self, number: signal.Signals) -> None:
-        """Take note that this process was told to end; the worker is told by the same signal."""
+        """Take note that this process was told to end; the worker is told by the same signal, once it could save."""
+        if number == signal.SIGTERM and self._saving is None and self._may_save():
+            self._saving = self._driver.start(self._terminate_saved())
+            return
+        if self._saving is not None:
+            self._saving.cancel()
+        self._terminate(number)
+
+    def _may_save(self) -> bool:
+        """Ask the worker to save, if one runs in an epoch; say whether it knows."""
+        runs = self._machine.life is WorkerLife.RUNNING and self.state.phase is AgentPhase.LIFTED
+        return self._saves is not None and runs and self._saves.ask(self.state.epoch)
+
+    async def _terminate_saved(self) -> None:
+        """Let the worker save and end; cancelled when it has ended."""
+        assert self._saves is not None
+        within_s = self._saves.within_s
+        self._log.info("signalled", signal="SIGTERM", then=f"the worker has {within_s:g} s to save")
+        await self._clock.sleep(within_s)
+        self._terminate(signal.SIGTERM)
+
+    def _terminate(self, number: signal.Signals) -> None:
         self._log.info("signalled", signal=number.name, then="the worker is ended first")
         self._stop_signal = number
         self._driver.take(Terminate(number))
@@ -135,6 +159,8 @@ class SupervisorAgent:
             self._stalls.begin(epoch)
             if self._stalls.folder:
                 env[PROGRESS_DIR] = self._stalls.folder
+        if self._saves is not None:
+            env[SAVE_FILE] = self._saves.path
         began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)
@@ -204,7 +230,7 @@ class SupervisorAgent:
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
         self._teller.drop()
-        for task in (self._patience, self._watch_over, self._watching, self._holding):
+        for task in (self._patience, self._watch_over, self._watching, self._holding, self._saving):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         self._driver.end(code)
@@ -225,6 +251,9 @@ class SupervisorAgent:
             self._patience.cancel()
             self._patience = None
         self._driver.take(WorkerLost() if code is None else WorkerExited(code, ended_s))
+        if self._saving is not None and not self._saving.done():
+            self._saving.cancel()
+            self._terminate(signal.SIGTERM)  # BEFORE nothing is left: this Pod begins no other run
         self._driver.lower()
         try:
             await self._worker.gone()

@@ -107,6 +107,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
         PACKAGE / "common" / "kube" / "py310.py",
         PACKAGE / "__init__.py",
         PACKAGE / "rank_file.py",  # a training script that has this file in its PYTHONPATH can say its steps
+        PACKAGE / "saving.py",
         PACKAGE / "standby.py",
     }
     unread = set(reached)

@@ -1,7 +1,7 @@
 """In-place restart for distributed training on Kubernetes; in the source tree, the folders here are links.
 
-A training script imports this package for `progress`, `busy` and `ready`. They load at their first use, because agents
-import it too.
+A training script imports this package for `progress`, `busy`, `ready` and `save_requested`. They load at their first
+use, because agents import it too.
 """
 
 TYPE_CHECKING = False  # type checkers take a name like this for True; importing typing would cost an agent's start
@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # type checkers take a name like this for True; importing
 if TYPE_CHECKING:
     from inplace.rank_file import busy as busy
     from inplace.rank_file import progress as progress
+    from inplace.saving import save_requested as save_requested
     from inplace.standby import ready as ready
 else:
 
@@ -21,6 +22,10 @@ else:
             from inplace import standby
 
             globals().update(ready=standby.ready)
+        elif name == "save_requested":
+            from inplace import saving
+
+            globals().update(save_requested=saving.save_requested)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return globals()[name]

@@ -229,8 +229,12 @@ def jobset(
     disabled: str | None = None,
     scopes: list[dict[str, Any]] | None = None,
     limits: tuple[str | None, str | None] | None = None,
+    saving: int | None = None,
 ) -> Step:
-    """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for."""
+    """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for.
+
+    Only a whole object says the epoch whose workers are asked to save.
+    """
 
     async def step(exchange: Exchange) -> None:
         row = table([name, synced, deprecated, None, None, strategy, disabled, uid], rv)
@@ -239,6 +243,8 @@ def jobset(
             row["columnDefinitions"].append({"name": wire.COLUMN_SCOPED})
             row["rows"][0]["cells"].append(json.dumps(scopes))
             whole["status"][wire.SCOPED_EPOCHS] = scopes
+        if saving is not None:
+            whole["status"][wire.SAVING] = {"epoch": saving}
         if limits is not None:
             names = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)
             row["columnDefinitions"] += [{"name": name} for name in names]

@@ -50,14 +50,15 @@ class Supervised:
     folder: Path
     server: ScriptedServer
     child: asyncio.subprocess.Process
-    views: asyncio.Queue[tuple[int, int, Limits]]
+    views: asyncio.Queue[tuple[int, int, Limits, int | None]]
     limits: Limits = None
+    saving: int | None = None  # the epoch whose workers are asked to save
     patched: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def show(self, synced: int, deprecated: int) -> None:
         """Let the open watch show a status."""
-        self.views.put_nowait((synced, deprecated, self.limits))
+        self.views.put_nowait((synced, deprecated, self.limits, self.saving))
 
     async def announced(self) -> int:
         """Wait for the next announcement; return its epoch."""
@@ -120,14 +121,14 @@ async def supervised(
     folder: Path, worker: str | list[str], *options: str, server: ScriptedServer | None = None, **env: str
 ) -> AsyncIterator[Supervised]:
     """Run `inplace-agent run` with a Python program, or a command, as its worker."""
-    views: asyncio.Queue[tuple[int, int, Limits]] = asyncio.Queue()
+    views: asyncio.Queue[tuple[int, int, Limits, int | None]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
         version = 10
         while True:
-            synced, deprecated, limits = await views.get()
+            synced, deprecated, limits, saving = await views.get()
             version += 1
-            await jobset(synced, deprecated, rv=version, limits=limits)(exchange)
+            await jobset(synced, deprecated, rv=version, limits=limits, saving=saving)(exchange)
 
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker
