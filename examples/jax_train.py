@@ -48,6 +48,7 @@ CHECKPOINTS_KEPT = 2  # the newest may be broken
 START_S_MAX = 120  # processes that do not all meet within this time start again
 CONNECT_PAUSE_S = 0.05  # N processes ask process 0 at most 20 N times a second, until it listens
 HEARTBEAT_S_MAX = 10  # JAX's default is 100
+SAVED = 75  # the exit code after a save that was asked for, sysexits.h EX_TEMPFAIL: any code but 0 restarts the group
 NO_CHECKPOINT = 73  # the exit code, sysexits.h EX_CANTCREAT: a restart in this Pod would fail again
 
 State = dict[str, Any]  # arrays by name: the weights, and their momentum
@@ -273,14 +274,17 @@ def update(state: State, x: jax.Array, y: jax.Array, marks: jax.Array) -> tuple[
 
 
 def check_marks(marks: np.ndarray, epoch: int, step: int) -> None:
-    """Raise MixedError unless every process is at this epoch and step; `marks` has a row (epoch, step) for each."""
-    if (marks != (epoch, step)).any():
-        seen = {rank: tuple(map(int, mark)) for rank, mark in enumerate(marks)}
+    """Raise MixedError unless every process is at this epoch and step, as its row (epoch, step, asked) says."""
+    if (marks[:, :2] != (epoch, step)).any():
+        seen = {rank: tuple(map(int, mark[:2])) for rank, mark in enumerate(marks)}
         raise MixedError(f"MIXED: expected every process at (epoch, step) = {(epoch, step)}, saw {seen} by rank")
 
 
-def train(settings: Settings) -> None:
-    """Train to the last step; returns when it is done."""
+def train(settings: Settings) -> bool:
+    """Train to the last step, or until somebody asks a process to save; return whether the last step is done.
+
+    Whether this process was asked travels with its mark, so that all save after the same step.
+    """
     checkpoints = Checkpoints(settings.folder)
     meet(settings)
     mesh = Mesh(np.array(jax.devices()), ("data",))
@@ -292,22 +296,29 @@ def train(settings: Settings) -> None:
     program = None
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
-        mark = np.array([[settings.epoch, step]], np.int32)
+        mark = np.array([[settings.epoch, step, inplace.save_requested()]], np.int32)
         local = (*batch(settings.rank, step), mark)
         shares = [jax.make_array_from_process_local_data(shared, value) for value in local]
         if program is None:
             program = step_program(everywhere, (state, *shares), settings.programs)
         inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
         state, loss, marks = program(state, *shares)
-        check_marks(np.asarray(marks), settings.epoch, step)
+        marks = np.asarray(marks)
+        check_marks(marks, settings.epoch, step)
+        asked = marks[:, 2].any()
         step += 1
         say(f"step={step} loss={float(loss):.9g} epoch={settings.epoch} rank={settings.rank}")
         starting.end()
-        if step % settings.checkpoint_every == 0:
+        if asked or step % settings.checkpoint_every == 0:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, {name: np.asarray(value) for name, value in state.items()})
+        if asked and step != settings.steps:
+            multihost_utils.sync_global_devices("saved")  # AFTER it all have saved: the first that ends ends all
+            say(f"saved step={step} epoch={settings.epoch} rank={settings.rank}")
+            return False
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
     jax.distributed.shutdown()
+    return True
 
 
 def say(text: str) -> None:
@@ -316,11 +327,12 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Train; end with 0, 1 or NO_CHECKPOINT."""
+    """Train; end with 0, 1, SAVED or NO_CHECKPOINT."""
     inplace.ready()  # with --standby this process may have been started early: then it waits for its epoch here
     settings = Settings.from_env(os.environ)
     try:
-        train(settings)
+        if not train(settings):
+            end_now(SAVED)
     except CheckpointError as error:
         say(f"rank={settings.rank}: {error}")
         end_now(NO_CHECKPOINT)

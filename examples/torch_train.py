@@ -40,6 +40,7 @@ HIDDEN = 64
 SAMPLES = 1024  # of one rank in one step
 LEARNING_RATE = 0.02
 CHECKPOINT_S_MAX = 60
+SAVED = 75  # the exit code after a save that was asked for, sysexits.h EX_TEMPFAIL: any code but 0 restarts the group
 NO_CHECKPOINT = 73  # exit code: a restart would not help; torchrun makes 1 of it
 CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest Pod has
 CONNECT_PAUSE_S = 0.05  # N ranks ask rank 0 at most 20 N times a second, until it listens
@@ -200,8 +201,8 @@ class Trainer:
         """Return what a checkpoint holds."""
         return {"model": self._network.state_dict(), "optimizer": self._optimizer.state_dict()}
 
-    def train_step(self, step: int) -> float:
-        """Make one step; return the mean loss of all ranks.
+    def train_step(self, step: int) -> tuple[float, bool]:
+        """Make one step; return the mean loss of all ranks, and whether any of them was asked to save.
 
         Raises:
             MixedRunsError: a rank of another run, or at another step, took part.
@@ -210,8 +211,8 @@ class Trainer:
         self._optimizer.zero_grad()
         loss = nn.functional.mse_loss(self._model(samples).squeeze(1), targets)
         inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
-        told = self._gather(self._settings.epoch, step, loss.item())
-        for rank, (epoch, at, _) in enumerate(told):
+        told = self._gather(self._settings.epoch, step, loss.item(), inplace.save_requested())
+        for rank, (epoch, at, *_) in enumerate(told):
             if (epoch, at) != (self._settings.epoch, step):
                 raise MixedRunsError(
                     f"MIXED: expected every rank at epoch {self._settings.epoch}, step {step}, saw rank {rank} at "
@@ -219,7 +220,7 @@ class Trainer:
                 )
         loss.backward()
         self._optimizer.step()
-        return sum(each for _, _, each in told) / len(told)
+        return sum(each for _, _, each, _ in told) / len(told), any(asked for *_, asked in told)
 
     def _batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return this rank's samples of one step: the same in every run with this seed."""
@@ -237,8 +238,8 @@ class Trainer:
         return [each.tolist() for each in found]
 
 
-def train(settings: Settings) -> None:
-    """Train to the last step; returns when it is done."""
+def train(settings: Settings) -> bool:
+    """Train to the last step, or until somebody asks a rank to save; return whether the last step is done."""
     checkpoints = Checkpoints(settings)
     if settings.is_first_of_pod:
         checkpoints.check()
@@ -250,14 +251,19 @@ def train(settings: Settings) -> None:
     say(f"rank={settings.rank} world={dist.get_world_size()} epoch={settings.epoch} goes on from step {step}")
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
-        loss = trainer.train_step(step)
+        loss, asked = trainer.train_step(step)
         step += 1
         say(f"step={step} loss={loss:.6f} epoch={settings.epoch} rank={settings.rank}")
-        if settings.is_first_of_pod and step % settings.checkpoint_every == 0:
+        if settings.is_first_of_pod and (asked or step % settings.checkpoint_every == 0):
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, trainer.state())
+        if asked and step != settings.steps:
+            dist.barrier()  # AFTER it all have saved: the first that ends is the end of all
+            say(f"saved step={step} epoch={settings.epoch} rank={settings.rank}")
+            return False
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
     dist.destroy_process_group()
+    return True
 
 
 def address_of(name: str, hosts_file: str) -> str:
@@ -289,13 +295,14 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Train; end with 0, 1 or NO_CHECKPOINT. A lost peer raises out of here: PyTorch says which operation it was."""
+    """Train; end with 0, 1, SAVED or NO_CHECKPOINT. A lost peer raises: PyTorch names the operation."""
     torch.set_num_threads(1)  # the ranks of one machine share its cores
     inplace.ready()  # with --standby this process may have been started early: then it waits for its epoch here
     settings = Settings.from_env(os.environ)
     os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
     try:
-        train(settings)
+        if not train(settings):
+            end_now(SAVED)
     except CheckpointError as error:
         say(f"rank={settings.rank}: {error}")
         end_now(NO_CHECKPOINT)

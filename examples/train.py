@@ -12,7 +12,7 @@ workers of two generations mix does not get past its first message.
 Environment: EPOCH (a supervisor's INPLACE_EPOCH comes first), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB,
 WORLD_SIZE, COORDINATOR (rank 0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is
 until told), STEP_S, SEED, ON_PEER_LOSS (exit or hang), PEER_TIMEOUT_S, INPLACE_HOSTS_FILE (instead of DNS, in the
-simulator), INPLACE_PROGRESS_DIR (see `inplace.progress`).
+simulator), INPLACE_PROGRESS_DIR (see `inplace.progress`), INPLACE_SAVE_FILE (see `inplace.save_requested`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ LEARNING_RATE = 0.05
 CHECKPOINT_S_MAX = 60
 CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest worker has
 FRAME_BYTES_MAX = 1 << 20
+SAVED = 75  # the exit code after a save that was asked for, sysexits.h EX_TEMPFAIL: any code but 0 restarts the group
 CONNECT_PAUSE_S = 0.1  # N workers ask rank 0 at most 10 N times a second, until it listens
 
 
@@ -311,8 +312,11 @@ def reduce(mine: list[float], members: Sequence[Connection], leader: Connection 
     return mean
 
 
-def train(settings: Settings) -> None:
-    """Train to the last step; returns when it is done."""
+def train(settings: Settings) -> bool:
+    """Train to the last step, or until somebody asks a worker to save; return whether the last step is done.
+
+    Whether this worker was asked travels with its gradient, so that all save after the same step.
+    """
     checkpoints = Checkpoints(settings.folder)
     leader: Connection | None = None
     members: list[Connection] = []
@@ -327,15 +331,20 @@ def train(settings: Settings) -> None:
     say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
-        mine = gradient(weights, batch(settings, step))
-        mean = reduce(mine, members, leader, step)
-        weights = [weight - LEARNING_RATE * slope for weight, slope in zip(weights, mean[:-1], strict=True)]
+        mine = [*gradient(weights, batch(settings, step)), float(inplace.save_requested())]
+        *slopes, loss, asked = reduce(mine, members, leader, step)
+        weights = [weight - LEARNING_RATE * slope for weight, slope in zip(weights, slopes, strict=True)]
         step += 1
-        say(f"step={step} loss={mean[-1]:.6f} epoch={settings.epoch} rank={settings.rank}")
-        if step % settings.checkpoint_every == 0:
+        say(f"step={step} loss={loss:.6f} epoch={settings.epoch} rank={settings.rank}")
+        if asked or step % settings.checkpoint_every == 0:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, weights)
+        if asked and step != settings.steps:
+            reduce([0.0], members, leader, step - 1)  # AFTER it all have saved: the first that ends is the end of all
+            say(f"saved step={step} epoch={settings.epoch} rank={settings.rank}")
+            return False
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
+    return True
 
 
 def say(text: str) -> None:
@@ -350,7 +359,7 @@ def main() -> int:
     inplace.ready()  # a process that was started early (`inplace-agent run --standby`) waits here
     settings = Settings.from_env(os.environ)
     try:
-        train(settings)
+        return 0 if train(settings) else SAVED
     except RefusedError as error:
         say(f"rank={settings.rank} does not belong here: {error}")
         return 1
@@ -359,7 +368,6 @@ def main() -> int:
         if settings.hangs:
             time.sleep(settings.peer_timeout_s)
         return 1
-    return 0
 
 
 if __name__ == "__main__":
