@@ -149,6 +149,9 @@ RULES: Final[Mapping[str, LintRule]] = {
         "stall_limit_too_short after three steps, and use twice the fastest one"
     ),
     "stall-start": _warning("a rank's first step loads and compiles; it takes longer than the others"),
+    # Saving before a planned stop: cli/lint/saving.py
+    "save-grace": _warning("kubelet kills a Pod that is drained before its worker had its time to save"),
+    "save-half": _error("the guard asks its worker before a drain, the agent before a restart on request"),
     # PyTorch's launcher: cli/lint/launcher.py
     "torchrun-restarts": _warning(
         "torchrun then starts its own Pod's workers again in the old epoch, and the group learns of the failure "

@@ -9,6 +9,7 @@ from inplace.cli.lint.agent import check_sidecar, check_supervisor
 from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import missing_rights
+from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_wait, check_worker
 from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, holds_token, is_restricted
@@ -41,6 +42,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
         where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
         yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
     yield from check_stall(member, agent, jobset)
+    yield from check_saving(member, agent, jobset_name)
     for worker in member.workers:
         yield from check_launcher(worker, jobset_name)
     if member.mode == "sidecar":

@@ -1,10 +1,10 @@
-"""Limits of the watchdog in the examples, and the findings about them."""
+"""Limits of the watchdog, and times to save, in the examples, and the findings about them."""
 
 from __future__ import annotations
 
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
-from tests.cli.lint.cases import AGENT, SUPERVISOR, Break, both, env, worker
+from tests.cli.lint.cases import AGENT, SUPERVISOR, WORKER, Break, both, env, pod, put, worker
 
 
 def limits(stall: str | None = None, start: str | None = None) -> Break:
@@ -23,18 +23,40 @@ def _annotated(name: str) -> str:
 
 
 def run_with(*options: str) -> Break:
-    """Give the supervisor options."""
+    """Give the supervisor, or the guard, options."""
 
     def change(document: KubeObject) -> None:
         words = worker(document)["command"]
-        place = words.index("run") + 1
+        place = words.index("run" if "run" in words else "guard") + 1
         words[place:place] = options
 
     return change
 
 
+def request(text: str) -> Break:
+    """Annotate the JobSet with a request for a restart."""
+    return put(lambda document: document["metadata"], annotations={wire.RESTART_REQUESTED: text})
+
+
 _STALL_VARIABLE = f'{AGENT}.env[name="STALL_AFTER_S"]'
 STALL, START_STALL = _annotated(wire.STALL_AFTER), _annotated(wire.START_STALL_AFTER)
+_LONG = put(pod, terminationGracePeriodSeconds=90)
+_SAVES = run_with("--save-within", "60")
+_REQUEST = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
+SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
+    ("train-supervisor", both(_LONG, _SAVES), "", ""),
+    ("train-supervisor", _SAVES, "save-grace", f"{SUPERVISOR}.command"),
+    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", f"{SUPERVISOR}.command"),
+    ("train-supervisor", run_with("--save-within", "soon"), "agent-command", f"{SUPERVISOR}.command"),
+    ("train-guarded", both(both(_LONG, _SAVES), env("SAVE_WITHIN_S", value="60")), "", ""),
+    ("train-guarded", both(_LONG, _SAVES), "save-half", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
+    ("train-guarded", env("SAVE_WITHIN_S", value="60"), "save-half", WORKER),
+    ("train-guarded", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", f"{WORKER}.command"),
+    ("train-guarded", env("SAVE_WITHIN_S", value="-1"), "agent-env", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
+    ("train-guarded", request("7,save=60"), "", ""),
+    ("train-guarded", request("7,save=0"), "spec-problem", _REQUEST),
+    ("train-guarded", request("7, save=60"), "spec-problem", _REQUEST),
+]
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train-guarded", limits("120", "900"), "", ""),
     ("train-guarded", limits("0"), "", ""),
