@@ -24,6 +24,7 @@ from inplace.simulator.campaign.report import (
 )
 from inplace.simulator.campaign.restart import run_restart
 from inplace.simulator.campaign.run import run_seed
+from inplace.simulator.campaign.saving import DRAIN, KINDS, REQUEST, run_saving
 from inplace.simulator.campaign.shrink import shrink
 from inplace.simulator.campaign.sieve import SITUATIONS, plans, run_plan
 from inplace.simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes
@@ -93,6 +94,24 @@ def _stalls(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
+def _saving(options: argparse.Namespace) -> int:
+    """Stop groups that train, in each planned way; print what it cost, and each seed that fails."""
+    seeds, failures = range(options.first, options.first + options.seeds), 0
+    for kind, saves in [*((kind, True) for kind in KINDS), (REQUEST, False), (DRAIN, False)]:
+        outcomes = [one for _, one in in_processes(partial(run_saving, kind, saves=saves), seeds, options.processes)]
+        waited_s, lost = [one.waited_s for one in outcomes], sum(one.lost for one in outcomes)
+        failures += sum(bool(one.violation) for one in outcomes)
+        name = kind if saves else f"{kind}, unsaved"
+        print(
+            f"{name:16} {len(seeds)} runs, {lost} steps lost; "
+            f"waited {median(waited_s):.1f} s, {max(waited_s):.1f} s at most",
+            flush=True,
+        )
+        _print([f"  seed {one.seed}: {one.violation}" for one in outcomes if one.violation])
+    print(f"{failures} violations")
+    return 1 if failures else 0
+
+
 def _sieve(options: argparse.Namespace) -> int:
     """Disturb situations at every write and delivery; print each plan that fails."""
     failures = 0
@@ -159,6 +178,11 @@ def _parser() -> argparse.ArgumentParser:
     stalls.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
     stalls.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     stalls.set_defaults(do=_stalls)
+    saving = verbs.add_parser("saving", help="stop groups that train, and count lost steps", allow_abbrev=False)
+    saving.add_argument("--seeds", type=_seeds, default=100, metavar="N", help="runs of each kind (default: 100)")
+    saving.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
+    saving.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    saving.set_defaults(do=_saving)
     sieve = verbs.add_parser("sieve", help="disturb ten situations at every write and delivery", allow_abbrev=False)
     sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
     sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")

@@ -18,6 +18,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.common.record import replace
+from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process
 from inplace.simulator.campaign.ranks import WatchedPods
 from inplace.simulator.cluster.model_link import ModelLink, PodLink
@@ -76,6 +77,7 @@ class Machine:
         crash_at: client name -> the await at which its next agent dies.
         completes: workers end with 0 as soon as they run.
         watched: the workers' ranks, where the agents watch them.
+        lockstep: the workers' training, where they save before a planned stop.
     """
 
     clock: Clock
@@ -95,6 +97,7 @@ class Machine:
     completes: bool = False
     agents_made: int = 0
     watched: WatchedPods | None = None
+    lockstep: Lockstep | None = None
 
     def disk(self, uid: str) -> Disk:
         """Return a Pod's volume."""
@@ -122,6 +125,8 @@ class Training:
         self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
         if machine.completes:
             self.end(0)
+        elif machine.lockstep is not None and epoch is not None:
+            machine.lockstep.joined(self, epoch)
 
     def end(self, code: int) -> None:
         """End with this exit code, unless it has ended."""
@@ -277,7 +282,8 @@ class AgentContainer(Container):
 
     def _parts(self, config: AgentConfig) -> Parts:
         machine = self._machine
-        watched = machine.watched
+        watched, lockstep = machine.watched, machine.lockstep
+        saves = lockstep.requests(self.uid, config, QUIET) if lockstep is not None else None
         return Parts(
             transport=machine.transport_for(self.client, self.pod),
             clock=machine.clock,
@@ -285,6 +291,7 @@ class AgentContainer(Container):
             barrier=self.barrier,
             link=self._link,
             stalls=watched.stalls(config, machine.clock, QUIET) if watched is not None else None,
+            saves=saves if config.save_within_s > 0 else None,
             log=QUIET,
             memory=machine.disk(self.uid),
         )

@@ -70,6 +70,7 @@ class Scenario:
         replaces_early: a Job replaces a Pod that still terminates (podReplacementPolicy is left out).
         pods_per_node: how many Pods fit on a node.
         limits: of the agents' watchdogs, as annotations of the JobSet; None where nobody watches.
+        save_within_s: how long workers may take to save before a planned stop; 0: they are not asked.
         completes: at the end, workers end with success and the JobSet completes.
     """
 
@@ -85,6 +86,7 @@ class Scenario:
     replaces_early: bool = False
     pods_per_node: int = 3
     limits: StallSettings | None = None
+    save_within_s: int = 0
     completes: bool = True
 
     @property
@@ -110,6 +112,10 @@ class Scenario:
             del job["podReplacementPolicy"]
         if self.mode == "sidecar":
             job["template"]["spec"]["containers"][0]["command"] = ["python3"]
+        if self.save_within_s:
+            pod = job["template"]["spec"]
+            pod["terminationGracePeriodSeconds"] = 2 * self.save_within_s
+            pod["containers"][0]["env"].append({"name": "SAVE_WITHIN_S", "value": str(self.save_within_s)})
         if self.mode == "process":
             job["template"]["spec"]["initContainers"][0]["env"].append({"name": "RESTART_DEPTH", "value": wire.PROCESS})
         return jobset

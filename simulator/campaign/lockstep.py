@@ -1,0 +1,134 @@
+"""
+Modelled workers that train together: a step needs all of them, and after a save that was asked for they end.
+
+A run begins when all workers of an epoch are there, at the newest checkpoint. If one of them ends, the others wait for
+it until they are stopped. Whether a worker was asked travels with the step, as in examples/train.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import Final, Protocol
+
+from inplace.agent.config import AgentConfig
+from inplace.agent.log import Log
+from inplace.agent.save_requests import SaveRequests
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.campaign.process import outside
+
+SAVED: Final = 75  # as examples/train.py
+CHECKPOINT_EVERY: Final = 50
+STEP_S: Final = (0.2, 4.0)
+SAVE_S: Final = (0.1, 8.0)
+END_S_MAX: Final = 0.1  # from the end of the barrier after the save to a process's end
+
+
+class Trainee(Protocol):
+    """A worker that runs."""
+
+    pod: KubeObject
+    ended: asyncio.Future[int]
+
+    def end(self, code: int) -> None:
+        """End with this exit code, unless it has ended."""
+
+
+@dataclass(slots=True)
+class SaveMark:
+    """Where one Pod's worker sees that it is asked; it outlives the worker as a file does."""
+
+    path: str = "/run/inplace/save"
+    epoch: int = 0
+
+    def ask(self, epoch: int) -> str:
+        """Keep the epoch."""
+        self.epoch = epoch
+        return ""
+
+
+@dataclass(slots=True)
+class TrainedRun:
+    """What the workers of one epoch did: its first step, and its last."""
+
+    first: int
+    last: int
+
+
+@dataclass
+class Lockstep:
+    """The training of one group.
+
+    Args:
+        world: how many workers it has.
+        stuck: Pods, by uid, whose worker saves for ever.
+    """
+
+    world: int
+    rng: Random
+    stuck: set[str] = field(default_factory=set)
+    checkpoint: int = 0
+    runs: dict[int, TrainedRun] = field(default_factory=dict)  # by epoch
+    _marks: dict[str, SaveMark] = field(default_factory=dict)  # by Pod's uid
+    _workers: dict[int, list[Trainee]] = field(default_factory=dict)  # by epoch
+
+    @property
+    def lost(self) -> int:
+        """Return the steps that were made and are no part of the run after it."""
+        runs = [self.runs[epoch] for epoch in sorted(self.runs)]
+        return sum(run.last - after.first for run, after in pairwise(runs))
+
+    def requests(self, uid: str, config: AgentConfig, log: Log) -> SaveRequests:
+        """Return what the agent of a Pod asks its worker with."""
+        return SaveRequests(self._marks.setdefault(uid, SaveMark()), config.save_within_s, log)
+
+    def joined(self, training: Trainee, epoch: int) -> None:
+        """Take in a worker that starts; the last one begins the run."""
+        workers = self._workers.setdefault(epoch, [])
+        workers.append(training)
+        if len(workers) == self.world and self._are_alive(epoch):
+            self.runs[epoch] = TrainedRun(self.checkpoint, self.checkpoint)
+            self._later(self.rng.uniform(*STEP_S), epoch)
+
+    def _step(self, epoch: int) -> None:
+        """End a step, if all its workers are there."""
+        if not self._are_alive(epoch):
+            return
+        run, workers = self.runs[epoch], self._workers[epoch]
+        run.last += 1
+        if any(self._mark(worker).epoch == epoch for worker in workers):
+            if not any(_uid(worker) in self.stuck for worker in workers):
+                saved_s = max(self.rng.uniform(*SAVE_S) for _ in workers)
+                self._loop.call_later(saved_s, self._end, epoch, context=outside())
+            return
+        if run.last % CHECKPOINT_EVERY == 0:
+            self.checkpoint = run.last
+        self._later(self.rng.uniform(*STEP_S), epoch)
+
+    def _end(self, epoch: int) -> None:
+        """End the workers that have all saved."""
+        if not self._are_alive(epoch):
+            return
+        self.checkpoint = self.runs[epoch].last
+        for worker in self._workers[epoch]:
+            self._loop.call_later(self.rng.uniform(0.0, END_S_MAX), worker.end, SAVED, context=outside())
+
+    def _are_alive(self, epoch: int) -> bool:
+        return not any(worker.ended.done() for worker in self._workers[epoch])
+
+    def _mark(self, worker: Trainee) -> SaveMark:
+        return self._marks.setdefault(_uid(worker), SaveMark())
+
+    def _later(self, wait_s: float, epoch: int) -> None:
+        self._loop.call_later(wait_s, self._step, epoch, context=outside())
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+
+def _uid(worker: Trainee) -> str:
+    uid: str = worker.pod["metadata"]["uid"]
+    return uid

@@ -1,0 +1,34 @@
+"""Planned stops of groups that train: no step is lost, and who does not save holds nobody up."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from inplace.simulator.campaign.__main__ import main
+from inplace.simulator.campaign.saving import DRAIN, KINDS, REQUEST, STUCK, run_saving
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_planned_stop(kind: str) -> None:
+    """No step is lost, unless a worker never saves; then the restart comes when its time is over."""
+    outcome = run_saving(kind, 1)
+    assert outcome.violation == ""
+    assert (outcome.lost > 0) is (kind == STUCK)
+    assert run_saving(kind, 1) == outcome
+
+
+@pytest.mark.parametrize("kind", [REQUEST, DRAIN])
+def test_without_saving_the_same_stop_loses_steps(kind: str) -> None:
+    """So the measure can fail."""
+    assert run_saving(kind, 1, saves=False).lost > 0
+
+
+@pytest.mark.slow
+def test_a_hundred_runs_of_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m simulator.campaign saving`: 16 Pods, stopped at random moments."""
+    assert main(["saving", "--processes", "1"]) == 0
+    printed = capsys.readouterr().out
+    for kind in (REQUEST, DRAIN, "takeover"):
+        assert re.search(rf"^{kind} +100 runs, 0 steps lost", printed, re.MULTILINE)
