@@ -36,6 +36,9 @@ class WorkerWatcher:
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
         """Note that a worker runs; `epoch` comes from its environment, None when that names none."""
 
+    def worker_dying(self, pod: KubeObject) -> None:
+        """Note that a worker ended, and that its guard will tell its agent when the leftovers have ended."""
+
     def worker_stopped(self, pod: KubeObject) -> None:
         """Note that no process of a worker is left."""
 

@@ -82,6 +82,7 @@ class GuardedContainer(Container):
         if ended.cancelled() or self._ended.done():
             return
         if self._guard.stays:
+            self._machine.watcher.worker_dying(self.pod)
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep(ended.result()), context=outside())
         else:
             self._guard.take(WorkerEnded(ended.result()))

@@ -60,6 +60,7 @@ class History:
         started: (slot, epoch) of every worker, with the Pod's uid.
         at_work: epoch -> workers that run in it.
         hung: every epoch in which a worker hung.
+        dying: (Pod's uid, epoch) of each worker that ended BEFORE its leftovers: its guard tells its agent after them.
         causes: how many events may have ended an epoch: deaths, and users' actions.
         free: how many epochs users' actions and recreations may take without using up maxRestarts.
         grown: how often S grew: at the first start, and with each group restart. Edited annotations can move S by
@@ -74,6 +75,7 @@ class History:
     started: dict[tuple[Slot, int], str] = field(default_factory=dict)
     at_work: dict[int, int] = field(default_factory=dict)
     hung: set[int] = field(default_factory=set)
+    dying: set[tuple[str, int]] = field(default_factory=set)
     causes: int = 0
     free: int = 0
     grown: int = 0
@@ -150,6 +152,12 @@ class Judge(WorkerWatcher):
         history = self.histories[running.jobset]
         history.hung.add(running.epoch)
         history.causes += 1
+
+    def worker_dying(self, pod: KubeObject) -> None:
+        """Note that only leftovers of a worker run on: it is silent, and its agent may not know why."""
+        uid = pod["metadata"]["uid"]
+        running = self.running[uid]
+        self.histories[running.jobset].dying.add((uid, running.epoch))
 
     def is_lease_tampered(self) -> bool:
         """Return whether a person wrote the Lease so recently that its holder may not know yet."""
@@ -274,13 +282,17 @@ class Judge(WorkerWatcher):
             history.forged.add((slot_of(obj), text))
 
     def _judge_telling(self, history: History, meta: KubeObject) -> None:
-        """Judge what an agent told of its worker: only in an epoch of a hang anybody may tell of one."""
+        """Judge what an agent told of its worker: only in an epoch of a hang anybody may tell of one.
+
+        A worker that ended is silent as well; its agent may tell of that until it hears of the end.
+        """
         text = (meta.get("annotations") or {}).get(wire.WORKER_FAILED)
         if text is None or text == self._told.get(meta["uid"]):
             return
         self._told[meta["uid"]] = text
         failure = parse_failure(text)
-        if failure.stalled_s is not None and failure.epoch not in history.hung:
+        is_silent = failure.epoch in history.hung or (meta["uid"], failure.epoch) in history.dying
+        if failure.stalled_s is not None and not is_silent:
             self.breaks(S10, f"{meta['name']}: {text}")
 
     def _slot_count(self, jobset: KubeObject) -> int:

@@ -128,6 +128,13 @@ async def hang_of_a_healthy_worker(bench: Bench) -> None:
     bench.tell(2, 0)
 
 
+async def hang_of_another_worker(bench: Bench) -> None:
+    """Let an agent tell of a hang while a worker ends whose agent is another one."""
+    await good(bench)
+    bench.judge.worker_dying(pod(1))
+    bench.tell(1, 0)
+
+
 async def twice(bench: Bench) -> None:
     """Let a worker start again in its epoch."""
     await good(bench)
@@ -244,6 +251,15 @@ async def edited_before_a_hang_is_told(bench: Bench) -> None:
     bench.tell(1, 0, announced="many")
 
 
+async def silent_because_it_ended(bench: Bench) -> None:
+    """Let an agent tell of a hang after its worker's end, of which its guard tells it later."""
+    await good(bench)
+    bench.judge.note_cause()
+    bench.judge.worker_dying(pod(0))
+    bench.tell(1, 0)
+    bench.judge.worker_stopped(pod(0))
+
+
 async def early(bench: Bench) -> None:
     """Let a worker start BEFORE its epoch is synced."""
     bench.announce(1, 0, 1)
@@ -324,6 +340,7 @@ BROKEN = [
     (once_too_often, rules.S6),
     (for_nothing, rules.S7),
     (hang_of_a_healthy_worker, rules.S10),
+    (hang_of_another_worker, rules.S10),
 ]
 
 
@@ -347,6 +364,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         edited_alone,
         forged_for_one_that_died,
         edited_before_a_hang_is_told,
+        silent_because_it_ended,
     ],
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
