@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, run_script
+from tests.simulator.cluster.planned_stops import stop_twice
 
 MODULE = "inplace.examples.jax_train"
 NO_CHECKPOINT = 73
@@ -135,3 +137,9 @@ def test_random_kills_are_recovered_from_below_a_guard() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
     assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
+
+
+@pytest.mark.asyncio
+async def test_planned_stops_lose_no_step() -> None:
+    """A restart on request and a drain: all processes save after the step at which any of them was asked."""
+    await stop_twice("jax.yaml", programs=[environment("jax") / "bin"])

@@ -16,6 +16,7 @@ import pytest
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
+from tests.simulator.cluster.planned_stops import stop_twice
 
 MODULE = "inplace.examples.torch_train"
 NO_CHECKPOINT = 73
@@ -120,3 +121,10 @@ def test_random_kills_below_torchrun_are_recovered_from() -> None:
     assert done.returncode == 0, done.stderr + done.stdout
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("example", ["torch.yaml", "torchrun.yaml"])
+async def test_planned_stops_lose_no_step(example: str) -> None:
+    """A restart on request and a drain: all ranks save after the step at which any of them was asked."""
+    await stop_twice(example, programs=[environment("torch") / "bin"])
