@@ -15,6 +15,8 @@ from inplace.common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequen
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
 GRACE_S_MAX: Final = 86_400.0
+CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the whole group waits for it
+CHECK_S_MAX: Final = 3600.0
 
 USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
@@ -46,6 +48,13 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
                                inplace.ready(). There it waits until its epoch lifts. Before that call it may import
                                modules, but touch no device, port or other worker. It needs memory for two
                                (WORKER_STANDBY=on)
+  --before-announce COMMAND    run this by /bin/sh BEFORE this Pod joins an epoch, while the group restarts. If its exit
+                               code is not 0, the Pod ends with code 6 and the last 2 KiB of output as its reason, and
+                               its Job replaces it (BEFORE_ANNOUNCE)
+  --before-announce-timeout SECONDS  then it is killed with all its processes; default {CHECK_S:g}
+                               (BEFORE_ANNOUNCE_TIMEOUT_S)
+  --before-announce-unanswered join|leave  what the Pod does if COMMAND did not end in time, or cannot be run; default:
+                               join, and say so (BEFORE_ANNOUNCE_UNANSWERED)
 
 guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
 ({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
@@ -81,6 +90,9 @@ class RunOptions:
         termination_grace_s: the same when the Pod ends.
         final_codes: exit codes of the worker that end the Pod.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
+        before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
+        check_timeout_s: how long that may take.
+        joins_unanswered: the Pod joins although that command hangs or cannot be run.
         standby: start the next worker's process while the present one runs, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
         variables: the agent's settings that options gave, as (variable, text); they win over the environment's.
@@ -92,6 +104,9 @@ class RunOptions:
     termination_grace_s: float = TERMINATION_GRACE_S
     final_codes: frozenset[int] = frozenset()
     on_stall: str = ""
+    before_announce: str = ""
+    check_timeout_s: float = CHECK_S
+    joins_unanswered: bool = True
     standby: bool = False
     listens: bool = True
     variables: tuple[tuple[str, str], ...] = ()
@@ -201,6 +216,32 @@ def switch(name: str, text: str) -> bool:
     return text == "on"
 
 
+def check_seconds(name: str, text: str) -> float:
+    """Read how long a check may take.
+
+    Raises:
+        ArgumentsError: no number, or one out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value <= CHECK_S_MAX:
+        raise ArgumentsError(f"{name}: expected seconds, more than 0 and at most {CHECK_S_MAX:g}, saw {text!r}")
+    return value
+
+
+def joins(name: str, text: str) -> bool:
+    """Read join or leave.
+
+    Raises:
+        ArgumentsError: anything else.
+    """
+    if text not in ("join", "leave"):
+        raise ArgumentsError(f"{name}: expected join or leave, saw {text!r}")
+    return text == "join"
+
+
 if TYPE_CHECKING:
     _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
 _RUN: Final[Mapping[str, _Option]] = {
@@ -209,6 +250,9 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
+    "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
+    "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", check_seconds),
+    "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", joins),
     "--standby": ("standby", "WORKER_STANDBY", switch),
 }
 _VARIABLES: Final = {  # options of `run` for settings of the agent, which reads them itself

@@ -91,7 +91,7 @@ class Mode(Protocol):
         """Perform an action that `Driver` does not know."""
 
     async def before_announcement(self) -> None:
-        """Wait until this agent may send."""
+        """Wait until this agent may send, or end it."""
 
 
 class Driver:
@@ -232,6 +232,8 @@ class Driver:
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""
         await self._mode.before_announcement()
+        if self._exit.done():
+            return  # this Pod may not join
         self.take(await self._announcer.announce(epoch))
 
     def _set_reminder(self) -> None:

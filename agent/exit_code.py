@@ -25,6 +25,7 @@ executed or found, as a shell has it.
 | 3        | the barrier's address cannot be bound             | may succeed once the other listener is gone |
 | 4        | int32 has no next epoch                           | fails alike; recreate the JobSet           |
 | 5        | a worker's process survives SIGKILL (supervisor)  | helps on another node                      |
+| 6        | the check before the announcement failed          | its Job replaces the Pod                   |
 | 70       | a bug of this program                             | may succeed                                |
 | 130, 143 | SIGINT, SIGTERM                                   | the Pod is going away                      |
 """
@@ -43,6 +44,7 @@ class ExitCode(IntEnum):
     BARRIER_UNAVAILABLE = 3
     EPOCHS_EXHAUSTED = 4
     WORKER_STUCK = 5
+    UNFIT = 6
     BUG = 70  # sysexits.h EX_SOFTWARE
     RESTART_IN_PLACE = 88  # X when nothing configures it; Python's and most shells' own failures never use it
     INTERRUPTED = 130
@@ -59,6 +61,10 @@ class StartError(Exception):
 
     event: str
     code: int
+
+
+class UnfitError(Exception):
+    """The check before the announcement failed; the message says how."""
 
 
 UPSTREAM_RESTART_IN_PLACE: Final = 1  # X when upstream's names are in use: cmd/in-place-restart-agent's default

@@ -66,6 +66,9 @@ class LinkedWorker:
         """Listen to guards."""
         await self._server.start(self)
 
+    async def until_fit(self, epoch: int) -> None:
+        """Return at once: a guard checks nothing."""
+
     async def keep_standby(self) -> None:
         """Hold nothing: a guard starts its worker at the lift."""
 

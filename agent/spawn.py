@@ -27,14 +27,22 @@ from inplace.agent.prctl import PR_SET_PDEATHSIG, libc, prctl
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def spawn(command: list[str], env: Mapping[str, str]) -> int:
+def spawn(command: list[str], env: Mapping[str, str], output: int = -1) -> int:
     """Execute a command, looked for in PATH, in a session of its own, with no signal blocked; return its process id.
+
+    Args:
+        command: argv.
+        env: its whole environment.
+        output: a descriptor for its standard output and error; -1 for this process's own.
 
     Raises:
         OSError: it cannot be executed.
     """
     if os.getpid() == 1:
-        return os.posix_spawnp(command[0], command, env, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON)
+        actions = [(os.POSIX_SPAWN_DUP2, output, number) for number in (1, 2)] if output >= 0 else []
+        return os.posix_spawnp(
+            command[0], command, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON
+        )
     # The kernel means the thread that forks, not the process.
     assert threading.current_thread() is threading.main_thread(), "expected the thread that lives as long as the agent"
     libc()  # BEFORE the fork: another thread may hold the loader's lock
@@ -42,7 +50,7 @@ def spawn(command: list[str], env: Mapping[str, str]) -> int:
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        become(command, env, parent, write_end)
+        become(command, env, parent, write_end, output)
     os.close(write_end)
     with open(read_end, "rb") as report:  # noqa: PTH123 - ends with the exec, or with the child
         failure = report.read()
@@ -52,7 +60,7 @@ def spawn(command: list[str], env: Mapping[str, str]) -> int:
     return child
 
 
-def become(command: list[str], env: Mapping[str, str], parent: int, report: int) -> NoReturn:
+def become(command: list[str], env: Mapping[str, str], parent: int, report: int, output: int = -1) -> NoReturn:
     """Execute the command in this child, or report the error's number and exit.
 
     Args:
@@ -60,6 +68,7 @@ def become(command: list[str], env: Mapping[str, str], parent: int, report: int)
         env: its whole environment.
         parent: who forked; when it is not the parent any more, nothing is executed.
         report: a pipe's write end, closed by the execution.
+        output: as `spawn` has it.
     """
     try:
         os.setsid()
@@ -69,6 +78,9 @@ def become(command: list[str], env: Mapping[str, str], parent: int, report: int)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if output >= 0:
+            os.dup2(output, 1)
+            os.dup2(output, 2)
         os.execvpe(command[0], command, env)  # noqa: S606 - the command comes from the manifest
     except OSError as error:
         os.write(report, b"%d" % (error.errno or errno.EIO))

@@ -29,6 +29,7 @@ from inplace.agent.worker import WorkerProcess, WorkerStartError
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
 
 if TYPE_CHECKING:
+    from inplace.agent.checker import Checker
     from inplace.agent.standby import Standby
 
 FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -55,7 +56,12 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
         standby = _standby(parts) if options.standby else None
         worker = WorkerProcess(
-            options.command, {**env, **own}, clock=parts.clock, on_stall=options.on_stall, standby=standby
+            options.command,
+            {**env, **own},
+            clock=parts.clock,
+            on_stall=options.on_stall,
+            standby=standby,
+            checker=_checker(options, parts) if options.before_announce else None,
         )
         agent = SupervisorAgent(config, parts, worker=worker, options=options)
         for number in FORWARDED:
@@ -66,6 +72,19 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) if options.listens else nullcontext() as listener:
         return run_loop(shell, make, listener=listener)
+
+
+def _checker(options: RunOptions, parts: Parts) -> Checker:
+    """Return what checks this Pod."""
+    from inplace.agent.checker import Checker
+
+    return Checker(
+        options.before_announce,
+        options.check_timeout_s,
+        joins_unanswered=options.joins_unanswered,
+        clock=parts.clock,
+        log=parts.log,
+    )
 
 
 def _standby(parts: Parts) -> Standby | None:

@@ -14,7 +14,7 @@ import signal
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
-from inplace.agent.exit_code import ExitCode
+from inplace.agent.exit_code import ExitCode, UnfitError
 from inplace.agent.link_address import PROGRESS_DIR, SAVE_FILE
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
@@ -73,6 +73,7 @@ class SupervisorAgent:
         self._stop_signal = signal.SIGTERM
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._watch_over: asyncio.Task[None] | None = None  # of the newest worker
+        self._is_fit = False  # its check is over, and no worker ran since
         self._ordered_s: float | None = None  # when a view made the whole group announce again
 
     @property
@@ -146,7 +147,21 @@ class SupervisorAgent:
                 self._leave(code)
 
     async def before_announcement(self) -> None:
-        """Spread what every supervisor of a large group sends on the same view; who found out by itself goes first."""
+        """Check this Pod, and spread what every supervisor of a large group sends on the same view.
+
+        Who found out by itself goes first.
+        """
+        if not self._is_fit:
+            try:
+                await self._worker.until_fit(self.state.epoch)
+            except UnfitError as error:
+                self._log.error("check_failed", message=str(error), then=f"exit {ExitCode.UNFIT.value}")
+                self._leave(ExitCode.UNFIT)
+                return
+            except WorkerStuckError as error:
+                self._give_up(str(error))
+                return
+            self._is_fit = True
         if self._ordered_s is not None:
             due_s, self._ordered_s = self._ordered_s + self._config.restart_slot_s, None
             await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
@@ -154,6 +169,7 @@ class SupervisorAgent:
     def _start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = epoch_variables(epoch)
+        self._is_fit = False
         self._driver.remember_run(epoch)
         if self._stalls is not None:
             self._stalls.begin(epoch)

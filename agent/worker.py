@@ -23,11 +23,12 @@ from inplace.agent.exit_code import StartError
 from inplace.agent.process_tree import STUCK_S, is_alone_with, kill_descendants
 from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import COMMAND_S_MAX, PID, RANK, SILENT_S, STEP, kill_tree, pid_to_examine, shell_words
-from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables
 from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
 
 if TYPE_CHECKING:
+    from inplace.agent.checker import Checker
     from inplace.agent.standby import Standby
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
@@ -62,6 +63,14 @@ class Worker(Protocol):
 
     async def prepare(self) -> None:
         """Get ready to see processes end; called once, BEFORE the first start."""
+
+    async def until_fit(self, epoch: int) -> None:
+        """Return when this Pod may announce an epoch: nothing of a worker is left, and its check is over.
+
+        Raises:
+            UnfitError: it may not.
+            WorkerStuckError: something of the check survived SIGKILL for STUCK_S seconds.
+        """
 
     async def keep_standby(self) -> None:
         """Start the next run's process early and hold it, if its command can be held; cancelled at the run's end."""
@@ -122,6 +131,7 @@ class WorkerProcess:
         env: the environment of every run.
         on_stall: a shell's command that looks at a worker that hangs; "" for none.
         standby: holds the next run's process; None for none.
+        checker: runs the check before each announcement; None for none.
     """
 
     def __init__(
@@ -132,6 +142,7 @@ class WorkerProcess:
         clock: Clock,
         on_stall: str = "",
         standby: Standby | None = None,
+        checker: Checker | None = None,
     ) -> None:
         self._command = list(command)
         self._on_stall = on_stall
@@ -140,6 +151,7 @@ class WorkerProcess:
         self._main = 0  # the main process's id until it is reaped
         self._aside: dict[int, asyncio.Future[int]] = {}  # commands beside the worker, until they are reaped
         self._standby = standby
+        self._checker = checker
         self._exit: asyncio.Future[int]
         self._childless: asyncio.Event
 
@@ -156,6 +168,12 @@ class WorkerProcess:
         self._reap()  # a standby that just ended
         self._childless.clear()
         self._main = self._spawn(env) if self._standby is None else self._standby.start(self._spawn, env)
+
+    async def until_fit(self, epoch: int) -> None:
+        """Run the check, if there is one; nothing of it is left."""
+        if self._checker is not None:
+            await self._checker.check(self._run_aside, epoch_variables(epoch))
+            await self.gone()
 
     async def keep_standby(self) -> None:
         """Hold the next run's process, if that was asked for."""
@@ -217,12 +235,11 @@ class WorkerProcess:
             return "the worker ended before"
         chosen, problem = pid_to_examine(pid, self._main)
         own = {RANK: stalled.rank, STEP: "" if stalled.step is None else str(stalled.step)}
-        env = {**self._env, **own, PID: str(chosen), SILENT_S: f"{stalled.silent_s:.0f}"}
+        own |= {PID: str(chosen), SILENT_S: f"{stalled.silent_s:.0f}"}
         try:
-            command_pid = spawn(shell_words(self._on_stall), env)
+            command_pid, ended = self._run_aside(shell_words(self._on_stall), own)
         except OSError as error:
             return f"cannot execute /bin/sh: {error.strerror}"
-        ended = self._aside[command_pid] = asyncio.get_running_loop().create_future()
         try:
             async with self._clock.timeout(COMMAND_S_MAX):
                 code = await asyncio.shield(ended)
@@ -232,6 +249,14 @@ class WorkerProcess:
             if not ended.done():
                 kill_tree(command_pid)
         return problem if not code else f"it ended with exit code {code}; {problem}".rstrip("; ")
+
+    def _run_aside(
+        self, command: list[str], env: Mapping[str, str], output: int = -1
+    ) -> tuple[int, asyncio.Future[int]]:
+        """Execute a command beside the worker; return its process id, and its exit code to come."""
+        pid = spawn(command, self._env | dict(env), output)
+        ended = self._aside[pid] = asyncio.get_running_loop().create_future()
+        return pid, ended
 
     def runs(self) -> bool:
         """Say that it runs: it is only asked between start and end."""

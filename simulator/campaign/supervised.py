@@ -28,6 +28,9 @@ class SupervisedWorker:
     async def prepare(self) -> None:
         """Do nothing: there are no process signals to handle."""
 
+    async def until_fit(self, epoch: int) -> None:
+        """Check nothing."""
+
     async def keep_standby(self) -> None:
         """Hold nothing: a standby has no effect in this model."""
 

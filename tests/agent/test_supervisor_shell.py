@@ -36,6 +36,9 @@ class UndeadWorker:
     async def prepare(self) -> None:
         """Nothing to see."""
 
+    async def until_fit(self, epoch: int) -> None:
+        """Check nothing."""
+
     async def keep_standby(self) -> None:
         """Hold nothing."""
 
