@@ -14,8 +14,8 @@ from contextlib import suppress
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.common.record import record
 from inplace.common.typed import Final
+from inplace.common.unfit import WORDS
 
-UNFIT: Final = 6  # the exit code of a Pod whose check failed; `ExitCode` has it, too, which is dear to load
 OUTPUT_BYTES_MAX: Final = 2048  # its last ones; the reason must fit into kubelet's 4096 bytes
 READ_BYTES_MAX: Final = 65536  # what a pipe holds
 DRAIN_READS_MAX: Final = 16  # at the end; a process that is left may write for ever
@@ -76,7 +76,7 @@ class Output:
 
 def reason_of(verdict: Verdict, output: str) -> str:
     """Return why this Pod ends, for kubelet."""
-    words = f"the check before the announcement failed: {verdict.problem}"
+    words = f"{WORDS}: {verdict.problem}"
     return f"{words}: {output}" if output else words
 
 

@@ -77,6 +77,9 @@ BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
 
+# Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0071): which nodes replaced Pods avoid.
+BAD_NODES: Final = "inplace.dev/bad-nodes"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
@@ -87,6 +90,7 @@ LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restarts together; absent: the whole JobSet
 SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
 LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
+NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0071: on which nodes workers failed first, or checks failed
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 

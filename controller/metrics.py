@@ -26,6 +26,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from inplace.common.phases import RestartPhase
 from inplace.controller.serving.exposition import SteppedCollector, pieces
+from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.tracking.counts import GroupCount
 
@@ -122,6 +123,12 @@ class Metrics:
         self.barrier_recreations = Counter(
             "inplace_barrier_recreations", "Jobs recreated because their Pods missed a deadline.", NAMES, registry=r
         )
+        self.node_verdicts = Counter(
+            "inplace_node_verdicts",
+            "Nodes that replaced Pods avoid from then on, and verdicts that were taken back, by the Event's reason.",
+            (*NAMES, "verdict"),
+            registry=r,
+        )
         self.last_restart_seconds = Gauge(
             "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r
         )
@@ -190,6 +197,8 @@ class Metrics:
         """Drop every series that names a JobSet."""
         for outcome, trigger in product(OUTCOMES, Trigger):
             self.restarts.remove(namespace, jobset, outcome, trigger.value)
+        for verdict in (AVOIDED, TAKEN_BACK):
+            self.node_verdicts.remove(namespace, jobset, verdict)
         for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):
             metric.remove(namespace, jobset)
         self.failed.remove(jobset, namespace)

@@ -55,6 +55,7 @@ OUR_FIELDS: Final = {
     wire.SCOPED_EPOCHS,
     wire.LAST_GROUP_RESTART,
     wire.LAST_RESTART_REQUEST,
+    wire.NODE_FAILURES,
 }
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"

@@ -31,6 +31,7 @@ from inplace.controller.act.refusals import Refusals
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.plan.actions import (
     Action,
+    AvoidNodes,
     CreateClaim,
     CreateJob,
     CreateService,
@@ -42,6 +43,7 @@ from inplace.controller.plan.actions import (
     SuspendJob,
 )
 from inplace.controller.plan.resume import template_patch
+from inplace.controller.spec.bad_nodes import affinity_avoiding
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Service
 from inplace.controller.spec.note import Note
@@ -55,6 +57,7 @@ _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
     CreateService: "HeadlessServiceCreationFailed",
     LiftGate: "ExclusivePlacementFailed",
+    AvoidNodes: "AvoidingNodesFailed",
     CreateClaim: "PVCCreationFailed",
     DeleteJobSet: "JobSetDeletionFailed",
 }
@@ -188,6 +191,9 @@ class Executor:
             case LiftGate(pod, selector):
                 with contextlib.suppress(NotFound, Conflict):  # gone or changed; its next event is looked at
                     await self._lift_gate(namespace, pod, dict(selector))
+            case AvoidNodes(pod, nodes):
+                with contextlib.suppress(NotFound, Conflict):
+                    await self._avoid_nodes(namespace, pod, nodes)
             case ResizeJob(name, uid, pods):
                 size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
                 with contextlib.suppress(NotFound, Conflict):
@@ -197,10 +203,22 @@ class Executor:
                     await self._resume_job(namespace, name, uid, template)
 
     async def _lift_gate(self, namespace: str, pod: Pod, selector: dict[str, str]) -> None:
-        gates = [gate.name for gate in pod.spec.scheduling_gates or () if gate.name != wire.PLACEMENT_GATE]
-        spec: KubeObject = {"schedulingGates": [{"name": name} for name in gates] or None}
-        if selector:
-            spec["nodeSelector"] = selector
+        spec: KubeObject = {"nodeSelector": selector} if selector else {}
+        await self._patch_gated(namespace, pod, wire.PLACEMENT_GATE, spec)
+
+    async def _avoid_nodes(self, namespace: str, pod: Pod, nodes: tuple[str, ...]) -> None:
+        """Lift our gate; where there are nodes to avoid, read first which affinity the Pod has."""
+        spec: KubeObject = {}
+        if nodes:
+            named = {"fieldSelector": f"metadata.name={pod.metadata.name}"}  # a list: the controller may not get Pods
+            for stored in (await self.client.list(PODS, namespace, query=named))["items"]:
+                spec["affinity"] = affinity_avoiding(stored["spec"].get("affinity"), nodes)
+        await self._patch_gated(namespace, pod, wire.BAD_NODES, spec)
+
+    async def _patch_gated(self, namespace: str, pod: Pod, gate: str, spec: KubeObject) -> None:
+        """Change the spec of this very Pod, and take away one gate."""
+        gates = [one.name for one in pod.spec.scheduling_gates or () if one.name != gate]
+        spec |= {"schedulingGates": [{"name": name} for name in gates] or None}
         version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
         self.pods.absorb(
             await self.client.patch(PODS, namespace, pod.metadata.name, {"metadata": version, "spec": spec})

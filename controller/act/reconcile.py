@@ -22,11 +22,12 @@ from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.nodes import Nodes
 from inplace.controller.metrics import Metrics
-from inplace.controller.plan.actions import Plan
+from inplace.controller.plan.actions import AvoidNodes, Plan
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import leaders_to_follow
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec import conditions
+from inplace.controller.spec.bad_nodes import AVOIDED, NO_SIGNS, TAKEN_BACK, NodeSigns
 from inplace.controller.spec.buckets import Bucket, bucket_of
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.jobset import JobSet
@@ -79,7 +80,8 @@ class Reconciler:
         if group is None:
             return Result()
         self._known[key] = group.jobset.uid
-        planned = plan(await self._observe(group))
+        observed = await self._observe(group)
+        planned = plan(observed)
         jobset = group.jobset
         self.membership.expect(group, planned.expected, planned.left)
         group.note_causes(planned.causes, self.clock.monotonic_s())
@@ -87,6 +89,10 @@ class Reconciler:
             self.recorder.emit(jobset.raw, note)
         self._count_overdue(group, planned)
         held_s = await self._write_status(group, planned)
+        group.nodes.taken_back(observed.node_signs.returned)
+        for action in planned.actions:
+            if isinstance(action, AvoidNodes):
+                group.nodes.avoids(action.pod.metadata.uid, action.nodes)
         taken_s = await self.executor.perform(jobset, planned.actions)
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
@@ -128,6 +134,8 @@ class Reconciler:
             silent=group.silent(),
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
+            gated=group.nodes.gated,
+            node_signs=self._node_signs(group),
         )
 
     def _matches(self, group: Group) -> Mapping[str, int | None]:
@@ -138,6 +146,17 @@ class Reconciler:
         jobs = self.membership.jobs_of(jobset).values()
         failed = [job for job in jobs if bucket_of(jobset, job) is Bucket.FAILED]
         return group.matches.look(jobset, failed, self.clock.monotonic_s)
+
+    def _node_signs(self, group: Group) -> NodeSigns:
+        """Return what was seen of the nodes; how many are in use is counted where a decision may need it."""
+        jobset = group.jobset
+        if jobset.bad_nodes is None:
+            return NO_SIGNS
+        in_use: set[str | None] = set()
+        if group.nodes.has_signs or group.causes():
+            for job in self.membership.jobs_of(jobset).values():
+                in_use |= {pod.spec.node_name for pod in self.membership.pods_of(job) if pod.status.phase == "Running"}
+        return group.nodes.signs(len(in_use))
 
     def _pods_to_place(self, group: Group) -> dict[str, Sequence[Pod]]:
         """Return the Pods of each Job that is placed exclusively."""
@@ -201,6 +220,8 @@ class Reconciler:
         status = planned.status
         for note in planned.notes:
             self.recorder.emit(jobset.raw, note)
+            if note.reason in (AVOIDED, TAKEN_BACK):
+                self.metrics.node_verdicts.labels(jobset.namespace, jobset.name, note.reason).inc()
         told = replace(jobset, status=written.get("status") or {})
         scopes = told.scopes
         for name, due_s in due_since_s.items():

@@ -126,8 +126,29 @@ class LiftGate:
     selector: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AvoidNodes:
+    """Let the scheduler see this very Pod (in this version), as far as bad nodes are concerned.
+
+    Args:
+        nodes: that it is to avoid where it can.
+    """
+
+    pod: Pod
+    nodes: tuple[str, ...] = ()
+
+
 Action = (
-    CreateJob | DeleteJob | SuspendJob | ResumeJob | ResizeJob | LiftGate | CreateService | CreateClaim | DeleteJobSet
+    CreateJob
+    | DeleteJob
+    | SuspendJob
+    | ResumeJob
+    | ResizeJob
+    | LiftGate
+    | AvoidNodes
+    | CreateService
+    | CreateClaim
+    | DeleteJobSet
 )
 
 

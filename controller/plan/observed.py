@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from inplace.common.epoch.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
+from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.jobset import JobSet
@@ -29,6 +30,8 @@ class Observed:
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
         now_micro: as `now`, with microseconds.
+        gated: Pods that wait until it is said which nodes they avoid.
+        node_signs: what was seen of the nodes.
         matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
     """
 
@@ -44,4 +47,6 @@ class Observed:
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     silent: Mapping[str, FirstSilent] = field(default_factory=dict)
     now_micro: str = ""
+    gated: Sequence[Pod] = ()
+    node_signs: NodeSigns = NO_SIGNS
     matches: Mapping[str, int | None] = field(default_factory=dict)

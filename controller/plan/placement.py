@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from inplace.common import wire
 from inplace.controller.plan.actions import LiftGate
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.kinds import Job, Pod
@@ -70,4 +71,6 @@ def leaders_to_follow(pods: Iterable[Pod]) -> Iterable[str]:
 
 
 def _may_run(pod: Pod) -> bool:
-    return pod.status.phase not in _OVER and pod.metadata.deletion_timestamp is None
+    """Say whether a Pod is to be placed, or is; one that still waits behind the other gate of ours comes later."""
+    is_over = pod.status.phase in _OVER or pod.metadata.deletion_timestamp is not None
+    return not is_over and not pod.waits_for(wire.BAD_NODES)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob, Plan
+from inplace.controller.plan.bad_nodes import avoid_bad_nodes
 from inplace.controller.plan.claims import ensure_claims
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.elastic import resize_jobs
@@ -78,6 +79,7 @@ STEPS: Final[tuple[Step, ...]] = (
     create_missing_jobs,
     note_startup,
     follow_suspend,
+    avoid_bad_nodes,
     lift_gates,
     restart_on_request,
     decide_epochs,

@@ -18,6 +18,7 @@ from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.slot import Shape
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.bad_nodes import BadNodes, read_bad_nodes
 from inplace.controller.spec.fields import (
     Claim,
     Coordinator,
@@ -217,6 +218,14 @@ class JobSet:
         """Return how long barriers may wait; None for ever, or what cannot be read."""
         try:
             return read_deadline(self.annotations)
+        except RemoteProtocolError:
+            return None
+
+    @cached_property
+    def bad_nodes(self) -> BadNodes | None:
+        """Return when replaced Pods avoid a node; None for never, or what cannot be read."""
+        try:
+            return read_bad_nodes(self.annotations) if self.is_in_place else None
         except RemoteProtocolError:
             return None
 

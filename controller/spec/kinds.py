@@ -303,9 +303,13 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_gated(self) -> bool:
-        """Say whether our scheduling gate holds the Pod back."""
+        """Say whether the gate of exclusive placement holds the Pod back."""
+        return self.waits_for(wire.PLACEMENT_GATE)
+
+    def waits_for(self, gate: str) -> bool:
+        """Say whether a scheduling gate of this name holds the Pod back."""
         gates = self.spec.scheduling_gates
-        return bool(gates) and any(gate.name == wire.PLACEMENT_GATE for gate in gates or ())
+        return gates is not None and any(one.name == gate for one in gates)
 
     @property
     def completion_index(self) -> str | None:

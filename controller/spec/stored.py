@@ -28,6 +28,7 @@ _ANNOTATIONS: Final = frozenset(
         wire.RESTART_REQUESTED,
         wire.BARRIER_DEADLINE,
         wire.BARRIER_DEADLINE_ACTION,
+        wire.BAD_NODES,
         wire.STALL_AFTER,
         wire.START_STALL_AFTER,
     }

@@ -15,6 +15,7 @@ from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.last_restart import cause_of
 from inplace.controller.spec.rules import Matches
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
+from inplace.controller.tracking.node_watch import NodeWatch
 from inplace.controller.tracking.silence import Silence
 
 Key = tuple[str, str]
@@ -68,6 +69,7 @@ class Group:
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
         reported_s: when conditions were last written.
+        nodes: what the Pods say of their nodes.
         matches: which rule of the failure policy each failed Job matches.
     """
 
@@ -76,6 +78,7 @@ class Group:
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
     reported_s: float | None = None
+    nodes: NodeWatch = field(default_factory=NodeWatch)
     matches: Matches = field(default_factory=Matches)
 
     @property

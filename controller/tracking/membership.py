@@ -232,8 +232,10 @@ class Membership:
         moved = home is not scope_ledger or reading.view is None
         if home is not None and moved:
             self._evict(uid)
-        if scope_ledger is None:
+        if scope_ledger is None or group is None:
             return None, None, "", False
+        if group.nodes.note(pod):
+            self.wake(group.key, PLACEMENT_HOLD_S)
         if reading.view is not None:
             self._home_of[uid] = scope_ledger
             moved |= scope_ledger.ledger.observe(reading.view)
@@ -296,6 +298,8 @@ class Membership:
         if home is not None:
             self._note_sign(home, pod, None, lived=lived)
         group = self._groups.get(home.jobset_uid) if home is not None else None
+        if group is not None:
+            group.nodes.forget(pod.metadata.uid)
         if home is not None and group is not None and group.ledgers.get(home.name) is home:
             self._wake_if_due(group, home)
 

@@ -2,7 +2,8 @@
 Bind Pods to nodes: first fit, in the order in which the Pods came.
 
 It reads nodeSelector, taints, unschedulable, declared features and requests. It does not score or preempt, and it
-ignores affinity and topology spread: a Pod with those goes to the first node that fits otherwise.
+ignores affinity and topology spread: a Pod with those goes to the first node that fits otherwise. One preference it
+obeys: a node that a Pod prefers to avoid by its name is taken only if no other one fits.
 """
 
 from __future__ import annotations
@@ -132,13 +133,15 @@ class Scheduler:
         entries = list(self._nodes.items())
         while self._full_until < len(entries) and entries[self._full_until][1].free("pods") < 1:
             self._full_until += 1
-        needs_restart = parse_pod(pod).restarts_all
+        needs_restart, shunned, last = parse_pod(pod).restarts_all, _shunned(pod["spec"]), None
         for name, entry in entries[self._full_until :]:
             if _admits(entry.node, pod["spec"], needs_restart=needs_restart) and all(
                 entry.free(resource) >= amount for resource, amount in requests.items()
             ):
-                return name
-        return None
+                if name not in shunned:
+                    return name
+                last = last or name
+        return last
 
     async def _bind(self, pod: KubeObject, node: str) -> None:
         meta = pod["metadata"]
@@ -191,6 +194,19 @@ def _is_ours(pod: KubeObject) -> bool:
     if spec.get("schedulingGates") or "deletionTimestamp" in pod["metadata"]:
         return False
     return bool(spec.get("schedulerName", "default-scheduler") == "default-scheduler")
+
+
+def _shunned(spec: dict[str, Any]) -> frozenset[str]:
+    """Return the names of the nodes that a Pod prefers to avoid."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    fields = [field for term in terms for field in term["preference"].get("matchFields") or ()]
+    return frozenset(
+        name
+        for field in fields
+        if (field["key"], field["operator"]) == ("metadata.name", "NotIn")
+        for name in field["values"]
+    )
 
 
 def _admits(node: KubeObject, spec: dict[str, Any], *, needs_restart: bool) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.check import OUTPUT_BYTES_MAX, UNFIT, Output, Verdict, leave_reason, reason_of, verdict_on
+from inplace.agent.check import OUTPUT_BYTES_MAX, Output, Verdict, leave_reason, reason_of, verdict_on
 from inplace.agent.exit_code import ExitCode
+from inplace.common.unfit import CODE
 
 
 @pytest.mark.parametrize(
@@ -67,5 +68,5 @@ def test_the_reason_goes_where_kubelet_looks(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_has_one_number() -> None:
-    """The light module's copy is the enum's."""
-    assert ExitCode.UNFIT.value == int(UNFIT)
+    """The agent's is the one that the controller looks for."""
+    assert ExitCode.UNFIT.value == int(CODE)

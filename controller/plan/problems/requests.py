@@ -8,16 +8,17 @@ from typing import Final
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.stall_limit import EXPECTED, parse_limit
+from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.requests import read_deadline, read_request
 
 _LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
-ASKING: Final = (wire.RESTART_REQUESTED, wire.BARRIER_DEADLINE, wire.BARRIER_DEADLINE_ACTION, *_LIMITS)
+ASKING: Final = (wire.RESTART_REQUESTED, wire.BARRIER_DEADLINE, wire.BARRIER_DEADLINE_ACTION, wire.BAD_NODES, *_LIMITS)
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
-    for read in (read_request, read_deadline):
+    for read in (read_request, read_deadline, read_bad_nodes):
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:

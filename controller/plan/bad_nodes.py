@@ -1,0 +1,90 @@
+"""
+Bad nodes: remember on which nodes workers failed first or checks failed, and let replaced Pods avoid them.
+
+Pods of a JobSet with the annotation wait behind a scheduling gate of ours, which is lifted at once, with a preference
+for all nodes that are not bad. It is a preference, so that a Pod never waits for a node that is not there: then the
+scheduler takes a bad one, and its verdict is taken back. docs/adr/0071
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from inplace.common import wire
+from inplace.controller.plan.actions import AvoidNodes
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec.bad_nodes import (
+    AVOIDED,
+    TAKEN_BACK,
+    BadNodes,
+    Records,
+    after_check,
+    after_failure,
+    avoided,
+    find,
+    forgiven,
+    records_of,
+)
+from inplace.controller.spec.causes import Cause, Trigger
+
+_BLAMING: Final = (Trigger.WORKER_EXIT, Trigger.STALLED)  # a Pod that was deleted or evicted says nothing of its node
+
+
+def avoid_bad_nodes(draft: Draft) -> bool:
+    """Take in failed checks, take back what the scheduler could not obey, and let gated Pods go."""
+    policy = draft.jobset.bad_nodes
+    nodes: tuple[str, ...] = ()
+    if policy is not None:
+        signs, now = draft.observed.node_signs, draft.observed.now
+        records = _take_back(draft, records_of(draft.status, policy, now))
+        for failure in signs.unfit:
+            changed = after_check(records, policy, failure, now)
+            _tell(draft, policy, records, changed, failure.node)
+            records = changed
+        _write(draft, records)
+        nodes = avoided(records, policy, signs.in_use)
+    for pod in draft.observed.gated:
+        draft.add(AvoidNodes(pod, nodes))
+    return False
+
+
+def note_first_failure(draft: Draft, cause: Cause | None) -> None:
+    """Remember on which node a restart's first failure was, in the write that begins the restart."""
+    policy, failure = draft.jobset.bad_nodes, cause.failure if cause is not None else None
+    if policy is None or cause is None or failure is None or not failure.node or cause.trigger not in _BLAMING:
+        return
+    records = records_of(draft.status, policy, draft.observed.now)
+    changed = after_failure(records, policy, failure, draft.observed.now)
+    _tell(draft, policy, records, changed, failure.node)
+    _write(draft, changed)
+
+
+def _take_back(draft: Draft, records: Records) -> Records:
+    """Forget what is known of a node that a Pod was to avoid, and to which the scheduler brought it all the same."""
+    for node in sorted(draft.observed.node_signs.returned):
+        if find(records, node).is_bad:
+            message = f"node {node}: the scheduler found no better node for a pod that was to avoid it"
+            draft.note(TAKEN_BACK, f"{message}; its failures are forgotten", warning=True)
+    return forgiven(records, draft.observed.node_signs.returned)
+
+
+def _tell(draft: Draft, policy: BadNodes, old: Records, new: Records, node: str) -> None:
+    """Say that a node is bad now, and which other one is no longer avoided for that."""
+    record = find(new, node)
+    if find(old, node).is_bad or not record.is_bad:
+        return
+    in_use = draft.observed.node_signs.in_use
+    is_enough = len(record.failed_at) == policy.failures
+    what = f"{policy.failures} first failures within {policy.window_s} s, the last" if is_enough else "a failed check"
+    message = f"node {node}: {what}: {record.why}; replaced pods avoid it for {policy.window_s} s"
+    for other in avoided(old, policy, in_use):
+        if other not in avoided(new, policy, in_use):
+            message += f", and node {other} no longer: at most {policy.nodes_max(in_use)} of {in_use} nodes"
+    draft.note(AVOIDED, message, warning=True)
+
+
+def _write(draft: Draft, records: Records) -> None:
+    """Put the records into the status if they say something else than it does; old times alone are no reason."""
+    policy = draft.jobset.bad_nodes
+    if policy is not None and records != records_of(draft.status, policy, draft.observed.now):
+        draft.status[wire.NODE_FAILURES] = [record.fields() for record in records]

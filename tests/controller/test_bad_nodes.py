@@ -1,0 +1,287 @@
+"""Bad nodes with the whole controller: verdicts, the gate of new Pods, what a new leader knows, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.common import unfit, wire
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from tests.controller.crew import Crew
+from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
+    """Return a JobSet of three Pods that avoids bad nodes."""
+    manifest = jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100)
+    return changed(manifest, "metadata.annotations", {wire.BAD_NODES: text})
+
+
+async def bind(rig: Rig, pod: str, node: str) -> None:
+    """Bring a Pod to a node, and let it run."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod},
+        "target": {"kind": "Node", "name": node},
+    }
+    await rig.admin.raw("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", body=binding)
+    await rig.admin.patch(PODS, "default", pod, {"status": {"phase": "Running"}}, subresource="status")
+
+
+async def started(rig: Rig, manifest: KubeObject) -> Crew:
+    """Bring a group to epoch 1; the Pod of index i is on node ni."""
+    crew = await rig.submit(manifest)
+    await crew.make_pods()
+    await rig.settle()
+    for (_, index), pod in crew.pods.items():
+        await bind(rig, pod, f"n{index}")
+    await meet(rig, crew, 1)
+    return crew
+
+
+async def meet(rig: Rig, crew: Crew, epoch: int) -> None:
+    """Let every Pod announce an epoch, and every worker run in it."""
+    await crew.announce_all(epoch)
+    await rig.settle(0.01)
+    for pod in crew.pods.values():
+        await crew.set_worker(pod, run=epoch)
+    await rig.settle()
+
+
+async def fail(rig: Rig, crew: Crew, index: int) -> None:
+    """Let one worker die, and bring the group to its next epoch."""
+    synced = (await crew.epochs())[0]
+    await crew.set_worker(pod_of(crew, index), run=synced, exit_code=1)
+    await rig.settle(0.2)
+    assert await crew.epochs() == (synced, synced)
+    await meet(rig, crew, synced + 1)
+
+
+async def fail_check(rig: Rig, pod: str, ended_at: str = "2023-11-14T22:13:20Z") -> None:
+    """Let a Pod end as its agent does after a failed check."""
+    message = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
+    state = {"terminated": {"exitCode": unfit.CODE, "message": message, "finishedAt": ended_at}}
+    container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [container]}
+    await rig.admin.patch(PODS, "default", pod, {"status": status}, subresource="status")
+    await rig.settle()
+
+
+def pod_of(crew: Crew, index: int) -> str:
+    """Return the name of the Pod in a slot."""
+    return next(pod for (_, place), pod in crew.pods.items() if place == index)
+
+
+async def replaced(rig: Rig, crew: Crew, index: int) -> KubeObject:
+    """Remove a Pod, make its replacement, and return its spec once the controller has seen it."""
+    await crew.remove(pod_of(crew, index))
+    await crew.make_pods()
+    await rig.settle()
+    return await spec_of(rig, pod_of(crew, index))
+
+
+async def spec_of(rig: Rig, pod: str) -> KubeObject:
+    """Return the spec of a Pod."""
+    spec: KubeObject = (await rig.admin.get(PODS, "default", pod))["spec"]
+    return spec
+
+
+def shunned(spec: KubeObject) -> list[str]:
+    """Return the nodes that a Pod prefers to avoid; nothing may hold it back."""
+    assert not spec.get("schedulingGates")
+    terms = spec.get("affinity", {}).get("nodeAffinity", {}).get(PREFERRED) or []
+    return [field["values"][0] for term in terms for field in term["preference"]["matchFields"]]
+
+
+async def nodes_told(crew: Crew) -> list[str]:
+    """Return the nodes that the status says are avoided."""
+    return [entry["node"] for entry in (await crew.status()).get(wire.NODE_FAILURES) or () if "avoidedSince" in entry]
+
+
+async def test_without_the_annotation_nothing_changes() -> None:
+    """No gate, no status field, no request more; an annotation that cannot be read is the same, and said."""
+    requests = {}
+    for name, text in (("plain", None), ("unread", "2/1")):
+        rig = Rig()
+        async with rig.running():
+            manifest = annotated(text or "", name)
+            if text is None:
+                manifest = jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100)
+            crew = await started(rig, manifest)
+            await fail(rig, crew, 0)
+            await fail(rig, crew, 0)
+            assert not (await spec_of(rig, pod_of(crew, 0))).get("schedulingGates")
+            assert wire.NODE_FAILURES not in await crew.status()
+            requests[name] = sum(
+                f"/pods/{pod}" in request.path for request in rig.requests for pod in crew.pods.values()
+            )
+            assert bool(await crew.condition("SpecProblem")) is (text is not None)
+    assert requests == {"plain": 0, "unread": 0}
+
+
+async def test_a_node_that_fails_its_worker_again_is_avoided() -> None:
+    """The second first failure is the verdict; the replacement is told, all others start with one PATCH."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated())
+        assert [shunned(await spec_of(rig, pod)) for pod in crew.pods.values()] == [[], [], []]
+        assert sum("/pods/" in request.path and request.method != "GET" for request in rig.requests) == 3
+        await fail(rig, crew, 0)
+        await fail(rig, crew, 1)
+        assert await nodes_told(crew) == []
+        writes = rig.writes("/status")
+        await fail(rig, crew, 0)
+        assert rig.writes("/status") - writes == 2  # D with the verdict, and S
+        assert await nodes_told(crew) == ["n0"]
+        (event,) = await rig.events("NodeAvoided")
+        assert "node n0: 2 first failures within 3600 s, the last: pod train-workers-0-0-" in event["note"]
+        assert shunned(await replaced(rig, crew, 0)) == ["n0"]
+
+
+async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
+    """Half of a verdict is in the status; and a failed check is not counted again."""
+    rig = Rig()
+    async with rig.running(rig.controller(identity="one")):
+        crew = await started(rig, annotated())
+        await fail(rig, crew, 0)
+        await fail_check(rig, pod_of(crew, 2))
+        assert await nodes_told(crew) == ["n2"]
+        before = await crew.status()
+    async with rig.running(rig.controller(identity="two")):
+        await rig.settle(60)
+        assert (await crew.status())[wire.NODE_FAILURES] == before[wire.NODE_FAILURES]
+        await crew.make_pod(next(iter((await crew.jobs()).values())), 2)
+        await rig.settle()
+        assert shunned(await spec_of(rig, pod_of(crew, 2))) == ["n2"]
+
+
+async def test_a_failed_check_is_a_verdict() -> None:
+    """At the first start, too; the reason is told, and one status write tells it."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(annotated())
+        await crew.make_pods()
+        await rig.settle()
+        await bind(rig, pod_of(crew, 1), "n1")
+        await fail_check(rig, pod_of(crew, 1))
+        assert await nodes_told(crew) == ["n1"]
+        (event,) = await rig.events("NodeAvoided")
+        assert "a failed check: pod train-workers-0-1-" in event["note"]
+        assert "GPU 3" in event["note"]
+        assert shunned(await replaced(rig, crew, 1)) == ["n1"]
+
+
+async def test_a_program_that_exits_with_that_code_is_no_failed_check() -> None:
+    """Its message does not say so."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated())
+        state = {"terminated": {"exitCode": unfit.CODE, "message": "mine"}}
+        container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+        status = {"phase": "Failed", "containerStatuses": [container]}
+        await rig.admin.patch(PODS, "default", pod_of(crew, 1), {"status": status}, subresource="status")
+        await rig.settle()
+        assert await nodes_told(crew) == []
+
+
+async def test_without_a_better_node_the_verdict_is_taken_back() -> None:
+    """The scheduler brings the replacement there again: that is said, and the node's failures are forgotten."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated("1/3600"))
+        await fail(rig, crew, 0)
+        assert shunned(await replaced(rig, crew, 0)) == ["n0"]
+        await bind(rig, pod_of(crew, 0), "n0")
+        await rig.settle()
+        assert await nodes_told(crew) == []
+        assert len(await rig.events("NodeVerdictTakenBack")) == 1
+        assert shunned(await replaced(rig, crew, 0)) == []
+        await bind(rig, pod_of(crew, 0), "n0")
+        await rig.settle()
+        assert len(await rig.events("NodeVerdictTakenBack")) == 1
+        await meet(rig, crew, (await crew.epochs())[0] + 1)
+        await fail(rig, crew, 0)
+        assert await nodes_told(crew) == ["n0"]
+
+
+async def test_a_verdict_ends() -> None:
+    """After its window nobody avoids the node; nothing need be written for that."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated("1/60"))
+        await fail(rig, crew, 0)
+        await rig.settle(50)
+        assert shunned(await replaced(rig, crew, 0)) == ["n0"]
+        await rig.settle(20)
+        assert shunned(await replaced(rig, crew, 0)) == []
+
+
+async def test_all_nodes_are_bad() -> None:
+    """One of three is avoided, the one that failed last; the Event says which is avoided no longer."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated("1/3600"))
+        for index in (0, 1, 2):
+            await fail(rig, crew, index)
+        assert await nodes_told(crew) == ["n0", "n1", "n2"]
+        assert any("and node n1 no longer: at most 1 of 3 nodes" in e["note"] for e in await rig.events("NodeAvoided"))
+        assert shunned(await replaced(rig, crew, 1)) == ["n2"]
+
+
+async def test_two_jobsets_judge_for_themselves() -> None:
+    """What one blames does not concern the other, on the same nodes."""
+    rig = Rig()
+    async with rig.running():
+        one, other = await started(rig, annotated("2/3600", "one")), await started(rig, annotated("2/3600", "other"))
+        await fail(rig, one, 0)
+        await fail(rig, other, 0)
+        await fail(rig, one, 0)
+        assert (await nodes_told(one), await nodes_told(other)) == (["n0"], [])
+        assert shunned(await replaced(rig, other, 0)) == []
+
+
+@pytest.mark.parametrize("value", [None, "nonsense"])
+async def test_an_annotation_that_goes_lets_pods_go(value: str | None) -> None:
+    """Their templates have the gate for ever: it is lifted, and nothing is avoided."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated("1/3600"))
+        await fail(rig, crew, 0)
+        patch = {"metadata": {"annotations": {wire.BAD_NODES: value}}}
+        await rig.admin.patch(JOBSETS, "default", "train", patch)
+        await rig.settle()
+        assert shunned(await replaced(rig, crew, 0)) == []
+
+
+async def test_what_is_asked_for_by_a_person_blames_no_node() -> None:
+    """Nor does a Pod that is deleted."""
+    rig = Rig()
+    async with rig.running():
+        crew = await started(rig, annotated("1/3600"))
+        patch: dict[str, Any] = {"metadata": {"annotations": {wire.RESTART_REQUESTED: "a"}}}
+        await rig.admin.patch(JOBSETS, "default", "train", patch)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        await meet(rig, crew, 2)
+        assert shunned(await replaced(rig, crew, 1)) == []
+        assert wire.NODE_FAILURES not in await crew.status()
+
+
+async def test_both_gates_of_ours() -> None:
+    """Exclusive placement follows when the other gate is lifted."""
+    rig = Rig()
+    async with rig.running():
+        manifest = annotated()
+        manifest["metadata"]["annotations"][wire.EXCLUSIVE_TOPOLOGY] = "rack"
+        crew = await rig.submit(manifest)
+        await crew.make_pods()
+        await rig.settle()
+        assert not (await spec_of(rig, pod_of(crew, 0))).get("schedulingGates")
+        assert (await spec_of(rig, pod_of(crew, 1)))["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
