@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
 
 SAVE_WITHIN_S_MAX: Final = 3600.0  # as a request's, see controller/spec/requests.py
+CHECKS_MAX: Final = 16  # guards of a Pod, see `agent.link_server`
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
 
@@ -57,6 +58,7 @@ class AgentConfig:
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
         restart_depth: `containers`, or `process` for guards that start their workers' processes anew.
+        checks_awaited: so many guards run a check before each announcement.
         agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
@@ -80,6 +82,7 @@ class AgentConfig:
     epoch_file: str = ""
     agent_file: str = ""
     link_file: str = ""
+    checks_awaited: int = 0
     restart_depth: str = CONTAINERS
     pod_uid: str = ""
     jobset_uid: str = ""
@@ -139,6 +142,7 @@ class AgentConfig:
             epoch_file=read.file("EPOCH_FILE"),
             agent_file=read.file("AGENT_FILE"),
             link_file=read.file("LINK_FILE"),
+            checks_awaited=_checks_awaited(read),
             restart_depth=_restart_depth(read),
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
@@ -183,6 +187,14 @@ def _restart_depth(read: Environment) -> str:
     if depth == PROCESS and not read.get("LINK_FILE"):
         read.refuse("LINK_FILE", "the path of the link to the worker's guard beside RESTART_DEPTH=process")
     return depth
+
+
+def _checks_awaited(read: Environment) -> int:
+    """Return CHECKS_BEFORE_ANNOUNCE; only guards check."""
+    count = read.integer("CHECKS_BEFORE_ANNOUNCE", 0, CHECKS_MAX) or 0
+    if count and not read.get("LINK_FILE"):
+        read.refuse("LINK_FILE", "the path of the link to the worker's guard beside CHECKS_BEFORE_ANNOUNCE")
+    return count
 
 
 def _watch(read: Environment) -> WatchSettings | None:

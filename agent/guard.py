@@ -65,7 +65,6 @@ from inplace.common.link import (
     Ended,
     Ending,
     Examine,
-    Examines,
     Failed,
     Hello,
     Leaving,
@@ -73,11 +72,14 @@ from inplace.common.link import (
     LineReader,
     Signal,
     Started,
+    Unfit,
     line_of,
 )
 from inplace.common.typed import TYPE_CHECKING, Final, Mapping
+from inplace.common.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
+    from inplace.agent.guard_asides import Asides
     from inplace.agent.saving_time import SavingTime
     from inplace.common.epoch.guard import Action, Event
     from inplace.common.link import Message
@@ -110,9 +112,11 @@ class Guard:
         self._command = list(options.command)
         self._env = env
         self._grace_s = options.grace_s
-        self._on_stall = options.on_stall
-        self._examiner = 0  # the process id of that command until it is reaped
-        self._examined_by_s: float | None = None  # then it is killed
+        self._asides: Asides | None = None
+        if options.before_announce or options.on_stall:
+            from inplace.agent.guard_asides import Asides
+
+            self._asides = Asides(options, env, tell=self._tell, leave=self._leave, say=say)
         self._path = env.get("LINK_FILE") or LINK_FILE
         self._saving: SavingTime | None = None
         if options.save_within_s > 0:
@@ -134,6 +138,8 @@ class Guard:
 
     def run(self) -> int:
         """Follow the link, signals and the worker until there is an exit code."""
+        if self._asides is not None:
+            self._asides.check()
         while self._code is None:
             if self._link is None:
                 self._connect()
@@ -141,12 +147,17 @@ class Guard:
             poll.register(self._wakes, select.POLLIN)
             if self._link is not None:
                 poll.register(self._link.fileno(), select.POLLIN)
+            output = self._asides.descriptor if self._asides is not None else -1
+            if output >= 0:
+                poll.register(output, select.POLLIN)
             ready = poll.poll(self._wait_s() * 1000)
             for descriptor, _ in ready:
                 if self._code is not None:
                     break
                 if descriptor == self._wakes:
                     self._woken()
+                elif self._asides is not None and descriptor == output:
+                    self._asides.read()
                 else:
                     self._read()
             if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
@@ -154,20 +165,19 @@ class Guard:
                 self._take(GraceOver())
             if self._saving is not None and self._saving.is_over():
                 self._take(Signalled(SIGTERM))
-            if self._examined_by_s is not None and time.monotonic() >= self._examined_by_s:
-                self._cut_examination("it did not end in time")
+            if self._asides is not None:
+                self._asides.end_late()
             if self._state.phase == WAITING:
                 self._be_patient()
         return self._code
 
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
-        waits = [PATIENCE_S]
-        if self._link is None:
-            waits.append(RECONNECT_S)
+        waits = [RECONNECT_S if self._link is None else PATIENCE_S]
         save_by_s = self._saving.by_s if self._saving is not None else None
-        dues_s = [at_s for at_s in (self._kill_at_s, self._examined_by_s, save_by_s) if at_s is not None]
-        return min([*waits, *(max(0.0, at_s - time.monotonic()) for at_s in dues_s)])
+        dues_s = [self._kill_at_s, save_by_s, *(self._asides.dues_s() if self._asides is not None else ())]
+        waits += [max(0.0, at_s - time.monotonic()) for at_s in dues_s if at_s is not None]
+        return min(waits)
 
     def _take(self, event: Event) -> None:
         """Advance the machine, and perform its actions in order."""
@@ -193,15 +203,18 @@ class Guard:
             case TellEnd(epoch, code, failed):
                 self._tell((Failed if failed else Ended)(epoch, code))
             case TellAbsent():
+                if self._asides is not None and self._state.epoch:  # BEFORE the agent hears that it may announce
+                    self._asides.check()
                 self._tell(Absent(round(self._grace_s * 1000)))
                 if self._state.epoch:
                     self._began_s = self._said_s = time.monotonic()
                     say(f"nothing of the worker of epoch {self._state.epoch} is left: waiting for the next lift")
             case Leave(code):
-                self._code = code
+                self._leave(code)
 
     def _start(self, epoch: int) -> None:
         """Execute the worker in a session of its own, with no signal blocked."""
+        self._cut_asides("the barrier is lifted")
         own = epoch_variables(epoch)
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
         if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
@@ -232,7 +245,7 @@ class Guard:
     def _stop(self) -> None:
         """Let the worker end, for a while."""
         self._close()
-        self._cut_examination("the agent left")
+        self._cut_asides("the agent left")
         say(f"the agent left: the worker has {self._grace_s:g} s to end")
         self._kill_at_s = time.monotonic() + self._grace_s
         self._kill(SIGTERM if self._grace_s > 0 else SIGKILL)
@@ -269,14 +282,13 @@ class Guard:
                 return
             if ended.si_pid != self._main:
                 os.waitpid(ended.si_pid, 0)
-                if ended.si_pid == self._examiner:
-                    self._examiner, self._examined_by_s = 0, None
-                    self._tell(Examines())
+                if self._asides is not None:
+                    self._asides.reaped(ended.si_pid, _code_of(ended))
                 continue
             self._kill(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
             os.waitpid(ended.si_pid, 0)
             self._main = 0
-            code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+            code = _code_of(ended)
             # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
             is_tree_gone = True
             if self._state.stays or os.getpid() != 1:
@@ -285,7 +297,8 @@ class Guard:
                 is_tree_gone = sweep()
             if self._saving is not None and self._saving.ends():  # the Pod does: no other worker may start
                 self._take(Signalled(SIGTERM))
-            self._examiner, self._examined_by_s = 0, None  # it is swept away, or ends with process 1
+            if self._asides is not None:
+                self._asides.swept()  # or it ends with process 1
             self._take(WorkerEnded(code, is_tree_gone))
             return
 
@@ -297,7 +310,8 @@ class Guard:
         try:
             with reachable(self._path) as address:
                 link.connect(address)
-            link.sendall(line_of(Hello()) + (line_of(Examines()) if self._on_stall else b""))
+            words = [Hello(), *(self._asides.words() if self._asides is not None else ())]
+            link.sendall(b"".join(map(line_of, words)))
         except OSError as error:
             link.close()
             self._seen = f"no agent there yet ({error.strerror})"
@@ -326,47 +340,31 @@ class Guard:
             if isinstance(message, Lifted):
                 self._take(BarrierLifted(message.epoch))
             elif isinstance(message, Signal):
-                self._cut_examination("the worker is to end")
+                if self._state.phase == RUNNING:
+                    self._cut_asides("the worker is to end")
                 self._take(AgentSignal(message.number))
-            elif isinstance(message, Examine):
-                self._examine(message)
+            elif isinstance(message, Examine) and self._asides is not None:
+                self._asides.examine(message, self._main if self._state.phase == RUNNING else 0, self._state.epoch)
             elif isinstance(message, Hello) and message.version == PROCESS:
                 self._take(StayOn())
             elif isinstance(message, Leaving):
                 self._take(LinkEnded())
+            elif isinstance(message, Unfit) and self._state.phase == WAITING:
+                say("another container of this Pod failed its check")
+                self._leave(UNFIT)
         if not received:
             self._close()
             self._take(LinkEnded())
 
-    def _examine(self, asked: Examine) -> None:
-        """Run the command for a worker that hangs; the agent waits for its end."""
-        if self._state.phase != RUNNING or not self._on_stall or self._examiner:
-            self._tell(Examines())
-            return
-        from inplace.agent.spawn import spawn
-        from inplace.agent.stall_command import COMMAND_S_MAX, PID, SILENT_S, pid_to_examine, shell_words
+    def _cut_asides(self, why: str) -> None:
+        """Kill the commands beside the worker, if they run."""
+        if self._asides is not None:
+            self._asides.cut(why)
 
-        pid, problem = pid_to_examine(asked.pid, self._main)
-        say(f"the worker has been silent for {asked.silent_s} s: running {self._on_stall!r} for process {pid}")
-        if problem:
-            say(problem)
-        own = {**epoch_variables(self._state.epoch), PID: str(pid), SILENT_S: str(asked.silent_s)}
-        try:
-            self._examiner = spawn(shell_words(self._on_stall), {**self._env, **own})
-        except OSError as error:
-            say(f"cannot execute /bin/sh: {error.strerror}")
-            self._tell(Examines())
-            return
-        self._examined_by_s = time.monotonic() + COMMAND_S_MAX
-
-    def _cut_examination(self, why: str) -> None:
-        """Kill the command, if it runs; its end is reaped as any."""
-        self._examined_by_s = None
-        if self._examiner:
-            from inplace.agent.stall_command import kill_tree
-
-            say(f"the command for a worker that hangs is killed: {why}")
-            kill_tree(self._examiner)
+    def _leave(self, code: int) -> None:
+        """End the guard."""
+        self._cut_asides("the guard leaves")
+        self._code = code
 
     def _tell(self, message: Message) -> None:
         """Say something to the agent, if it is there."""
@@ -386,6 +384,11 @@ class Guard:
         if now_s - self._said_s >= PATIENCE_S:
             self._said_s = now_s
             say(f"waiting for the agent at {self._path} since {now_s - self._began_s:.0f} s: {self._seen}")
+
+
+def _code_of(ended: os.waitid_result) -> int:
+    """Return the exit code of a process, 128 + n after signal n."""
+    return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
 
 
 def _take(_number: int, _frame: object) -> None:

@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from inplace.agent.checks import Checks
 from inplace.agent.examiners import Examiners
 from inplace.agent.link_server import LinkServer
 from inplace.agent.log import Log
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
-from inplace.common.link import CONTAINERS, Ended, Ending, Examines, Failed, Leaving, Lifted, Message, Started
+from inplace.common.link import (
+    CONTAINERS,
+    Checking,
+    Ended,
+    Ending,
+    Examines,
+    Failed,
+    Fit,
+    Leaving,
+    Lifted,
+    Message,
+    Started,
+    Unfit,
+)
 
 OnFailure = Callable[[int, int | None], object]  # epoch; exit code, None if the container ended without a word
 
@@ -25,6 +39,9 @@ class Link(Protocol):
 
     async def start(self, on_failure: OnFailure) -> None:
         """Begin to listen; each death is reported once."""
+
+    async def until_fit(self) -> None:
+        """Return when the guards' checks are over, and this Pod may announce."""
 
     def lift(self, epoch: int | None) -> None:
         """Let the workers start; `epoch` is None when in-place restart is off."""
@@ -48,6 +65,9 @@ class NoLink:
     async def start(self, on_failure: OnFailure) -> None:
         """Do nothing."""
 
+    async def until_fit(self) -> None:
+        """Return at once."""
+
     def lift(self, epoch: int | None) -> None:
         """Do nothing."""
 
@@ -70,11 +90,13 @@ class SocketLink:
 
     Args:
         path: where; what lay there before is replaced.
+        checks: how many guards run a check before each announcement.
     """
 
-    def __init__(self, path: str, *, clock: Clock, log: Log) -> None:
+    def __init__(self, path: str, *, clock: Clock, log: Log, checks: int = 0) -> None:
         self._server = LinkServer(path, CONTAINERS, clock=clock, log=log)
         self._examiners = Examiners(self._server, clock=clock)
+        self._checks = Checks(self._server, checks, clock=clock, log=log)
         self._running: dict[int, int] = {}  # connection -> the epoch in which its worker runs
         self._lifted: Lifted | None = None
         self._on_failure: OnFailure
@@ -83,6 +105,10 @@ class SocketLink:
         """Listen; a folder that cannot be written costs the guard its agent, and is told."""
         self._on_failure = on_failure
         await self._server.start(self)
+
+    async def until_fit(self) -> None:
+        """Wait for the guards' checks."""
+        await self._checks.until_fit()
 
     def lift(self, epoch: int | None) -> None:
         """Tell every guard, also those that connect later."""
@@ -116,6 +142,9 @@ class SocketLink:
         if isinstance(message, Examines):
             self._examiners.ready(peer)
             return
+        if isinstance(message, Checking | Fit | Unfit):
+            self._checks.heard(peer, message)
+            return
         if not isinstance(message, Started | Failed | Ended | Ending):
             raise RemoteProtocolError(f"expected a guard's line, saw {message!r}")
         self._running.pop(peer, None)
@@ -127,6 +156,7 @@ class SocketLink:
     def left(self, peer: int) -> None:
         """Take the end for a death, if the guard did not say how its worker ended."""
         self._examiners.left(peer)
+        self._checks.left(peer)
         epoch = self._running.pop(peer, 0)
         if epoch:
             self._on_failure(epoch, None)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from inplace.agent.checks import Checks
 from inplace.agent.examiners import Examiners
 from inplace.agent.link_server import Listener
 from inplace.agent.process_tree import STUCK_S
@@ -17,7 +18,7 @@ from inplace.agent.worker import WorkerLostError, WorkerStuckError
 from inplace.agent.worker_command import EPOCH
 from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
-from inplace.common.link import Examines, Leaving, Message
+from inplace.common.link import Checking, Examines, Fit, Leaving, Message, Unfit
 from inplace.common.linked_worker import (
     Event,
     Exited,
@@ -54,8 +55,9 @@ class Server(Protocol):
 class LinkedWorker:
     """The workers of this Pod's guards as one, see `agent.worker.Worker`."""
 
-    def __init__(self, server: Server, *, clock: Clock) -> None:
+    def __init__(self, server: Server, *, clock: Clock, checks: Checks | None = None) -> None:
         self._server = server
+        self._checks = checks
         self._examiners = Examiners(server, clock=clock)
         self._clock = clock
         self._machine = LinkedWorkerState()
@@ -66,8 +68,10 @@ class LinkedWorker:
         """Listen to guards."""
         await self._server.start(self)
 
-    async def until_fit(self, epoch: int) -> None:
-        """Return at once: a guard checks nothing."""
+    async def until_fit(self, epoch: int) -> None:  # noqa: ARG002 - guards check before they know it
+        """Wait for the guards' checks."""
+        if self._checks is not None:
+            await self._checks.until_fit()
 
     async def keep_standby(self) -> None:
         """Hold nothing: a guard starts its worker at the lift."""
@@ -123,12 +127,17 @@ class LinkedWorker:
         """Take in one message."""
         if isinstance(message, Examines):
             self._examiners.ready(peer)
+        elif isinstance(message, Checking | Fit | Unfit):
+            if self._checks is not None:
+                self._checks.heard(peer, message)
         else:
             self._take(Heard(peer, message))
 
     def left(self, peer: int) -> None:
         """Take in the end of a connection."""
         self._examiners.left(peer)
+        if self._checks is not None:
+            self._checks.left(peer)
         self._take(PeerLeft(peer))
 
     def _take(self, event: Event) -> None:

@@ -115,7 +115,7 @@ async def _run(
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
     link: Link = NoLink()
     if config.link_file and config.restart_depth == CONTAINERS:
-        link = SocketLink(config.link_file, clock=clock, log=log)
+        link = SocketLink(config.link_file, checks=config.checks_awaited, clock=clock, log=log)
     saves: SaveRequests | None = None
     if config.save_within_s > 0:
         from inplace.agent.save_requests import SaveFile, SaveRequests

@@ -50,7 +50,9 @@ def _start(shell: Shell) -> int:
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
-        ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases, start)
+        ahead = None  # a guard's word comes first where one checks
+        if not config.checks_awaited:
+            ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases, start)
         problem = leave_agent_file(config.agent_file) if config.agent_file else None
         if problem is not None:
             shell.log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
@@ -75,13 +77,15 @@ def _make(config: AgentConfig, parts: Parts) -> Agent:
 
         return SidecarAgent(config, parts)
     from inplace.agent.arguments import RunOptions
+    from inplace.agent.checks import Checks
     from inplace.agent.link_server import LinkServer
     from inplace.agent.linked_worker import LinkedWorker
     from inplace.agent.supervisor_agent import SupervisorAgent
     from inplace.common.link import PROCESS
 
     server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=parts.log)
-    worker = LinkedWorker(server, clock=parts.clock)
+    checks = Checks(server, config.checks_awaited, clock=parts.clock, log=parts.log)
+    worker = LinkedWorker(server, clock=parts.clock, checks=checks)
     return SupervisorAgent(config, parts, worker=worker, options=RunOptions(command=("guard",)))
 
 

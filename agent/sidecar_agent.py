@@ -72,7 +72,8 @@ class SidecarAgent:
                 self._leave(epoch, verdict="worker_stalled")
 
     async def before_announcement(self) -> None:
-        """Send at once."""
+        """Wait for the checks of the guards, where there are any."""
+        await self._link.until_fit()
 
     def _lift(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the guards may start the next one."""

@@ -14,6 +14,9 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
                      absent MILLISECONDS   depth 2: no process of a worker is left here, and the guard waits for a lift;
                                            a worker gets so long from SIGTERM to SIGKILL
                      examines              there is such a command, and it does not run; said after each run, too
+                     checking MILLISECONDS a check runs here, for so long at most: announce nothing before it is over
+                     fit                   no check runs here any more, and the last one let this Pod join
+    both             unfit                 a check failed here, or in another container: this Pod ends
 
 The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
 container is gone, however it ended. Any process of the Pod may connect, so every line is read strictly and is short.
@@ -110,6 +113,23 @@ class Examines:
     """The guard has a command for a worker that hangs, and the command does not run."""
 
 
+@record
+class Checking:
+    """A check runs in the guard's container, for so long at most."""
+
+    limit_ms: int
+
+
+@record
+class Fit:
+    """The check is over, and this Pod may announce."""
+
+
+@record
+class Unfit:
+    """A check failed, and this Pod ends."""
+
+
 # word -> message, and the largest value of each of its numbers
 _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "inplace-link": (Hello, (INT32_MAX,)),
@@ -123,9 +143,27 @@ _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "ending": (Ending, (INT32_MAX,)),
     "absent": (Absent, (INT32_MAX,)),
     "examines": (Examines, ()),
+    "checking": (Checking, (INT32_MAX,)),
+    "fit": (Fit, ()),
+    "unfit": (Unfit, ()),
 }
 _WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
-Message = Hello | Lifted | Signal | Examine | Leaving | Started | Failed | Ended | Ending | Absent | Examines
+Message = (
+    Hello
+    | Lifted
+    | Signal
+    | Examine
+    | Leaving
+    | Started
+    | Failed
+    | Ended
+    | Ending
+    | Absent
+    | Examines
+    | Checking
+    | Fit
+    | Unfit
+)
 
 
 def line_of(message: Message) -> bytes:

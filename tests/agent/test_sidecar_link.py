@@ -41,6 +41,9 @@ class NotedLink:
         """Remember who is told."""
         self.on_failure = on_failure
 
+    async def until_fit(self) -> None:
+        """Check nothing."""
+
     def lift(self, epoch: int | None) -> None:
         """Note the lift."""
         self.lifts.append(epoch)

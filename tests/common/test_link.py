@@ -13,11 +13,13 @@ from inplace.common.link import (
     PROCESS,
     SIGNAL_MAX,
     Absent,
+    Checking,
     Ended,
     Ending,
     Examine,
     Examines,
     Failed,
+    Fit,
     Hello,
     Leaving,
     Lifted,
@@ -25,6 +27,7 @@ from inplace.common.link import (
     Message,
     Signal,
     Started,
+    Unfit,
     line_of,
 )
 
@@ -35,6 +38,9 @@ messages = st.one_of(
     *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
     st.builds(Examine, epochs, epochs),
     st.just(Examines()),
+    st.builds(Checking, st.integers(0, INT32_MAX)),
+    st.just(Fit()),
+    st.just(Unfit()),
     st.builds(Signal, st.integers(0, SIGNAL_MAX)),
     *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
 )
