@@ -83,9 +83,10 @@ class Buildah:
         )
         run_nicely(self._words(*command), directory=context)
 
-    def archive(self, tag: str, name: str, file: Path) -> None:
+    def archive(self, tag: str, name: str, file: Path, *, compression: str = "gzip") -> None:
         """Write an image as one file that `ctr images import` takes, under the whole name by which kubelet asks."""
-        run_nicely(self._words("push", "--quiet", tag, f"oci-archive:{file}:{name}"), directory=file.parent)
+        words = ("push", "--quiet", f"--compression-format={compression}", tag, f"oci-archive:{file}:{name}")
+        run_nicely(self._words(*words), directory=file.parent)
 
     def layers(self, tag: str) -> list[int]:
         """Return the sizes of an image's layers in bytes, compressed as a registry keeps them, the base's first."""

@@ -29,6 +29,7 @@ def documents_of(file: Path, mode: str) -> list[dict[str, Any]]:
     pod, its_pod = job["template"]["spec"], example["template"]["spec"]
     worker, its_worker = pod["containers"][0], its_pod["containers"][0]
     words = [*its_worker["command"], *its_worker.get("args", ())]
+    worker["image"] = its_worker["image"]
     worker["command"] = ["inplace-agent", "guard", *words[2:]]  # instead of: inplace-agent run
     worker["env"] = _by_name(worker["env"], [entry for entry in its_worker["env"] if entry["name"] not in AGENTS])
     worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])

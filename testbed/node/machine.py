@@ -61,7 +61,7 @@ class Node:
             "containerd", (*first_words, f"{self._programs}/containerd", *self._containerd_flags())
         )
         await self.start_containerd()
-        await asyncio.to_thread(self._import, images)
+        await self.load(images)
         self._kubelet = self._component("kubelet", (*first_words, *self._kubelet_command, *self._kubelet_flags(plane)))
         await self.start_kubelet()
 
@@ -150,11 +150,11 @@ class Node:
             subprocess.run(self._inside("mount", "--bind", str(source), str(target)), check=True)
         subprocess.run(self._inside("mount", "-t", "tmpfs", "tmpfs", "/run"), check=True)  # as on any machine
 
-    def _import(self, images: Sequence[Path]) -> None:
-        """Give the runtime the images; they are never pulled."""
+    async def load(self, images: Sequence[Path]) -> None:
+        """Give the runtime these images; it pulls none."""
         for image in images:
             words = self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image))
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise self._containerd.failure(f"expected it to import {image}, saw {done.stderr.strip()}")
 

@@ -19,6 +19,7 @@ def main() -> int:
         find_binaries().command("kubelet")
         RUNTIME.build()
         archives.build()
+        archives.build_jax()
     except (MissingComponent, BuildFailed) as error:
         print(f"node: {error}", file=sys.stderr)
         return 1

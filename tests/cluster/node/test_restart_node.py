@@ -7,10 +7,12 @@ import signal
 from functools import partial
 
 import pytest
+import yaml
 
+from inplace.common.kube.resources import KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
-from testbed.node.manifests import watch_over
+from testbed.node.manifests import EXAMPLES, watch_over
 from testbed.node.patience import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -128,6 +130,29 @@ async def test_a_supervisor_killed_outright_costs_its_own_pod(cluster: Cluster) 
 
         assert before < group.uids()
         assert group.epochs() == (2, 1)
+        assert group.broken() == []
+
+
+def start_again(jobset: KubeObject) -> None:
+    """Give the worker's container the rules of examples/jax.yaml."""
+    theirs = list(yaml.safe_load_all((EXAMPLES / "jax.yaml").read_text()))[-1]
+    (ours,), (ruled,) = (
+        each["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+        for each in (jobset, theirs)
+    )
+    ours |= {key: ruled[key] for key in ("restartPolicy", "restartPolicyRules")}
+
+
+async def test_a_supervisor_killed_outright_keeps_its_pod_where_a_rule_says_so(cluster: Cluster) -> None:
+    """With the rule for code 137 kubelet starts the killed supervisor's container again, and no Pod is lost."""
+    async with running_group(cluster, "supervisor", change=start_again) as group:
+        await group.until_runs(1)
+        before = group.uids()
+        await group.kill(1, "worker", process=0)
+        await group.until_runs(2)
+
+        assert group.uids() == before
+        assert sorted(restart_counts(group)) == [0, 0, 1]
         assert group.broken() == []
 
 

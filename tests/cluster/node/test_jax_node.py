@@ -1,0 +1,70 @@
+"""examples/jax.yaml on a real node, in the image that its users build: JAX trains, and goes on after a restart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from inplace.common.kube.resources import KubeObject
+from testbed.frameworks.manifests import EXAMPLES
+from testbed.frameworks.manifests import documents_of as example_in_mode
+from testbed.frameworks.worker_lines import Findings, WorkerLines
+from testbed.node import archives
+from testbed.node.cluster import Cluster
+from testbed.node.group import SETTLED_S_MAX, Group, running
+from testbed.node.manifests import documents_of
+from testbed.node.patience import until
+
+PODS = 2
+STEPS = 60
+SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": str(STEPS)}
+# CI has what users copy: of both modes in which kubelet restarts nothing, supervisor.
+MODES = ("guarded", pytest.param("process", marks=pytest.mark.long), "supervisor")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def cluster_with_jax(cluster: Cluster) -> Cluster:
+    """Give the cluster, whose first node has the image with JAX."""
+    await cluster.nodes[0].load([archives.build_jax()])
+    return cluster
+
+
+def adapt(jobset: KubeObject) -> None:
+    """Make the group small enough for the test machine, and let it train for some seconds."""
+    job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["parallelism"] = job["completions"] = PODS
+    (worker,) = job["template"]["spec"]["containers"]
+    worker["env"] = [each for each in worker["env"] if each["name"] not in SETTINGS]
+    worker["env"] += [{"name": name, "value": value} for name, value in SETTINGS.items()]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.asyncio(loop_scope="session")
+async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str) -> None:
+    """After a SIGKILL all processes go on from a checkpoint, in their Pods; none mixes, and the loss falls."""
+    group = Group(cluster_with_jax, await cluster_with_jax.plane.create_namespace(), pods=PODS, restarts_max=10)
+    example = yaml.safe_dump_all(example_in_mode(EXAMPLES / "jax.yaml", mode))
+    documents = documents_of(example, group.namespace)
+    adapt(documents[-1])
+    async with running(group, documents):
+        await until(
+            lambda: group.printed("worker").count("step=11 ") == PODS,
+            "a first checkpoint",
+            timeout_s=SETTLED_S_MAX,
+            also=group.state,
+        )
+        before = group.uids()
+        await group.kill(1, "worker")
+        await group.until_ended("Completed")
+
+        printed = re.findall(r"^\S+ std(?:out|err) [FP] (.*)$", group.printed("worker"), re.MULTILINE)
+        lines = WorkerLines.of_text("\n".join(printed))
+        assert Findings.of(lines, lines.losses).are_clean, lines.differing + lines.mixed
+        assert {epoch: min(steps) >= 10 for epoch, steps in lines.resumed.items()} == {1: False, 2: True}
+        assert lines.reached[2] == STEPS
+        assert float(lines.losses[STEPS]) < float(lines.losses[11]) < float(lines.losses[1])
+        assert group.epochs() == (2, 1)
+        assert group.uids() == before
