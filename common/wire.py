@@ -73,6 +73,9 @@ RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
 BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
 BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 
+# Ours, on the JobSet (docs/adr/0070): which restart comes after which failure.
+ESCALATION: Final = "inplace.dev/escalation"  # its grammar is controller/spec/escalation.py's
+
 # Ours, on the JobSet (docs/adr/0065): the watchdog's limits in seconds, for agents whose own settings have none.
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
@@ -91,6 +94,7 @@ RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restart
 SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
 LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
 NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0071: on which nodes workers failed first, or checks failed
+RUNG_USES: Final = "rungUses"  # ours, docs/adr/0070: which rung of the ladder was used when
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 

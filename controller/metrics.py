@@ -28,6 +28,7 @@ from inplace.common.phases import RestartPhase
 from inplace.controller.serving.exposition import SteppedCollector, pieces
 from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.escalation import FAIL, RUNGS
 from inplace.controller.tracking.counts import GroupCount
 
 CONTROLLER: Final = "jobset"
@@ -129,6 +130,12 @@ class Metrics:
             (*NAMES, "verdict"),
             registry=r,
         )
+        self.rungs = Counter(
+            "inplace_restart_rungs",
+            "Uses of the rungs of inplace.dev/escalation; Fail: none had room.",
+            (*NAMES, "rung"),
+            registry=r,
+        )
         self.last_restart_seconds = Gauge(
             "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r
         )
@@ -199,6 +206,8 @@ class Metrics:
             self.restarts.remove(namespace, jobset, outcome, trigger.value)
         for verdict in (AVOIDED, TAKEN_BACK):
             self.node_verdicts.remove(namespace, jobset, verdict)
+        for rung in (*RUNGS, FAIL):
+            self.rungs.remove(namespace, jobset, rung)
         for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):
             metric.remove(namespace, jobset)
         self.failed.remove(jobset, namespace)

@@ -56,6 +56,7 @@ OUR_FIELDS: Final = {
     wire.LAST_GROUP_RESTART,
     wire.LAST_RESTART_REQUEST,
     wire.NODE_FAILURES,
+    wire.RUNG_USES,
 }
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"

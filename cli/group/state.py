@@ -91,6 +91,7 @@ class LastRestart:
         first_failure: pod, node, container, exitCode, reason and message, as far as known.
         request: the id of a manual restart.
         first_silent: the Pods whose workers were furthest behind; None if no Pod told.
+        rung: of the escalation; None where there is no ladder.
     """
 
     epoch: int
@@ -101,6 +102,7 @@ class LastRestart:
     scope: str | None = None
     request: str | None = None
     first_silent: FirstSilent | None = None
+    rung: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,7 @@ def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
         seen.get("scope"),
         seen.get("request"),
         silent_of_entry(seen),
+        str(seen["rung"]) if seen.get("rung") else None,
     )
 
 

@@ -11,13 +11,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal
 
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.jobset import check_group, check_jobset, group_of, is_in_place
 from inplace.cli.lint.pod import check_containers, check_pod
+from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.manifests.documents import Stream, StreamError, name_of, read_stream
 from inplace.cli.manifests.finding import ClusterError, Finding
 from inplace.cli.manifests.pod_roles import members
@@ -42,10 +43,15 @@ class LintOptions:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What was found in one JobSet; its name is for people."""
+    """What was found in one JobSet; its name is for people.
+
+    Args:
+        policy: sentences that say what it does about failures; none where no annotation chooses that.
+    """
 
     name: str
     findings: tuple[Finding, ...]
+    policy: tuple[str, ...] = ()
 
 
 def run_lint(file: str, options: LintOptions) -> int:
@@ -83,7 +89,10 @@ async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
 def lint(stream: Stream) -> list[LintReport]:
     """Return the findings about each JobSet of a stream, from the manifest alone."""
     objects = list(stream.objects())
-    return [LintReport(name_of(jobset), tuple(_findings(jobset, objects))) for jobset in stream.jobsets()]
+    return [
+        LintReport(name_of(jobset), tuple(_findings(jobset, objects)), tuple(policy_sentences(jobset)))
+        for jobset in stream.jobsets()
+    ]
 
 
 def _judged(stream: Stream, reports: Sequence[LintReport]) -> list[LintReport]:
@@ -99,7 +108,7 @@ def _judged(stream: Stream, reports: Sequence[LintReport]) -> list[LintReport]:
 
 def _with(report: LintReport, more: Sequence[Finding]) -> LintReport:
     """Return a report with further findings, each once."""
-    return LintReport(report.name, tuple(dict.fromkeys((*report.findings, *more))))
+    return replace(report, findings=tuple(dict.fromkeys((*report.findings, *more))))
 
 
 def _has_error(findings: Iterable[Finding]) -> bool:
@@ -137,7 +146,9 @@ def _document(reports: Iterable[LintReport]) -> dict[str, Any]:
         for finding in report.findings
     ]
     counts = {f"{kind}s": sum(one["severity"] == kind for one in findings) for kind in ("error", "warning")}
-    return {"jobsets": [report.name for report in reports], **counts, "findings": findings}
+    policies = {report.name: list(report.policy) for report in reports if report.policy}
+    told = {"policies": policies} if policies else {}
+    return {"jobsets": [report.name for report in reports], **counts, "findings": findings, **told}
 
 
 def _print(reports: Sequence[LintReport]) -> None:
@@ -157,3 +168,6 @@ def _print(reports: Sequence[LintReport]) -> None:
             for word, text in (*fields, ("why", rule.why), ("fix", finding.fix)):
                 console.print(f"  {word:<7}", style="dim", end="")
                 console.print(one_line(text))
+        for sentence in report.policy:
+            console.print("policy", style="bold", end=" ")
+            console.print(one_line(sentence))

@@ -71,6 +71,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
     return {
         "epoch": last.epoch,
         "trigger": last.trigger,
+        "rung": last.rung,
         "startedAt": last.started_at,
         "syncedAt": last.synced_at,
         "firstFailure": dict(last.first_failure) if last.first_failure else None,

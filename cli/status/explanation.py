@@ -143,7 +143,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         yield Moment(seen.at_s, f"first failure, guessed from the Pods:  {failure_text(seen.as_data())}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
-        yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}")
+        rung = f", rung {last.rung}" if last.rung else ""
+        yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}{rung}")
         for scope in facts.state.scopes:
             if scope.goodput is not None and scope.goodput.newest is not None:
                 began = scope.goodput.run.first_s if scope.goodput.run is not None else None

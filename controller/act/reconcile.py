@@ -30,6 +30,7 @@ from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, NO_SIGNS, TAKEN_BACK, NodeSigns
 from inplace.controller.spec.buckets import Bucket, bucket_of
 from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.escalation import FAIL
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod, Service
 from inplace.controller.spec.last_restart import UNSEEN
@@ -222,6 +223,8 @@ class Reconciler:
             self.recorder.emit(jobset.raw, note)
             if note.reason in (AVOIDED, TAKEN_BACK):
                 self.metrics.node_verdicts.labels(jobset.namespace, jobset.name, note.reason).inc()
+        for rung in planned.rungs:
+            self.metrics.rungs.labels(jobset.namespace, jobset.name, rung).inc()
         told = replace(jobset, status=written.get("status") or {})
         scopes = told.scopes
         for name, due_s in due_since_s.items():
@@ -238,7 +241,7 @@ class Reconciler:
                 self.metrics.completed.labels(jobset.name, jobset.namespace).inc()
             case conditions.FAILED:
                 self.metrics.failed.labels(jobset.name, jobset.namespace).inc()
-                if any(decision.exceeded for decision in group.decisions().values()):
+                if FAIL in planned.rungs or any(decision.exceeded for decision in group.decisions().values()):
                     self.timer.exceeded(group)
 
     async def _refresh(self, group: Group) -> None:

@@ -164,7 +164,8 @@ class Plan:
         the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. left: their Jobs that it
         does not wait for, (replicatedJob, job index). requeue_after_s: look
         again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
-        whose barrier missed its deadline, how many Jobs are recreated for that.
+        whose barrier missed its deadline, how many Jobs are recreated for that. rungs: of the escalation,
+        that this pass uses.
     """
 
     status: Mapping[str, Any]
@@ -178,6 +179,7 @@ class Plan:
     requeue_after_s: float | None = None
     causes: Mapping[str, Cause] = field(default_factory=dict)
     overdue: Mapping[str, int] = field(default_factory=dict)
+    rungs: tuple[str, ...] = ()
 
     @property
     def is_urgent(self) -> bool:

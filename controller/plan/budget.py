@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from inplace.common import wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.causes import Failure, Trigger
+from inplace.controller.spec.escalation import without_epoch
 from inplace.controller.spec.scopes import Scope, write_scope
 
 
@@ -30,7 +31,10 @@ def exempt_next_epoch(
     if not draft.jobset.is_in_place:
         return
     for scope in scopes:
+        is_restart = scope.synced > 0 and scope.last_exempt <= scope.synced
         write_scope(draft.status, scope, exemption(scope))
+        if is_restart and wire.RUNG_USES in draft.status:
+            draft.status[wire.RUNG_USES] = without_epoch(draft.status, scope.name, scope.synced + 1)
         draft.blame(scope, trigger, failure, request)
 
 

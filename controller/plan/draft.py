@@ -39,6 +39,7 @@ class Draft:
         self.deprecating: set[str] = set()
         self.causes: dict[str, Cause] = dict(observed.causes)
         self.overdue: dict[str, int] = {}
+        self.rungs: list[str] = []
         self.requeue_after_s: float | None = None
         self._actions: list[Action] = []
         self._notes: list[Note] = []
@@ -126,6 +127,7 @@ class Draft:
             requeue_after_s=self.requeue_after_s,
             causes=self.causes,
             overdue=self.overdue,
+            rungs=tuple(self.rungs),
         )
 
     def _wanted_actions(self) -> Iterator[Action]:

@@ -12,8 +12,10 @@ from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.finish import fail
+from inplace.controller.plan.rungs import climb
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Cause, Trigger, unix_time
+from inplace.controller.spec.escalation import FAIL, led_on
 from inplace.controller.spec.goodput import FIELD, after_run
 from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
@@ -51,15 +53,18 @@ def mend_contradictions(draft: Draft) -> bool:
 
 def decide_epochs(draft: Draft) -> bool:
     """Write S and D, fail after one restart too many, recreate Jobs whose Pods cannot restart in place."""
-    decisions = draft.observed.decisions
     if draft.jobset.suspended:
         return False
+    scopes = draft.jobset.scopes
+    decisions = {name: climb(draft, scopes[name], decision) for name, decision in draft.observed.decisions.items()}
     exceeded = [draft.jobset.scopes[name] for name, decision in decisions.items() if decision.exceeded]
     if exceeded:
         for scope in exceeded:
             _note_restart(draft, scope, is_over=False)  # it never comes, but who wanted it is what people ask
         is_last = any(scope.synced == INT32_MAX for scope in exceeded)
-        fail(draft, conditions.NO_EPOCH_LEFT if is_last else conditions.reached_max_restarts())
+        has_no_rung = any(draft.jobset.has_no_rung(scope) for scope in exceeded) or FAIL in draft.rungs
+        limit = conditions.restart_limit_exceeded(draft.jobset.ladder) if has_no_rung else None
+        fail(draft, conditions.NO_EPOCH_LEFT if is_last else limit or conditions.reached_max_restarts())
         return True
     for name, decision in decisions.items():
         _write_epochs(draft, draft.jobset.scopes[name], decision)
@@ -104,6 +109,8 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
     skipped = replace(scope, synced=epoch, deprecated=epoch, exempt=scope.exempt + 1, last_exempt=after)
     exemption = {wire.EXEMPT_EPOCHS: skipped.exempt, wire.LAST_EXEMPT_EPOCH: skipped.last_exempt}
     write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
+    if wire.RUNG_USES in draft.status:
+        draft.status[wire.RUNG_USES] = led_on(draft.status, scope.name, epoch, after)
     cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
     draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.escalation import Ladder
 
 COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
@@ -86,6 +87,12 @@ def failed_jobs(first_failed_job: str) -> Condition:
 def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     """Return Failed for one restart too many."""
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
+
+
+def restart_limit_exceeded(ladder: Ladder) -> Condition:
+    """Return Failed for a failure for which no rung of the escalation had room."""
+    windows = ", ".join(map(str, ladder))
+    return failed("RestartLimitExceeded", f"jobset failed: no rung of its escalation had room: {windows}")
 
 
 NO_EPOCH_LEFT: Final = failed(

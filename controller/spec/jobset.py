@@ -19,6 +19,7 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.slot import Shape
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.bad_nodes import BadNodes, read_bad_nodes
+from inplace.controller.spec.escalation import FAIL, Ladder, Use, read_ladder, use_of_restart, uses_of
 from inplace.controller.spec.fields import (
     Claim,
     Coordinator,
@@ -228,6 +229,24 @@ class JobSet:
             return read_bad_nodes(self.annotations) if self.is_in_place else None
         except RemoteProtocolError:
             return None
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """Return the rungs of the escalation; none where there is no ladder, or it cannot be read."""
+        try:
+            return read_ladder(self.annotations) if self.is_in_place else ()
+        except RemoteProtocolError:
+            return ()
+
+    def has_no_rung(self, scope: Scope) -> bool:
+        """Say whether the status says that no rung had room for the restart to a scope's next epoch."""
+        use = use_of_restart(self.rung_uses, scope.name, scope.synced + 1) if self.ladder else None
+        return use is not None and use.rung == FAIL
+
+    @cached_property
+    def rung_uses(self) -> tuple[Use, ...]:
+        """Return which rung was used when, the oldest first."""
+        return uses_of(self.status)
 
     @property
     def wanted_scope(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from inplace.common import wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of
+from inplace.controller.spec.escalation import use_of_restart, uses_of
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.scopes import Scope
 
@@ -30,6 +31,9 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
     entry["startedAt"] = (cause.seen_at or now) if cause.trigger.is_failure else now
     if cause.request:
         entry["request"] = cause.request
+    use = use_of_restart(uses_of(status), scope.name, scope.synced + 1) if wire.RUNG_USES in status else None
+    if use is not None:
+        entry["rung"] = use.rung
     failure = cause.failure if cause.failure is not None else failure_of_entry(old)
     if failure is not None:
         entry["firstFailure"] = failure.fields()

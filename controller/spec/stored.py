@@ -29,6 +29,7 @@ _ANNOTATIONS: Final = frozenset(
         wire.BARRIER_DEADLINE,
         wire.BARRIER_DEADLINE_ACTION,
         wire.BAD_NODES,
+        wire.ESCALATION,
         wire.STALL_AFTER,
         wire.START_STALL_AFTER,
     }

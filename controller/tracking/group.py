@@ -136,7 +136,8 @@ class Group:
             if other.name != name:
                 ledger = other.ledger
                 elsewhere += self.jobset.scopes[other.name].restarts_at(max(ledger.announced, ledger.synced))
-        return self.ledgers[name].ledger.decide(restarts_max=policy.restarts_max, uncounted=scope.exempt - elsewhere)
+        restarts_max = -1 if self.jobset.has_no_rung(scope) else policy.restarts_max
+        return self.ledgers[name].ledger.decide(restarts_max=restarts_max, uncounted=scope.exempt - elsewhere)
 
     def causes(self) -> Mapping[str, Cause]:
         """Return why each scope restarts, of those that do."""

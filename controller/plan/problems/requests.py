@@ -9,16 +9,24 @@ from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.stall_limit import EXPECTED, parse_limit
 from inplace.controller.spec.bad_nodes import read_bad_nodes
+from inplace.controller.spec.escalation import read_ladder
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.requests import read_deadline, read_request
 
 _LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
-ASKING: Final = (wire.RESTART_REQUESTED, wire.BARRIER_DEADLINE, wire.BARRIER_DEADLINE_ACTION, wire.BAD_NODES, *_LIMITS)
+ASKING: Final = (
+    wire.RESTART_REQUESTED,
+    wire.BARRIER_DEADLINE,
+    wire.BARRIER_DEADLINE_ACTION,
+    wire.BAD_NODES,
+    wire.ESCALATION,
+    *_LIMITS,
+)
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
-    for read in (read_request, read_deadline, read_bad_nodes):
+    for read in (read_request, read_deadline, read_bad_nodes, read_ladder):
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:
@@ -33,6 +41,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
                 "was; correct it"
             )
     if jobset.is_in_place:
+        yield from _wider_than_the_budget(jobset)
         return
     for name in ASKING:
         if name in jobset.annotations:
@@ -40,3 +49,14 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
                 f"metadata.annotations[{name}]: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has "
                 "no effect; remove it"
             )
+
+
+def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:
+    """Yield that the last places of the escalation can never be used: maxRestarts is reached before."""
+    restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
+    uses_max = sum(rung.uses_max for rung in jobset.ladder)
+    if uses_max > restarts_max:
+        yield (
+            f"metadata.annotations[{wire.ESCALATION}]: expected at most maxRestarts ({restarts_max}) uses of all rungs "
+            f"together, saw {uses_max}; maxRestarts ends the jobset before the last of them; raise it or allow fewer"
+        )

@@ -1,0 +1,188 @@
+"""
+The ladder of `inplace.dev/escalation`: what comes after which failure, and how often in how many seconds.
+
+    inplace.dev/escalation: "InPlace=3/21600, ReplacePod=2/21600, RecreateJobs=1/86400"
+
+Each *rung* may be used at most so many times in any window of so many seconds. A counted failure uses the first rung
+whose window has room. When none has, the JobSet fails. The *uses* stand in `status.rungUses`, written in the status
+write that begins the restart, so neither a crash nor another leader loses or doubles one. docs/adr/0070. Pure: the time
+comes from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.controller.spec.causes import unix_time
+
+IN_PLACE: Final = "InPlace"
+REPLACE_POD: Final = "ReplacePod"  # the Pod that failed first is replaced, the others restart in place
+RECREATE_JOBS: Final = "RecreateJobs"
+FAIL: Final = "Fail"  # no rung had room; a use's word, never the user's
+RUNGS: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOBS)
+USES_MAX: Final = 64  # of one rung; each is 60 to 400 bytes of the status
+WINDOW_S_MAX: Final = 30 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One way to restart, and how often it may be used in any window of `window_s` seconds."""
+
+    name: str
+    uses_max: int
+    window_s: int
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        return f"{self.name} {self.uses_max} times in {self.window_s} s"
+
+
+Ladder = tuple[Rung, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a rung.
+
+    Args:
+        rung: its name, or FAIL.
+        started_at: when the restart was decided, by the controller's clock; RFC 3339.
+        epoch: to which the restart leads.
+        scope: that restarts; "" for the whole JobSet.
+        recreation: the restart is counted as a recreation of Jobs, and not by its epoch (controller/plan/budget.py).
+        pod: name of the Pod that is replaced; "" for none.
+        pod_uid: its UID.
+    """
+
+    rung: str
+    started_at: str
+    epoch: int
+    scope: str = ""
+    recreation: bool = False
+    pod: str = ""
+    pod_uid: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Return an item of status.rungUses."""
+        fields = {
+            "rung": self.rung,
+            "startedAt": self.started_at,
+            "epoch": self.epoch,
+            "scope": self.scope,
+            "recreation": self.recreation,
+            "pod": self.pod,
+            "podUid": self.pod_uid,
+        }
+        return {name: value for name, value in fields.items() if value not in ("", False)}
+
+    def leads_to(self, scope: str, epoch: int) -> bool:
+        """Say whether it is that of one scope's restart to one epoch."""
+        return (self.scope, self.epoch) == (scope, epoch)
+
+
+def read_ladder(annotations: Mapping[str, Any]) -> Ladder:
+    """Return the rungs in the user's order; none where the annotation is absent.
+
+    Raises:
+        RemoteProtocolError: it cannot be read.
+    """
+    text = annotations.get(wire.ESCALATION)
+    if text is None:
+        return ()
+    rungs = tuple(_read_rung(part.strip()) for part in str(text)[:200].split(","))
+    names = [rung.name for rung in rungs]
+    if len(set(names)) < len(names):
+        raise _unreadable("each rung once", str(text))
+    return rungs
+
+
+def uses_of(status: Mapping[str, Any]) -> tuple[Use, ...]:
+    """Read status.rungUses, the oldest first; what another program wrote there is passed over."""
+    found = status.get(wire.RUNG_USES)
+    items = found if isinstance(found, list) else ()
+    return tuple(_read_use(item) for item in items if isinstance(item, Mapping))
+
+
+def fitting(ladder: Ladder, uses: Sequence[Use], now_s: float) -> Rung | None:
+    """Return the first rung whose window has room; None where none has."""
+    return next((rung for rung in ladder if count_uses(rung, uses, now_s) < rung.uses_max), None)
+
+
+def count_uses(rung: Rung, uses: Sequence[Use], now_s: float) -> int:
+    """Return how many uses lie in a rung's window; a time in the future, from another clock, counts as now."""
+    return sum(use.rung == rung.name and _age_s(use, now_s) < rung.window_s for use in uses)
+
+
+def kept(ladder: Ladder, uses: Sequence[Use], now_s: float, now: str) -> tuple[Use, ...]:
+    """Return the uses that may still count: at most `uses_max` for each rung. Times in the future become now."""
+    rungs = {rung.name: rung for rung in ladder}
+    left = {rung.name: rung.uses_max for rung in ladder}
+    newest_first = []
+    for use in reversed(uses):
+        rung = rungs.get(use.rung)
+        if rung is not None and left[use.rung] and _age_s(use, now_s) < rung.window_s:
+            left[use.rung] -= 1
+            newest_first.append(replace(use, started_at=now) if _age_s(use, now_s) <= 0 else use)
+    return tuple(reversed(newest_first))
+
+
+def use_of_restart(uses: Sequence[Use], scope: str, epoch: int) -> Use | None:
+    """Return the newest use of one scope's restart to one epoch; None where it has none."""
+    return next((use for use in reversed(uses) if use.leads_to(scope, epoch)), None)
+
+
+def without_epoch(status: Mapping[str, Any], scope: str, epoch: int) -> list[dict[str, Any]]:
+    """Return status.rungUses without that of a restart which is not counted by its epoch after all."""
+    return [use.fields() for use in uses_of(status) if use.recreation or not use.leads_to(scope, epoch)]
+
+
+def led_on(status: Mapping[str, Any], scope: str, epoch: int, after: int) -> list[dict[str, Any]]:
+    """Return status.rungUses where a restart to one epoch leads to another: the first one is skipped."""
+    uses = uses_of(status)
+    return [(replace(use, epoch=after) if use.leads_to(scope, epoch) else use).fields() for use in uses]
+
+
+def _age_s(use: Use, now_s: float) -> float:
+    """Return how old a use is; a time that nobody can read never ages, rather than being forgotten early."""
+    at_s = unix_time(use.started_at)
+    return 0.0 if at_s is None else now_s - at_s
+
+
+def _read_rung(part: str) -> Rung:
+    name, _, numbers = part.partition("=")
+    uses, _, window = numbers.partition("/")
+    if name not in RUNGS:
+        raise _unreadable(f"a rung of {', '.join(RUNGS)}", part)
+    where = f"metadata.annotations[{wire.ESCALATION}]: rung {name}"
+    try:
+        uses_max = wire.parse_int32(uses, f"{where}, number of uses", least=1, most=USES_MAX)
+        window_s = wire.parse_int32(window, f"{where}, window in seconds", least=1, most=WINDOW_S_MAX)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{error}; {_EFFECT}") from error
+    return Rung(name, uses_max, window_s)
+
+
+def _unreadable(expected: str, seen: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"metadata.annotations[{wire.ESCALATION}]: expected {expected}, as in InPlace=3/21600, saw {seen[:80]!r}; "
+        f"{_EFFECT}"
+    )
+
+
+_EFFECT: Final = "maxRestarts alone bounds restarts; correct it"
+
+
+def _read_use(item: Mapping[str, Any]) -> Use:
+    epoch = item.get("epoch")
+    words = {name: str(item.get(name) or "") for name in ("rung", "scope", "pod")}
+    return Use(
+        started_at=str(item.get("startedAt") or ""),
+        epoch=epoch if isinstance(epoch, int) else 0,
+        recreation=item.get("recreation") is True,
+        pod_uid=str(item.get("podUid") or ""),
+        **words,
+    )

@@ -1,0 +1,298 @@
+"""The ladder at work: the whole controller, windows in virtual time, other leaders, recreations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def climbing(ladder: str, *, restarts_max: int = 10, **options: Any) -> KubeObject:
+    """Return a JobSet with a ladder."""
+    manifest = jobset(restarts_max=restarts_max, **options)
+    manifest["metadata"]["annotations"] = {wire.ESCALATION: ladder}
+    return manifest
+
+
+async def fail_one(rig: Rig, crew: Crew) -> None:
+    """Let one worker fail: its Pod announces the next epoch, then the others."""
+    synced, _ = await crew.epochs()
+    await crew.announce(next(iter(crew.pods.values())), synced + 1)
+    await rig.settle(0.1)
+    if (await crew.status()).get("terminalState") is None:
+        await crew.announce_all(synced + 1)
+        await rig.settle(0.1)
+
+
+async def rungs(crew: Crew) -> list[str]:
+    """Return the rungs of the uses that the status holds."""
+    return [use["rung"] for use in (await crew.status()).get(wire.RUNG_USES, [])]
+
+
+async def failed_reason(crew: Crew) -> str | None:
+    """Return why the JobSet failed; None while it did not."""
+    condition = await crew.condition("Failed")
+    return condition["reason"] if condition is not None else None
+
+
+async def test_without_the_annotation_nothing_is_written() -> None:
+    """No field of the status, no Event."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset())
+        await fail_one(rig, crew)
+        status = await crew.status()
+        assert wire.RUNG_USES not in status
+        assert "rung" not in status[wire.LAST_GROUP_RESTART]
+        assert await rig.events("RestartRung") == []
+
+
+async def test_a_window_without_room_ends_the_jobset() -> None:
+    """The third failure in 100 s ends it; the two status writes of a restart stay two."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=2/100"))
+        before = rig.writes("/jobsets/train/status")
+        await fail_one(rig, crew)
+        await rig.settle(30.0)
+        await fail_one(rig, crew)
+        assert rig.writes("/jobsets/train/status") == before + 4
+        assert await rungs(crew) == ["InPlace", "InPlace"]
+        assert (await crew.status())[wire.LAST_GROUP_RESTART]["rung"] == "InPlace"
+        await rig.settle(30.0)
+        await fail_one(rig, crew)
+        assert await failed_reason(crew) == "RestartLimitExceeded"
+        assert (await crew.condition("Failed") or {})["message"] == (
+            "jobset failed: no rung of its escalation had room: InPlace 2 times in 100 s"
+        )
+        assert await crew.epochs() == (3, 3)
+        labels = {"namespace": "default", "jobset": "train"}
+        registry = rig.controllers[0].metrics.registry
+        for rung, uses in (("InPlace", 2), ("Fail", 1)):
+            assert registry.get_sample_value("inplace_restart_rungs_total", labels | {"rung": rung}) == uses
+        assert "use 1 of 2 in 100 s" in (await rig.events("RestartRung"))[0]["note"]
+
+
+async def test_a_window_that_has_passed_is_forgotten() -> None:
+    """Twice in 100 s is allowed again and again; the status holds no more than the rung allows."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=2/100"))
+        for _ in range(6):
+            await fail_one(rig, crew)
+            await rig.settle(60.0)
+            assert len(await rungs(crew)) <= 2
+        assert await failed_reason(crew) is None
+        assert (await crew.epochs())[0] == 7
+
+
+async def test_another_leader_forgets_no_use() -> None:
+    """The window goes on where the former controller left it, also in the middle of a restart."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=2/1000"))
+        await fail_one(rig, crew)
+        await crew.announce(next(iter(crew.pods.values())), 3)
+        await rig.settle(0.1)
+        assert await rungs(crew) == ["InPlace", "InPlace"]
+    async with rig.running(rig.controller()):
+        await rig.settle(20.0)
+        await crew.announce_all(3)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (3, 2)
+        assert await rungs(crew) == ["InPlace", "InPlace"]
+        await fail_one(rig, crew)
+        assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
+    """All Pods announced before the controller looked: S grows in one write, which has the use, or fails."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=1/1000"))
+    for epoch, synced in ((2, 2), (3, 2)):
+        await crew.announce_all(epoch)
+        async with rig.running(rig.controller()):
+            await rig.settle(20.0)
+            assert (await crew.epochs())[0] == synced
+    assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+async def test_a_request_takes_no_place() -> None:
+    """What maxRestarts does not count, the ladder does not count."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=1/1000"))
+        for epoch in (2, 3, 4):
+            annotations = {wire.RESTART_REQUESTED: f"request-{epoch}"}
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
+            await rig.settle(0.1)
+            await crew.announce_all(epoch)
+            await rig.settle(0.1)
+            assert (await crew.epochs())[0] == epoch
+        assert await rungs(crew) == []
+
+
+async def test_max_restarts_goes_on_to_bound_everything() -> None:
+    """A restart beyond maxRestarts takes no place, and fails as it did."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=60/1000, RecreateJobs=4/1000", restarts_max=1))
+        await fail_one(rig, crew)
+        await fail_one(rig, crew)
+        assert await failed_reason(crew) == "ReachedMaxRestarts"
+        assert await rungs(crew) == ["InPlace"]
+        assert (await crew.status())["restarts"] == 0
+        assert "saw 64; maxRestarts ends" in (await crew.condition("SpecProblem") or {})["message"]
+
+
+async def test_recreate_jobs_is_counted_once() -> None:
+    """The second failure recreates every Job; maxRestarts and the ladder count it once each."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=1/1000, RecreateJobs=1/1000", restarts_max=3))
+        await fail_one(rig, crew)
+        jobs = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        await crew.announce(next(iter(crew.pods.values())), 3)
+        await rig.settle(0.1)
+        status = await crew.status()
+        assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
+        assert await crew.epochs() == (2, 2)
+        assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_EXEMPT_EPOCH]) == (1, 3)
+        assert await rungs(crew) == ["InPlace", "RecreateJobs"]
+        assert (await crew.condition("RestartingJobSet") or {})["reason"] == "Escalation"
+        await renew(rig, crew)
+        made = await crew.jobs()
+        assert made.keys() == jobs.keys()
+        assert all(job["metadata"]["uid"] != jobs[name] for name, job in made.items())
+        await crew.announce_all(3)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (3, 2)
+        labels = {"namespace": "default", "jobset": "train"}
+        registry = rig.controllers[0].metrics.registry
+        assert registry.get_sample_value("inplace_restart_budget_remaining", labels) == 1
+        await fail_one(rig, crew)
+        assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+def with_rule(ladder: str, action: str) -> KubeObject:
+    """Return a JobSet whose Jobs' failures have an action."""
+    manifest = climbing(ladder, jobs=[replicated_job(pods=1, replicas=2)])
+    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "all", "action": action}]
+    return manifest
+
+
+async def renew(rig: Rig, crew: Crew) -> None:
+    """Make the Pods of the new Jobs; those of the old ones are collected as garbage."""
+    await rig.settle()
+    there = {pod["metadata"]["name"] for pod in (await rig.admin.list(PODS, "default"))["items"]}
+    crew.pods = {slot: pod for slot, pod in crew.pods.items() if pod in there}
+    await crew.make_pods()
+
+
+@pytest.mark.parametrize(
+    ("action", "kept"),
+    [("RestartJob", ["InPlace"]), ("RestartJobAndIgnoreMaxRestarts", [])],
+)
+async def test_a_failed_job_is_the_same_failure_as_its_workers_death(action: str, kept: list[str]) -> None:
+    """A worker dies and takes a place; then its Job fails: counted, it stays one use, uncounted, none."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(with_rule("InPlace=1/1000", action))
+        (job, _), pod = next(iter(crew.pods.items()))
+        await crew.set_worker(pod, exit_code=1)
+        await rig.settle(0.1)
+        assert await rungs(crew) == ["InPlace"]
+        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+        await rig.settle(0.1)
+        assert await rungs(crew) == kept
+        await renew(rig, crew)
+        await crew.announce_all(2)
+        await rig.settle()
+        assert await crew.epochs() == (2, 1)
+        assert await failed_reason(crew) is None
+        assert await rungs(crew) == kept
+
+
+async def test_a_death_without_a_rung_waits_for_its_job_to_decide() -> None:
+    """The window is full when a worker dies; its Job then fails under a rule that does not count: nothing fails."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(with_rule("InPlace=1/1000", "RestartJobAndIgnoreMaxRestarts"))
+        await fail_one(rig, crew)
+        for pod in crew.pods.values():
+            await crew.set_worker(pod, run=2)
+        await rig.settle(0.1)
+        (job, _), pod = next(iter(crew.pods.items()))
+        await crew.set_worker(pod, run=2, exit_code=1)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 2)
+        assert await rungs(crew) == ["Fail", "InPlace"] or await rungs(crew) == ["InPlace", "Fail"]
+        assert await failed_reason(crew) is None
+        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+        await renew(rig, crew)
+        await crew.announce_all(3)
+        await rig.settle()
+        assert await crew.epochs() == (3, 2)
+        assert await failed_reason(crew) is None
+        assert await rungs(crew) == ["InPlace"]
+
+
+async def test_a_failed_job_takes_the_rung_recreate_jobs() -> None:
+    """A rule that restarts one Job is widened to all, and counted once."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(with_rule("RecreateJobs=1/1000", "RestartJob"))
+        (job, _) = next(iter(crew.pods))
+        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+        await rig.settle(0.1)
+        status = await crew.status()
+        assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
+        assert await rungs(crew) == ["RecreateJobs"]
+        await renew(rig, crew)
+        (job, _) = next(iter(crew.pods))
+        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+        await rig.settle(0.1)
+        assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+async def test_scopes_share_one_ladder() -> None:
+    """The windows count the failures of all scopes; a use names its own."""
+    rig = Rig()
+    async with rig.running():
+        manifest = climbing("InPlace=2/1000", jobs=[replicated_job("left", pods=1), replicated_job("right", pods=1)])
+        manifest["metadata"]["annotations"][wire.RESTART_SCOPE] = "ReplicatedJob"
+        crew = await rig.started(manifest)
+        left, right = crew.pods.values()
+        for pod, epoch in ((left, 2), (right, 2)):
+            await crew.announce(pod, epoch)
+            await rig.settle(0.1)
+        uses = (await crew.status())[wire.RUNG_USES]
+        assert [(use["rung"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
+        await crew.announce(left, 3)
+        await rig.settle(0.1)
+        assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+async def test_the_annotation_may_change_at_any_time() -> None:
+    """A wider window, garbage or its removal act on the next failure; nothing fails in between."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("InPlace=1/1000"))
+        await fail_one(rig, crew)
+        for epoch, ladder in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
+            annotations = {wire.ESCALATION: ladder}
+            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
+            await rig.settle(0.1)
+            await fail_one(rig, crew)
+            assert (await crew.epochs())[0] == epoch
+            problem = await crew.condition("SpecProblem")
+            assert (problem is not None and problem["status"] == "True") == (ladder == "garbage")
