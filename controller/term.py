@@ -101,6 +101,7 @@ class Term:
             jobsets=self.jobsets,
             services=self.services,
             claims=self.claims,
+            pods=self.pods,
             nodes=Nodes(client),
             executor=Executor(
                 client, self.jobs, self.services, self.claims, self.pods, self.recorder, Refusals(clock), clock, log

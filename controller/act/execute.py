@@ -38,6 +38,7 @@ from inplace.controller.plan.actions import (
     DeleteJob,
     DeleteJobSet,
     LiftGate,
+    ReplacePod,
     ResizeJob,
     ResumeJob,
     SuspendJob,
@@ -58,6 +59,7 @@ _REASONS: Final[Mapping[type, str]] = {
     CreateService: "HeadlessServiceCreationFailed",
     LiftGate: "ExclusivePlacementFailed",
     AvoidNodes: "AvoidingNodesFailed",
+    ReplacePod: "PodReplacementFailed",
     CreateClaim: "PVCCreationFailed",
     DeleteJobSet: "JobSetDeletionFailed",
 }
@@ -194,6 +196,10 @@ class Executor:
             case AvoidNodes(pod, nodes):
                 with contextlib.suppress(NotFound, Conflict):
                     await self._avoid_nodes(namespace, pod, nodes)
+            case ReplacePod(pod):
+                deadline = {"metadata": {"uid": pod.metadata.uid}, "spec": {"activeDeadlineSeconds": action.DEADLINE_S}}
+                with contextlib.suppress(NotFound, Conflict):  # gone, or another Pod by now
+                    self.pods.absorb(await self.client.patch(PODS, namespace, pod.metadata.name, deadline))
             case ResizeJob(name, uid, pods):
                 size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
                 with contextlib.suppress(NotFound, Conflict):

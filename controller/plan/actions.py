@@ -138,6 +138,15 @@ class AvoidNodes:
     nodes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ReplacePod:
+    """Let kubelet end this very Pod (by UID), so that its Job replaces it."""
+
+    DEADLINE_S: ClassVar[int] = 1  # spec.activeDeadlineSeconds, from the Pod's start; the least that the API takes
+
+    pod: Pod
+
+
 Action = (
     CreateJob
     | DeleteJob
@@ -146,6 +155,7 @@ Action = (
     | ResizeJob
     | LiftGate
     | AvoidNodes
+    | ReplacePod
     | CreateService
     | CreateClaim
     | DeleteJobSet

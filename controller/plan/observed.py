@@ -29,6 +29,7 @@ class Observed:
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
+        failed_pods: by scope, the Pod that failed first and lives, or that is being replaced; only with a ladder.
         now_micro: as `now`, with microseconds.
         gated: Pods that wait until it is said which nodes they avoid.
         node_signs: what was seen of the nodes.
@@ -46,6 +47,7 @@ class Observed:
     causes: Mapping[str, Cause] = field(default_factory=dict)
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     silent: Mapping[str, FirstSilent] = field(default_factory=dict)
+    failed_pods: Mapping[str, Pod] = field(default_factory=dict)
     now_micro: str = ""
     gated: Sequence[Pod] = ()
     node_signs: NodeSigns = NO_SIGNS

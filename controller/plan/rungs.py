@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from inplace.common import wire
 from inplace.common.epoch.decision import Decision
+from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec import conditions
@@ -19,6 +21,7 @@ from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.escalation import (
     FAIL,
     RECREATE_JOBS,
+    REPLACE_POD,
     Use,
     count_uses,
     fitting,
@@ -26,22 +29,59 @@ from inplace.controller.spec.escalation import (
     use_of_restart,
     uses_of,
 )
+from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.scopes import Scope
+
+REPLACE_S_MAX: Final = 60.0  # a controller that comes back, a throttled server; beyond it a group waits for nothing
 
 
 def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     """Take a rung for the restart that a decision begins; return the decision as the rung changes it."""
     if not draft.jobset.ladder or not _begins_counted(draft, scope, decision):
         return decision
-    use = _take(draft, scope)
+    use = _take(draft, scope, pod=draft.observed.failed_pods.get(scope.name))
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
     if use.rung == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).
         return replace(stays, exceeded=decision.synced > scope.synced)
     if use.rung == RECREATE_JOBS:
         _recreate(draft, scope)
-        return stays if decision.synced == scope.synced + 1 > decision.deprecated else decision
-    return decision
+    is_skipped = decision.synced == decision.deprecated > scope.synced
+    return decision if is_skipped or not (use.pod_uid or use.rung == RECREATE_JOBS) else stays
+
+
+def replace_pods(draft: Draft) -> bool:
+    """End the Pods that the rung ReplacePod names; where one cannot be patched for a while, restart in place."""
+    scopes = draft.jobset.scopes_in(draft.status)
+    uses = uses_of(draft.status) if draft.jobset.ladder else ()
+    for use in uses:
+        pod, scope = draft.observed.failed_pods.get(use.scope), scopes.get(use.scope)
+        if pod is None or scope is None or not use.leads_to(scope.name, scope.synced + 1):
+            continue
+        if pod.metadata.uid != use.pod_uid or _is_ending(pod):
+            continue
+        waited_s = abs((unix_time(_now(draft)) or 0.0) - (unix_time(use.started_at) or 0.0))  # a clock may jump back
+        if waited_s < REPLACE_S_MAX:
+            draft.add(ReplacePod(pod))
+            draft.look_again(REPLACE_S_MAX - waited_s)
+            continue
+        _write(draft, (replace(one, pod="", pod_uid="") if one is use else one for one in uses))
+        draft.warn(
+            "PodNotReplaced",
+            f"pod {use.pod}: expected to set its activeDeadlineSeconds within {REPLACE_S_MAX:.0f} s, could not; the "
+            "group restarts in place; see whether the controller may patch pods",
+        )
+    return False
+
+
+def _is_ending(pod: Pod) -> bool:
+    """Say whether a Pod ends already, for whatever reason."""
+    is_over = pod.status.phase in ("Failed", "Succeeded") or pod.metadata.deletion_timestamp is not None
+    return is_over or pod.spec.active_deadline_seconds == ReplacePod.DEADLINE_S
+
+
+def _now(draft: Draft) -> str:
+    return draft.observed.now_micro or draft.observed.now
 
 
 def count_recreation(draft: Draft, scope: Scope | None) -> str:
@@ -72,9 +112,9 @@ def _begins_counted(draft: Draft, scope: Scope, decision: Decision) -> bool:
     return is_running and is_over and now.last_exempt <= scope.synced and is_allowed
 
 
-def _take(draft: Draft, scope: Scope | None, *, recreation: bool = False) -> Use:
+def _take(draft: Draft, scope: Scope | None, *, recreation: bool = False, pod: Pod | None = None) -> Use:
     """Write a use of the first rung that has room, or that none has; tell it."""
-    ladder, now = draft.jobset.ladder, draft.observed.now_micro or draft.observed.now
+    ladder, now = draft.jobset.ladder, _now(draft)
     now_s = unix_time(now) or 0.0
     old = uses_of(draft.status)
     uses = (*(use for use in old if _ends_the_jobset(draft, use)), *kept(ladder, old, now_s, now))
@@ -87,11 +127,17 @@ def _take(draft: Draft, scope: Scope | None, *, recreation: bool = False) -> Use
         name,
         recreation=recreation or (rung is not None and rung.name == RECREATE_JOBS),
     )
+    told = ""
+    if use.rung == REPLACE_POD and not recreation:
+        told = ": no pod that could be replaced is known or there, so all restart in place"
+        if pod is not None:
+            use = replace(use, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
+            told = f": pod {use.pod} is replaced"
     _write(draft, (*uses, use))
     draft.rungs.append(use.rung)
     if rung is not None:
         used = count_uses(rung, uses, now_s) + 1
-        draft.note("RestartRung", f"rung {rung.name}, use {used} of {rung.uses_max} in {rung.window_s} s")
+        draft.note("RestartRung", f"rung {rung.name}, use {used} of {rung.uses_max} in {rung.window_s} s{told}")
     return use
 
 

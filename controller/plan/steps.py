@@ -25,6 +25,7 @@ from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
 from inplace.controller.plan.progress import count_jobs, note_jobs_ready
+from inplace.controller.plan.rungs import replace_pods
 from inplace.controller.plan.startup import note_startup
 from inplace.controller.plan.suspend import follow_suspend
 from inplace.controller.plan.waiting import watch_barriers
@@ -83,5 +84,6 @@ STEPS: Final[tuple[Step, ...]] = (
     lift_gates,
     restart_on_request,
     decide_epochs,
+    replace_pods,
     watch_barriers,
 )

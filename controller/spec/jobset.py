@@ -248,6 +248,17 @@ class JobSet:
         """Return which rung was used when, the oldest first."""
         return uses_of(self.status)
 
+    @cached_property
+    def replaced_pods(self) -> frozenset[str]:
+        """Return the UIDs of the Pods that are being replaced in restarts that are under way."""
+        uses = self.rung_uses if self.ladder else ()
+        scopes = self.scopes
+        return frozenset(
+            use.pod_uid
+            for use in uses
+            if use.pod_uid and use.scope in scopes and use.epoch == scopes[use.scope].synced + 1
+        )
+
     @property
     def wanted_scope(self) -> str:
         """Return what the annotation says should restart together; nothing decides from it but the first pass."""

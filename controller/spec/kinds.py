@@ -212,6 +212,7 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     node_name: str | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
+    active_deadline_seconds: int | None = None
 
     def __post_init__(self) -> None:
         """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then."""

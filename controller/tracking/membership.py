@@ -200,7 +200,7 @@ class Membership:
             return
         group.learn()
         group.reshape()
-        if (old.restarts, old.job_restarts) != (jobset.restarts, jobset.job_restarts):
+        if _current(old) != _current(jobset):
             self._read_all_pods(group)
         self._note_due(group, *group.ledgers.values())
 
@@ -264,7 +264,8 @@ class Membership:
         place = group.jobset.places.get(job.metadata.name, NOWHERE)
         if place[0] in group.jobset.opted_out:
             return group, None, Reading(None)
-        return group, group.ledger_of(place[0]), read_pod(pod, place, current=is_current(group.jobset, job))
+        current = is_current(group.jobset, job) and pod.metadata.uid not in group.jobset.replaced_pods
+        return group, group.ledger_of(place[0]), read_pod(pod, place, current=current)
 
     def _assign_by_label(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
         """Find them for a Pod whose Job is unknown; it is in no slot."""
@@ -342,6 +343,11 @@ def _owner_of(job: Job | None) -> _Owner | None:
 def _division(jobset: JobSet) -> tuple[object, ...]:
     """Return what decides how many ledgers there are."""
     return jobset.is_in_place, jobset.is_ours, not jobset.oversize, jobset.scopes.keys()
+
+
+def _current(jobset: JobSet) -> tuple[object, ...]:
+    """Return what decides which Pods are current."""
+    return jobset.restarts, jobset.job_restarts, jobset.replaced_pods
 
 
 def _side(job: Job) -> tuple[object, ...]:

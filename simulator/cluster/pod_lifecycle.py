@@ -131,6 +131,11 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineExceeded:
+    """The Pod was active for longer than its activeDeadlineSeconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start an instance of a container."""
 
@@ -159,7 +164,7 @@ class Stopped:
     """No container is left and none will start again."""
 
 
-Event = Begin | Started | Exited | StartupPassed | ProbeFailed | Readiness | Tick | Deleted
+Event = Begin | Started | Exited | StartupPassed | ProbeFailed | Readiness | Tick | Deleted | DeadlineExceeded
 Action = Start | Kill | WakeAt | Stopped
 
 
@@ -174,6 +179,7 @@ class PodLifecycle:
     restarting: frozenset[str] | None = None  # the containers whose exit restarts all; None: no such restart runs
     grace_s: float | None = None  # set when the Pod is being stopped
     deleted: bool = False
+    expired: bool = False  # it ends because of its activeDeadlineSeconds
     init_failed: bool = False
     stopped: bool = False
     _removed: set[str] = field(default_factory=set)
@@ -200,6 +206,10 @@ class PodLifecycle:
             case Deleted(grace_s):
                 self.deleted = True
                 self._stop(grace_s)
+                return
+            case DeadlineExceeded():
+                self.expired = True
+                self._stop(self.spec.grace_s)
                 return
             case _:
                 container = self.containers[event.name]

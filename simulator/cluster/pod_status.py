@@ -15,6 +15,7 @@ from inplace.simulator.cluster.pod_lifecycle import Container, Exit, PodLifecycl
 from inplace.simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 RESTARTING_CONDITION = "AllContainersRestarting"
 SECONDS_REMEMBERED = 256  # 5,000 Pods format the same few seconds a dozen times each
 
@@ -58,6 +59,8 @@ class StatusReporter:
             "startTime": timestamp(self.start_s),
             "containerStatuses": self._containers(pod, regular=True),
         }
+        if pod.expired and pod.stopped:  # the phase is told only when no container is left
+            status |= {"reason": "DeadlineExceeded", "message": DEADLINE_MESSAGE}
         if init := self._containers(pod, regular=False):
             status["initContainerStatuses"] = init
         return status
@@ -145,7 +148,7 @@ def phase(pod: PodLifecycle) -> str:
     regular = pod.regular()
     if pod.stopped:
         done = all(c.state is State.TERMINATED and c.exit is not None and c.exit.code == 0 for c in regular)
-        return "Succeeded" if done and not pod.init_failed else "Failed"
+        return "Succeeded" if done and not pod.init_failed and not pod.expired else "Failed"
     if pod.initialized and any(_has_run(c) for c in regular):
         return "Running"
     return "Pending"

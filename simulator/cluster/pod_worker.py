@@ -78,6 +78,10 @@ class PodWorker:
         self._killed: set[int] = set()
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_s = 0.0
+        self._group: asyncio.TaskGroup | None = None  # while containers run
+        self._started_s = 0.0
+        self._limit_s: float | None = None
+        self._deadline: asyncio.Task[None] | None = None
         self._gone = asyncio.Event()
 
     def changed(self, pod: KubeObject) -> None:
@@ -86,6 +90,21 @@ class PodWorker:
         meta = pod["metadata"]
         if "deletionTimestamp" in meta and "deletionTimestamp" not in before["metadata"]:
             self._events.put_nowait(life.Deleted(float(meta.get("deletionGracePeriodSeconds", 30))))
+        self._look_at_deadline()
+
+    def _look_at_deadline(self) -> None:
+        """Wake when the Pod's activeDeadlineSeconds have passed since it started; they may be set at any time."""
+        limit_s = self.pod["spec"].get("activeDeadlineSeconds")
+        if limit_s is None or limit_s == self._limit_s or self._group is None:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._limit_s = limit_s
+        self._deadline = self._group.create_task(self._expire(self._started_s + limit_s))
+
+    async def _expire(self, at_s: float) -> None:
+        await self._clock.sleep(max(0.0, at_s - self._clock.wall_s()))
+        self._events.put_nowait(life.DeadlineExceeded())
 
     def removed(self) -> None:
         """Process the end of the Pod object: kill the remaining containers at once."""
@@ -104,10 +123,13 @@ class PodWorker:
                     self.pod["metadata"]["uid"], sandbox.pod_ip, self._host_ip, self._clock.wall_s()
                 )
                 publisher = group.create_task(self._publish(reporter))
+                self._group, self._started_s = group, reporter.start_s
+                self._look_at_deadline()
                 await self._work(group, sandbox, born_s)
-                publisher.cancel()
-                if self._alarm is not None:
-                    self._alarm.cancel()
+                self._group = None
+                for task in (publisher, self._alarm, self._deadline):
+                    if task is not None:
+                        task.cancel()
             await self._say_goodbye(reporter)
         finally:
             await self._runtime.remove_sandbox(sandbox)

@@ -20,6 +20,7 @@ from inplace.controller.plan.actions import (
     DeleteJobSet,
     LiftGate,
     Plan,
+    ReplacePod,
     ResizeJob,
     ResumeJob,
     SuspendJob,
@@ -116,6 +117,10 @@ class PlannerWorld:
                             gates = pod["spec"]["schedulingGates"]
                             kept = [gate for gate in gates if gate["name"] != wire.PLACEMENT_GATE]
                             pod["spec"] |= {"schedulingGates": kept, "nodeSelector": dict(selector)}
+                case ReplacePod(ended):
+                    for pod in chain.from_iterable(self.pods.values()):
+                        if pod["metadata"]["uid"] == ended.metadata.uid:
+                            pod["spec"]["activeDeadlineSeconds"] = 1
                 case ResizeJob(name, _, pods):
                     self.jobs[name]["spec"] |= {"parallelism": pods, "completions": pods}
                 case SuspendJob(name, _):

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from inplace.common import wire
+from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -296,3 +298,134 @@ async def test_the_annotation_may_change_at_any_time() -> None:
             assert (await crew.epochs())[0] == epoch
             problem = await crew.condition("SpecProblem")
             assert (problem is not None and problem["status"] == "True") == (ladder == "garbage")
+
+
+async def end(rig: Rig, crew: Crew, slot: tuple[str, int]) -> str:
+    """Let kubelet end the Pod of a slot and its Job replace it; return the replacement."""
+    await crew.set_phase(crew.pods[slot], "Failed")
+    await rig.settle(0.1)
+    job = (await crew.jobs())[slot[0]]
+    return await crew.make_pod(job, slot[1])
+
+
+async def deadlines(rig: Rig) -> dict[str, int | None]:
+    """Return activeDeadlineSeconds by Pod."""
+    found = (await rig.admin.list(PODS, "default"))["items"]
+    return {pod["metadata"]["name"]: pod["spec"].get("activeDeadlineSeconds") for pod in found}
+
+
+@pytest.mark.parametrize("is_seen_early", [True, False])
+async def test_replace_pod_ends_the_pod_that_failed_first(is_seen_early: bool) -> None:
+    """S waits for its replacement, whatever the old Pod announces; the others keep their Pods; one restart."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("ReplacePod=1/1000"))
+        slots = list(crew.pods)
+        first, other = crew.pods.values()
+        if is_seen_early:
+            await crew.set_worker(first, exit_code=7)
+        else:
+            await crew.announce(first, 2)
+        await rig.settle(0.1)
+        (use,) = (await crew.status())[wire.RUNG_USES]
+        assert (use["rung"], use["pod"], use["epoch"]) == ("ReplacePod", first, 2)
+        assert await deadlines(rig) == {first: 1, other: None}
+        await crew.announce_all(2)
+        await rig.settle(5.0)
+        assert await crew.epochs() == (1, 1)
+        patches = rig.writes(f"/pods/{first}")
+        new = await end(rig, crew, slots[0])
+        await rig.settle(0.1)
+        assert await crew.epochs() == (1, 1)
+        await crew.announce(new, 2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+        assert (rig.writes(f"/pods/{first}"), rig.writes(f"/pods/{other}"), rig.writes(f"/pods/{new}")) == (
+            patches,
+            0,
+            0,
+        )
+        assert patches == 1
+        assert f"pod {first} is replaced" in (await rig.events("RestartRung"))[0]["note"]
+
+
+async def test_a_pod_is_replaced_although_all_announce_before_the_write_is_done() -> None:
+    """All announce while the write of D is on its way: S does not grow past the Pod that is to be replaced."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("ReplacePod=1/1000"))
+        first, *_ = crew.pods.values()
+        rig.latency_s = lambda request: 1.0 if request.path.endswith("/status") else 0.0
+        await crew.announce_all(2)
+        await rig.settle(3.0)
+        assert await crew.epochs() == (1, 1)
+        assert (await deadlines(rig))[first] == 1
+
+
+async def test_a_controller_that_crashes_before_the_patch_lets_its_successor_do_it() -> None:
+    """The use is in the status, so the next leader counts the Pod as leaving, and ends it."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("ReplacePod=1/1000"))
+        first, other = crew.pods.values()
+        rig.fault = lambda request: refused(request, first)
+        await crew.announce(first, 2)
+        await rig.settle(0.5)
+        assert (await deadlines(rig))[first] is None
+    rig.fault = lambda _: None
+    await crew.announce_all(2)
+    async with rig.running(rig.controller()):
+        await rig.settle(20.0)
+        assert await deadlines(rig) == {first: 1, other: None}
+        assert await crew.epochs() == (1, 1)
+        assert len((await crew.status())[wire.RUNG_USES]) == 1
+
+
+def refused(request: Request, pod: str) -> Response | None:
+    """Refuse to patch one Pod."""
+    return refusal(403, "Forbidden") if request.path.split("?")[0].endswith(f"/pods/{pod}") else None
+
+
+async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long() -> None:
+    """Without the right to patch Pods the group restarts in place after a minute, and an Event says so."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("ReplacePod=1/1000"))
+        first, _ = crew.pods.values()
+        rig.fault = lambda request: refused(request, first)
+        await crew.announce(first, 2)
+        await rig.settle(0.1)
+        await crew.announce_all(2)
+        await rig.settle(50.0)
+        assert await crew.epochs() == (1, 1)
+        await rig.settle(30.0)
+        assert await crew.epochs() == (2, 1)
+        (use,) = (await crew.status())[wire.RUNG_USES]
+        assert (use["rung"], use.get("pod")) == ("ReplacePod", None)
+        assert first in (await rig.events("PodNotReplaced"))[0]["note"]
+        assert await rig.events("PodReplacementFailed")
+
+
+@pytest.mark.parametrize("how", ["lost", "stalled"])
+async def test_where_nobody_is_to_blame_the_rung_restarts_in_place(how: str) -> None:
+    """A Pod that is gone has its replacement already; after a hang no Pod is known to be the one that hung."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(climbing("ReplacePod=1/1000"))
+        slots = list(crew.pods)
+        first, _ = crew.pods.values()
+        if how == "lost":
+            await crew.set_phase(first, "Failed")
+            await rig.settle(0.1)
+            new = await crew.make_pod((await crew.jobs())[slots[0][0]], slots[0][1])
+            await crew.announce(new, 2)
+        else:
+            told = "v1,epoch=1,stalled=9,at=1700000000000"
+            await crew.annotate(first, {wire.WORKER_FAILED: told})
+        await rig.settle(0.1)
+        await crew.announce_all(2)
+        await rig.settle(0.1)
+        assert await crew.epochs() == (2, 1)
+        assert set((await deadlines(rig)).values()) == {None}
+        assert await rungs(crew) == ["ReplacePod"]
+        assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]

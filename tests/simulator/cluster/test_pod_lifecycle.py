@@ -150,6 +150,20 @@ def test_deletion_stops_regular_containers_before_sidecars() -> None:
     assert phase(driver.pod) == "Failed"
 
 
+def test_an_active_deadline_stops_all_and_fails_the_pod() -> None:
+    """The Pod is Failed with kubelet's reason once no container is left, also if its worker ends with 0."""
+    driver = Driver(training_pod(terminationGracePeriodSeconds=7))
+    driver.lift()
+    driver.take_log()
+    driver.step(life.DeadlineExceeded())
+    assert driver.take_log() == ["kill worker 7"]
+    assert phase(driver.pod) == "Running"
+    driver.exit("worker", 0)
+    driver.exit("agent", 143)
+    report = StatusReporter("uid", "10.0.0.1", "10.0.0.2", 0.0).report(driver.pod, 9.0)
+    assert (report["phase"], report["reason"]) == ("Failed", "DeadlineExceeded")
+
+
 def test_plain_restarts_back_off() -> None:
     """The first restart is free; then 10 s, doubling up to 300 s."""
     driver = Driver({"spec": {"restartPolicy": "Always", "containers": [{"name": "app"}]}})
