@@ -75,6 +75,7 @@ BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 
 # Ours, on the JobSet (docs/adr/0070): which restart comes after which failure.
 ESCALATION: Final = "inplace.dev/escalation"  # its grammar is controller/spec/escalation.py's
+NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: controller/spec/no_progress.py
 
 # Ours, on the JobSet (docs/adr/0065): the watchdog's limits in seconds, for agents whose own settings have none.
 STALL_AFTER: Final = "inplace.dev/stall-after"
@@ -95,6 +96,7 @@ SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an en
 LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
 NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0071: on which nodes workers failed first, or checks failed
 RUNG_USES: Final = "rungUses"  # ours, docs/adr/0070: which rung of the ladder was used when
+NO_PROGRESS_FIELD: Final = "noProgress"  # ours: the highest step, and the epochs that ended without a higher one
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 

@@ -57,6 +57,7 @@ OUR_FIELDS: Final = {
     wire.LAST_RESTART_REQUEST,
     wire.NODE_FAILURES,
     wire.RUNG_USES,
+    wire.NO_PROGRESS_FIELD,
 }
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"

@@ -8,6 +8,7 @@ from typing import Final
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Ladder, read_ladder
+from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
 
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
@@ -20,12 +21,14 @@ def policy_sentences(jobset: KubeObject) -> Iterator[str]:
     """Yield what happens at a failure; nothing where no annotation chooses it, or one cannot be read."""
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
     try:
-        ladder = read_ladder(annotations)
+        ladder, limit = read_ladder(annotations), read_no_progress(annotations)
     except (RemoteProtocolError, AttributeError):
         return  # has a finding of its own
     if ladder:
         policy = (jobset.get("spec") or {}).get("failurePolicy") or {}
         yield from _ladder_sentences(ladder, policy.get("maxRestarts") or 0)
+    if limit is not None:
+        yield from _progress_sentences(limit)
 
 
 def _ladder_sentences(ladder: Ladder, restarts_max: object) -> Iterator[str]:
@@ -47,3 +50,12 @@ def duration(seconds: int) -> str:
         if seconds % size == 0:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def _progress_sentences(limit: NoProgressLimit) -> Iterator[str]:
+    epochs = "an epoch ends" if limit.epochs == 1 else f"{limit.epochs} epochs in a row end"
+    yield f"If {epochs} by a failure and without a higher step than ever before, the JobSet fails: NoProgress."
+    if limit.short_s is None:
+        yield "An epoch whose steps no Pod tells is not judged; Pods tell steps only where a watchdog is on."
+    else:
+        yield f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {limit.short_s} s."

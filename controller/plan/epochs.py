@@ -12,6 +12,7 @@ from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.finish import fail
+from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.rungs import climb
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Cause, Trigger, unix_time
@@ -67,6 +68,10 @@ def decide_epochs(draft: Draft) -> bool:
         fail(draft, conditions.NO_EPOCH_LEFT if is_last else limit or conditions.reached_max_restarts())
         return True
     for name, decision in decisions.items():
+        if (hopeless := judge_progress(draft, scopes[name], decision)) is not None:
+            _note_restart(draft, scopes[name], is_over=False)
+            fail(draft, hopeless)
+            return True
         _write_epochs(draft, draft.jobset.scopes[name], decision)
     note_restarting(draft)
     if any(decision.recreate or _is_restarting(draft, name) for name, decision in decisions.items()):

@@ -95,6 +95,11 @@ def restart_limit_exceeded(ladder: Ladder) -> Condition:
     return failed("RestartLimitExceeded", f"jobset failed: no rung of its escalation had room: {windows}")
 
 
+def no_progress(message: str) -> Condition:
+    """Return Failed for epochs that ended without progress."""
+    return failed("NoProgress", f"jobset failed: {message}"[:MESSAGE_CHARS_MAX])
+
+
 NO_EPOCH_LEFT: Final = failed(
     "NoEpochLeft",
     f"no group restart is possible: expected an epoch after status.syncedEpoch, saw it at {INT32_MAX}, the largest "

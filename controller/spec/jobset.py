@@ -35,6 +35,7 @@ from inplace.controller.spec.fields import (
     read_success_policy,
 )
 from inplace.controller.spec.form import check_form
+from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
 from inplace.controller.spec.places import Numbers, Places
 from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_request
 from inplace.controller.spec.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
@@ -247,6 +248,14 @@ class JobSet:
     def rung_uses(self) -> tuple[Use, ...]:
         """Return which rung was used when, the oldest first."""
         return uses_of(self.status)
+
+    @cached_property
+    def no_progress(self) -> NoProgressLimit | None:
+        """Return how many epochs may end without progress; None for any number, or what cannot be read."""
+        try:
+            return read_no_progress(self.annotations) if self.is_in_place else None
+        except RemoteProtocolError:
+            return None
 
     @cached_property
     def replaced_pods(self) -> frozenset[str]:

@@ -93,6 +93,14 @@ def write_scope(status: dict[str, Any], scope: Scope, fields: Mapping[str, Any])
     status[wire.SCOPED_EPOCHS] = list(entries.values())
 
 
+def fields_of_scope(status: Mapping[str, Any], scope: Scope) -> Mapping[str, Any]:
+    """Return what `write_scope` has written: the status itself, or the scope's entry."""
+    if scope.name == WHOLE:
+        return status
+    entries: Iterable[Mapping[str, Any]] = status.get(wire.SCOPED_EPOCHS) or ()
+    return next((entry for entry in entries if entry.get("name") == scope.name), {})
+
+
 def fields_of_epochs(scope: Scope, synced: int, deprecated: int) -> dict[str, int]:
     """Return the fields that say S and D; upstream's agents know no scopes, so only the whole JobSet has theirs."""
     if scope.name == WHOLE:

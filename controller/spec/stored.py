@@ -30,6 +30,7 @@ _ANNOTATIONS: Final = frozenset(
         wire.BARRIER_DEADLINE_ACTION,
         wire.BAD_NODES,
         wire.ESCALATION,
+        wire.NO_PROGRESS,
         wire.STALL_AFTER,
         wire.START_STALL_AFTER,
     }

@@ -11,6 +11,7 @@ from inplace.common.stall_limit import EXPECTED, parse_limit
 from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.escalation import read_ladder
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.no_progress import read_no_progress
 from inplace.controller.spec.requests import read_deadline, read_request
 
 _LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
@@ -20,13 +21,14 @@ ASKING: Final = (
     wire.BARRIER_DEADLINE_ACTION,
     wire.BAD_NODES,
     wire.ESCALATION,
+    wire.NO_PROGRESS,
     *_LIMITS,
 )
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
-    for read in (read_request, read_deadline, read_bad_nodes, read_ladder):
+    for read in (read_request, read_deadline, read_bad_nodes, read_ladder, read_no_progress):
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:

@@ -70,3 +70,17 @@ def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     run_lint(str(file), LintOptions(output="json"))
     (sentences,) = json.loads(capsys.readouterr().out)["policies"].values()
     assert len(sentences) == 3
+
+
+def test_no_progress_is_told_with_what_it_needs() -> None:
+    """With and without seconds."""
+    end = "without a higher step than ever before, the JobSet fails: NoProgress."
+    first = f"If 3 epochs in a row end by a failure and {end}"
+    assert list(policy_sentences(annotated(NO_PROGRESS="3"))) == [
+        first,
+        "An epoch whose steps no Pod tells is not judged; Pods tell steps only where a watchdog is on.",
+    ]
+    assert list(policy_sentences(annotated(NO_PROGRESS="3/600"))) == [
+        first,
+        "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s.",
+    ]

@@ -1,0 +1,50 @@
+"""Fail a JobSet whose epochs end without progress; see controller/spec/no_progress.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec import conditions
+from inplace.controller.spec.causes import Trigger, failure_of_entry, trigger_of, unix_time
+from inplace.controller.spec.last_restart import UNSEEN, entry_of
+from inplace.controller.spec.no_progress import FAILURE_CHARS_MAX, FailedEpoch, after_epoch, streak_of
+from inplace.controller.spec.scopes import Scope, fields_of_scope, write_scope
+
+HARMLESS: Final = (Trigger.MANUAL, Trigger.RESIZE, Trigger.RESUME, Trigger.JOIN)
+
+
+def judge_progress(draft: Draft, scope: Scope, decision: Decision) -> conditions.Condition | None:
+    """Note in the write of S how the epoch before it ended; return Failed when too many ended without progress."""
+    limit = draft.jobset.no_progress
+    is_sync = scope.synced < decision.synced == scope.synced + 1 and decision.synced > decision.deprecated
+    if limit is None or not is_sync:
+        return None
+    now = draft.observed.now_micro or draft.observed.now
+    streak = streak_of(fields_of_scope(draft.status, scope))
+    if scope.synced > 0:
+        cause, entry = draft.causes.get(scope.name, UNSEEN), entry_of(draft.status, scope) or {}
+        failure = failure_of_entry(entry) or cause.failure
+        silent = draft.observed.silent.get(scope.name)
+        progress = silent.progress if silent is not None else None
+        ended = FailedEpoch(
+            scope.synced,
+            progress.step if progress is not None else None,
+            _seconds(streak.synced_at, entry.get("startedAt") or cause.seen_at or now),
+            str(failure)[:FAILURE_CHARS_MAX] if failure is not None else str(cause)[:FAILURE_CHARS_MAX],
+        )
+        trigger = trigger_of(entry) if entry else cause.trigger
+        streak = after_epoch(streak, limit, ended, progress, failed=trigger not in HARMLESS)
+    if limit.short_s is not None:
+        streak = replace(streak, synced_at=now)
+    write_scope(draft.status, scope, {wire.NO_PROGRESS_FIELD: streak.fields()})
+    return conditions.no_progress(str(streak)) if len(streak.epochs) >= limit.epochs else None
+
+
+def _seconds(synced_at: str, ended_at: str) -> int | None:
+    """Return how long an epoch ran; None if nobody knows, or a clock was set back."""
+    from_s, to_s = unix_time(synced_at), unix_time(ended_at)
+    return None if from_s is None or to_s is None or to_s < from_s else int(to_s - from_s)

@@ -1,0 +1,158 @@
+"""
+Epochs that end without progress: when the JobSet is to fail because restarting does not help.
+
+    inplace.dev/no-progress: "3"          three failed epochs in a row without a higher step than ever before
+    inplace.dev/no-progress: "3/600"      the same; an epoch whose step nobody knows counts if it was shorter than 600 s
+
+The steps come with the announcements that end a restart (common/last_progress.py). `status.noProgress` (in a divided
+JobSet one in each scope) has the highest step and the epochs since, written with S. docs/adr/0070. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.stall import LastProgress
+
+EPOCHS_MAX: Final = 16  # each is up to 300 bytes of the status
+SHORT_S_MAX: Final = 7 * 24 * 3600
+FAILURE_CHARS_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NoProgressLimit:
+    """How many epochs in a row may end without progress.
+
+    Args:
+        short_s: an epoch without a known step counts if it was shorter; None: it does not count.
+    """
+
+    epochs: int
+    short_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedEpoch:
+    """One epoch that ended without progress.
+
+    Args:
+        step: the last one of its Pod that was furthest behind; None if nobody knows.
+        seconds: how long it ran; None if nobody knows.
+        failure: the first one, in words.
+    """
+
+    epoch: int
+    step: int | None
+    seconds: int | None
+    failure: str
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        where = f" at step {self.step}" if self.step is not None else ""
+        after = f" after {self.seconds} s" if self.seconds is not None and not where else ""
+        return f"epoch {self.epoch} ended{where}{after} ({self.failure})"
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """The epochs since the last progress.
+
+    Args:
+        best: the highest step of any epoch; None while none was told.
+        synced_at: when the running epoch was synced; "" if nobody asks how long it runs.
+        epochs: those without progress, the oldest first.
+    """
+
+    best: int | None = None
+    synced_at: str = ""
+    epochs: tuple[FailedEpoch, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """Return status.noProgress."""
+        fields: dict[str, Any] = {"epochs": [_fields_of(one) for one in self.epochs]}
+        if self.best is not None:
+            fields["bestStep"] = self.best
+        if self.synced_at:
+            fields["syncedAt"] = self.synced_at
+        return fields
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        best = f"; the highest step ever is {self.best}" if self.best is not None else ""
+        return f"{len(self.epochs)} epochs in a row without progress: {', '.join(map(str, self.epochs))}{best}"
+
+
+def read_no_progress(annotations: Mapping[str, Any]) -> NoProgressLimit | None:
+    """Return the limit; None for none.
+
+    Raises:
+        RemoteProtocolError: it cannot be read.
+    """
+    text = annotations.get(wire.NO_PROGRESS)
+    if text is None:
+        return None
+    where = f"metadata.annotations[{wire.NO_PROGRESS}]"
+    epochs, slash, seconds = str(text).partition("/")
+    try:
+        count = wire.parse_int32(epochs, f"{where}, epochs", least=1, most=EPOCHS_MAX)
+        if not slash:
+            return NoProgressLimit(count)
+        short_s = wire.parse_int32(seconds, f"{where}, seconds", least=1, most=SHORT_S_MAX)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{error}; nothing is judged by its progress; correct it") from error
+    return NoProgressLimit(count, short_s)
+
+
+def streak_of(fields: Mapping[str, Any]) -> Streak:
+    """Read status.noProgress, or that of a scope."""
+    found = fields.get(wire.NO_PROGRESS_FIELD)
+    if not isinstance(found, Mapping):
+        return Streak()
+    items = found.get("epochs")
+    epochs = [item for item in (items if isinstance(items, list) else ()) if isinstance(item, Mapping)]
+    return Streak(
+        _number(found, "bestStep"), str(found.get("syncedAt") or ""), tuple(_epoch_of(item) for item in epochs)
+    )
+
+
+def after_epoch(
+    old: Streak, limit: NoProgressLimit, ended: FailedEpoch, progress: LastProgress | None, *, failed: bool
+) -> Streak:
+    """Return the streak after an epoch.
+
+    Args:
+        old: before it.
+        limit: what counts.
+        ended: the epoch.
+        progress: of its Pod that was furthest behind; None if no Pod told.
+        failed: something failed in it; an epoch that a person or a resize ended is no sign of anything.
+    """
+    if ended.step is not None and (old.best is None or ended.step > old.best):
+        return replace(old, best=ended.step, epochs=())
+    # A Pod that tells no step, where Pods told steps before, made none.
+    is_known = ended.step is not None or (progress is not None and old.best is not None)
+    if not is_known:
+        if limit.short_s is None or ended.seconds is None:
+            return old
+        if ended.seconds >= limit.short_s:
+            return replace(old, epochs=())
+    return replace(old, epochs=(*old.epochs, ended)[-limit.epochs :]) if failed else old
+
+
+def _fields_of(one: FailedEpoch) -> dict[str, Any]:
+    fields = {"epoch": one.epoch, "step": one.step, "seconds": one.seconds, "firstFailure": one.failure}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _epoch_of(item: Mapping[str, Any]) -> FailedEpoch:
+    failure = str(item.get("firstFailure") or "")
+    return FailedEpoch(_number(item, "epoch") or 0, _number(item, "step"), _number(item, "seconds"), failure)
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    return value if isinstance(value, int) else None
