@@ -29,12 +29,13 @@ from inplace.controller.plan.steps import plan
 from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, NO_SIGNS, TAKEN_BACK, NodeSigns
 from inplace.controller.spec.buckets import Bucket, bucket_of
-from inplace.controller.spec.causes import Cause, Trigger
-from inplace.controller.spec.escalation import FAIL, use_of_restart
+from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.escalation import FAIL
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod, Service
 from inplace.controller.spec.last_restart import UNSEEN
 from inplace.controller.spec.topology import exclusive_key
+from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.restart_timer import RestartTimer
@@ -134,7 +135,7 @@ class Reconciler:
             causes=group.causes(),
             barriers=call_roll(self.membership, group, self.clock.monotonic_s()),
             silent=group.silent(),
-            failed_pods=self._failed_pods(group) if group.jobset.ladder else {},
+            failed_pods=self._failed_pods(group),
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
             gated=group.nodes.gated,
@@ -142,18 +143,10 @@ class Reconciler:
         )
 
     def _failed_pods(self, group: Group) -> dict[str, Pod]:
-        """Return by scope the Pod whose worker exited first, if it still lives, or that is being replaced."""
-        found, jobset = {}, group.jobset
-        for name, scope_ledger in group.ledgers.items():
-            use = use_of_restart(jobset.rung_uses, name, jobset.scopes[name].synced + 1)
-            cause = scope_ledger.cause
-            failure = cause.failure if cause is not None and cause.trigger is Trigger.WORKER_EXIT else None
-            pod = self.pods.get(jobset.namespace, use.pod if use is not None else failure.pod if failure else "")
-            if pod is None or self.membership.home_of(pod.metadata.uid) is not scope_ledger:
-                continue
-            if use is not None or scope_ledger.ledger.lives(pod.metadata.uid):
-                found[name] = pod
-        return found
+        """Return by scope the Pod that a rung may replace; none without a ladder."""
+        if not group.jobset.ladder:
+            return {}
+        return failed_pods(group, lambda name: self.pods.get(group.jobset.namespace, name), self.membership.home_of)
 
     def _matches(self, group: Group) -> Mapping[str, int | None]:
         """Return which rule of the failure policy each failed Job matches, of those that there was time to look at."""

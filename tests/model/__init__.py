@@ -45,6 +45,8 @@ Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.m
 * A Job is deleted with its UID as precondition.
 * A controller sees the events of one slot's Pods in their order, and decides from no half of a list.
 
+The ladder of restarts has a world of its own (`tests.model.ladders`): windows, rungs, the clock, changes of leader.
+
 Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/epoch do), several slots to a Job, int32's
 end, time and backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
 agents and controller.

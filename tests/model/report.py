@@ -6,15 +6,18 @@ import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tests.model.explore import Result, explore
+from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
-from tests.model.planted import BUGS, Bug
+from tests.model.planted import Bug
+from tests.model.planted_ladders import LadderBug
 from tests.model.pods import Config
 
 _Item = TypeVar("_Item")
+LADDER_RUNS: Final = tuple(itertools.product(LADDERS, (False, True)))  # and whether a failed Job counts
 PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
 
 
@@ -22,7 +25,8 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     """Explore every configuration and print a line for each, as they finish."""
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
-    for result in itertools.chain([explore_links(), explore_linked_workers()], _in_parallel(explore, configs)):
+    pods = [explore_links(), explore_linked_workers()]
+    for result in itertools.chain(pods, _in_parallel(_climb, LADDER_RUNS), _in_parallel(explore, configs)):
         results.append(result)
         print(_line(result), flush=True)
     states, transitions = sum(each.states for each in results), sum(each.transitions for each in results)
@@ -30,7 +34,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     return results
 
 
-def run_bugs(bugs: Iterable[Bug] = BUGS) -> dict[str, Result]:
+def run_bugs(bugs: Iterable[Bug | LadderBug]) -> dict[str, Result]:
     """Look for every planted bug and print which rule it broke, and after how many moves."""
     print(f"\n{'planted bug':58} {'moves':>5} {'states':>8}  caught by")
     results = {}
@@ -41,8 +45,12 @@ def run_bugs(bugs: Iterable[Bug] = BUGS) -> dict[str, Result]:
     return results
 
 
-def _hunt(bug: Bug) -> Result:
+def _hunt(bug: Bug | LadderBug) -> Result:
     return bug.hunt()
+
+
+def _climb(run: tuple[str, bool]) -> Result:
+    return explore_ladders(ladder=run[0], uncounted=run[1])
 
 
 def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Iterable[Result]:

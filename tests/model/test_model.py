@@ -16,9 +16,11 @@ from tests.model.code import Code, planted
 from tests.model.configurations import QUICK, kinds
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
+from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.planted import BUGS, Bug
+from tests.model.planted_ladders import LADDER_BUGS, LadderBug
 from tests.model.pods import Config
 from tests.model.rules import S3
 
@@ -36,8 +38,30 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [bug for bug in BUGS if not bug.slow], ids=lambda bug: bug.name)
-def test_planted_bug_is_caught(bug: Bug) -> None:
+@pytest.mark.parametrize("uncounted", [False, True])
+@pytest.mark.parametrize("ladder", LADDERS)
+def test_no_reachable_state_of_a_ladder_breaks_a_rule(ladder: str, uncounted: bool) -> None:
+    """No window overflows, no restart is counted twice, no healthy Pod is replaced."""
+    result = explore_ladders(ladder=ladder, uncounted=uncounted)
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
+
+
+def test_a_ladder_with_one_fault_breaks_no_rule() -> None:
+    """The same at a bound that every run can afford."""
+    assert explore_ladders(faults=1).rule == ""
+
+
+@pytest.mark.parametrize("bug", LADDER_BUGS, ids=lambda bug: bug.name)
+def test_each_planted_bug_of_the_ladder_fits_the_code(bug: LadderBug) -> None:
+    """Each planted bug's text occurs in the current code."""
+    assert bug.code.load()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [bug for bug in (*BUGS, *LADDER_BUGS) if not bug.slow], ids=lambda bug: bug.name)
+def test_planted_bug_is_caught(bug: Bug | LadderBug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
     assert bug.hunt().rule
 

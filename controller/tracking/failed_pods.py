@@ -1,0 +1,37 @@
+"""Find the Pods that the rung ReplacePod may replace, or is replacing: of each scope the one that failed first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.escalation import use_of_restart
+from inplace.controller.spec.kinds import Pod
+from inplace.controller.tracking.group import Group, ScopeLedger
+
+
+def failed_pods(
+    group: Group, pod_named: Callable[[str], Pod | None], home_of: Callable[[str], ScopeLedger | None]
+) -> dict[str, Pod]:
+    """Return them by scope.
+
+    A Pod counts if its worker was seen to exit first and it still lives. After a hang the Pod that told first is as
+    likely healthy, and a Pod that is lost has a replacement already.
+
+    Args:
+        group: with a ladder.
+        pod_named: finds a Pod of its namespace by name.
+        home_of: finds who counts a Pod, by its UID.
+    """
+    found, jobset = {}, group.jobset
+    for name, scope_ledger in group.ledgers.items():
+        use = use_of_restart(jobset.rung_uses, name, jobset.scopes[name].synced + 1)
+        cause = scope_ledger.cause
+        has_exited = cause is not None and cause.trigger is Trigger.WORKER_EXIT
+        failure = cause.failure if cause is not None and has_exited else None
+        pod = pod_named(use.pod if use is not None else failure.pod if failure is not None else "")
+        if pod is None or home_of(pod.metadata.uid) is not scope_ledger:
+            continue
+        if use is not None or scope_ledger.ledger.lives(pod.metadata.uid):
+            found[name] = pod
+    return found

@@ -1,0 +1,440 @@
+"""
+The ladder of one JobSet, explored: the real steps of the plan and the real ledger, two Pods, windows, and leaders.
+
+Checked is what stands in the status, whoever wrote it: every accepted write is compared with the world's own record
+of what was used when. Leaders crash between the write and its actions, an old one goes on with what it saw last, and
+Pods announce in any order. What `tests.model.world` explores (stale views, lost PATCHes) is left out here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+import msgspec
+
+from inplace.common import wire
+from inplace.common.epoch.pod_view import PodLife, PodView
+from inplace.common.epoch.slot import Slot
+from inplace.controller.plan import epochs, failure, rungs
+from inplace.controller.plan.actions import ReplacePod
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.jobs import build_job
+from inplace.controller.plan.observed import Observed
+from inplace.controller.spec import escalation
+from inplace.controller.spec.causes import Cause, Failure, Trigger
+from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.kinds import Job
+from inplace.controller.spec.kinds import Pod as KubePod
+from inplace.controller.spec.rules import Matches
+from inplace.controller.tracking import failed_pods
+from inplace.controller.tracking.group import Group
+from tests.controller.manifests import jobset as jobset_manifest
+from tests.controller.spec.test_escalation import time_of
+from tests.model.explore import Result
+from tests.model.search import search
+
+LADDERS: Final = ("InPlace=1/2, ReplacePod=1/2", "ReplacePod=1/3, RecreateJobs=1/2", "InPlace=1/3")
+WORKERS: Final = "workers"
+JOB: Final = f"train-{WORKERS}-0"
+START_S: Final = 1_700_000_000
+SET_BACK_S: Final = 2
+TIME_MAX: Final = 3  # seconds: as long as the longest window
+EPOCHS_MAX: Final = 5
+
+R1: Final = "R1 a window holds more uses than its rung allows"
+R2: Final = "R2 a counted restart took no place in the ladder, or two"
+R3: Final = "R3 a Pod was replaced whose worker did not exit first"
+R4: Final = "R4 a rung had room, and the restart got none"
+R5: Final = "R5 S grew although a Pod that is to be replaced was there"
+
+
+class Pod(NamedTuple):
+    """One Pod: the epoch that it announced, in which its worker failed as its agent told, in which it exited first."""
+
+    uid: str
+    epoch: int = 0
+    told: int = 0
+    guilty: int = 0
+    attempt: int = 0
+    is_ending: bool = False
+
+
+class Leader(NamedTuple):
+    """A controller that believes it leads.
+
+    Args:
+        view: the status as it saw it last.
+        cause: (trigger, Pod) of the first sign since S was synced; "" for none.
+        pending: UIDs of Pods that it is about to end.
+        uses: what it remembers by itself; only where it forgets at a change of leader, which is a planted bug.
+    """
+
+    view: str
+    cause: tuple[str, str] = ("", "")
+    pending: tuple[str, ...] = ()
+    uses: str = "[]"
+
+
+class Place(NamedTuple):
+    """One use as the world saw it written."""
+
+    at_s: int
+    rung: str
+    epoch: int
+
+
+class LadderState(NamedTuple):
+    """The world."""
+
+    status: str
+    pods: tuple[Pod | None, Pod | None]
+    leaders: tuple[Leader, ...]
+    job_failed: int = -1  # the attempt of the Job that failed
+    now_s: int = 0
+    set_back: bool = False
+    faults: int = 0
+    places: tuple[Place, ...] = ()
+    taken: int = 0  # places ever, without those given back
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LadderCode:
+    """The code under check, and what the shell around it forgets.
+
+    Args:
+        module: escalation, rungs or failed_pods; "" for production's.
+        old, new: the planted mistake.
+        forgets: a leader keeps the uses in its memory, not in the status.
+    """
+
+    module: str = ""
+    old: str = ""
+    new: str = ""
+    forgets: bool = False
+
+    def load(self) -> dict[str, Any]:
+        """Return the modules, those that import the planted one included."""
+        modules: dict[str, Any] = {"escalation": escalation, "rungs": rungs, "failed_pods": failed_pods}
+        modules |= {"epochs": epochs, "failure": failure}
+        if not self.module:
+            return modules
+        planted = _copy(modules[self.module], self.old, self.new)
+        replaced = {modules[self.module].__name__: planted}
+        modules[self.module] = planted
+        for name in ("rungs", "epochs", "failure") if self.module != "failed_pods" else ():
+            if name != self.module:
+                with mock.patch.dict(sys.modules, replaced):
+                    replaced[modules[name].__name__] = modules[name] = _copy(modules[name])
+        return modules
+
+
+PRODUCTION: Final = LadderCode()
+
+
+def _copy(module: ModuleType, old: str = "", new: str = "") -> ModuleType:
+    """Return a module anew, with a mistake in it."""
+    path = Path(str(module.__file__))
+    text = path.read_text()
+    if old and text.count(old) != 1:
+        raise AssertionError(f"{path.name}: expected {old!r} exactly once, saw it {text.count(old)} times")
+    copy = ModuleType(f"planted_{module.__name__.replace('.', '_')}")
+    sys.modules[copy.__name__] = copy  # dataclasses look their module up
+    exec(compile(text.replace(old, new) if old else text, str(path), "exec"), copy.__dict__)  # noqa: S102  our own
+    return copy
+
+
+def explore_ladders(
+    code: LadderCode = PRODUCTION, ladder: str = LADDERS[0], *, faults: int = 2, uncounted: bool = False
+) -> Result:
+    """Visit every state of a JobSet with a ladder.
+
+    Args:
+        code: what is checked.
+        ladder: the annotation.
+        faults: how many of them a run has.
+        uncounted: the failure of a Job does not count towards maxRestarts.
+    """
+    world = LadderWorld(code, ladder, faults, uncounted=uncounted)
+    name = f"ladder {ladder} faults={faults}{' failed Jobs do not count' if uncounted else ''}"
+    return search(name, world, is_last=world.is_last, may_be=lambda state: state.now_s <= TIME_MAX)
+
+
+@dataclass
+class LadderWorld:
+    """Knows every move."""
+
+    code: LadderCode
+    ladder: str
+    faults: int
+    uncounted: bool
+    modules: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.modules = self.code.load()
+        self._jobset = lru_cache(maxsize=None)(self._parse)
+        self._planned = lru_cache(maxsize=None)(self._plan)
+
+    def first(self) -> LadderState:
+        """Return a group at work in epoch 1."""
+        status = _text(wire.status_of_epochs(1, 0))
+        pods = (Pod("0.0", 1), Pod("1.0", 1))
+        return LadderState(status, pods, (Leader(status),), faults=self.faults)
+
+    def is_last(self, state: LadderState) -> bool:
+        """Say whether nothing more is explored: the JobSet failed, or has restarted often."""
+        status = json.loads(state.status)
+        return "terminalState" in status or wire.epochs_of_status(status)[0] >= EPOCHS_MAX
+
+    def judge(self, state: LadderState) -> str:
+        """Name the rule that the last move broke, or return ""."""
+        return state.rule
+
+    def moves(self, state: LadderState) -> Iterator[tuple[str, LadderState]]:
+        """Yield every move."""
+        jobset = self._jobset(state.status)
+        (synced, deprecated), attempt = jobset.epochs, jobset.restarts
+        yield from self._faults(state, synced, deprecated, attempt)
+        for index, pod in enumerate(state.pods):
+            if (pod is None or pod.attempt != attempt or pod.is_ending) and state.job_failed != attempt:
+                yield f"slot {index} gets a new Pod", _with_pod(state, index, _successor(index, state, attempt))
+            if pod is not None and pod.epoch <= synced and (pod.epoch <= deprecated or pod.told == synced):
+                announced = pod._replace(epoch=synced + 1)
+                yield f"pod {pod.uid} announces {synced + 1}", _with_pod(state, index, announced)
+        yield "a second passes", state._replace(now_s=state.now_s + 1)
+        for number, leader in enumerate(state.leaders):
+            who = "the leader" if number == 0 else "the old leader"
+            if leader.view != state.status:
+                yield f"{who} reads the status", _with_leader(state, number, leader._replace(view=state.status))
+            elif leader.pending:
+                yield f"{who} ends pod {leader.pending[0]}", self._ended(state, number, synced)
+            elif (after := self._written(state, number)) is not None:
+                yield f"{who} writes the status", after
+
+    def _faults(
+        self, state: LadderState, synced: int, deprecated: int, attempt: int
+    ) -> Iterator[tuple[str, LadderState]]:
+        """Yield the moves that cost a fault."""
+        if not state.faults:
+            return
+        paid = state._replace(faults=state.faults - 1)
+        for index, pod in enumerate(state.pods):
+            if pod is None or pod.epoch != synced or synced <= deprecated or pod.told == synced or pod.is_ending:
+                continue
+            is_first = all(other is None or other.told != synced for other in state.pods)
+            dead = pod._replace(told=synced, guilty=synced if is_first else 0)
+            yield f"pod {pod.uid}: worker exits", _seen(_with_pod(paid, index, dead), Trigger.WORKER_EXIT, pod.uid)
+            hung = pod._replace(told=synced)
+            yield f"pod {pod.uid}: tells of a hang", _seen(_with_pod(paid, index, hung), Trigger.STALLED, pod.uid)
+        if state.job_failed != attempt:
+            yield "the Job fails", paid._replace(job_failed=attempt, pods=(None, None))
+        if not state.set_back:
+            yield "the clock is set back", paid._replace(set_back=True)
+        fresh = Leader(state.status)
+        yield "the leader crashes, another one begins", paid._replace(leaders=(fresh, *state.leaders[1:]))
+        if len(state.leaders) == 1:
+            yield "another leader begins, the old one goes on", paid._replace(leaders=(fresh, *state.leaders))
+
+    def _ended(self, state: LadderState, number: int, synced: int) -> LadderState:
+        leader = state.leaders[number]
+        uid, *rest = leader.pending
+        state = _with_leader(state, number, leader._replace(pending=tuple(rest)))
+        for index, pod in enumerate(state.pods):
+            if pod is not None and pod.uid == uid:
+                rule = "" if pod.guilty == synced else R3
+                return _with_pod(state, index, pod._replace(is_ending=True))._replace(rule=rule)
+        return state
+
+    def _written(self, state: LadderState, number: int) -> LadderState | None:
+        """Return the world after one pass of a leader; None if it has nothing to do."""
+        leader = state.leaders[number]
+        planned, replaced = self._planned(
+            state.status, state.pods, leader.cause, leader.uses, state.job_failed, _clock(state)
+        )
+        if planned == state.status:
+            if not replaced:
+                return None
+            return _with_leader(state, number, leader._replace(pending=replaced))
+        uses = json.dumps(json.loads(planned).get(wire.RUNG_USES, [])) if self.code.forgets else "[]"
+        moved = self._jobset(planned).epochs[0] > self._jobset(state.status).epochs[0]
+        cause = ("", "") if moved else leader.cause
+        after = leader._replace(view=planned, pending=replaced, cause=cause, uses=uses)
+        leaders = list(state.leaders)
+        leaders[number] = after
+        if moved:
+            leaders = [one._replace(cause=("", "")) for one in leaders]
+        return self._recorded(state, planned)._replace(status=planned, leaders=tuple(leaders))
+
+    def _recorded(self, state: LadderState, planned: str) -> LadderState:
+        """Return the world's own record after a write, with the rule that the write broke."""
+        old, new = self._jobset(state.status), self._jobset(planned)
+        before, now = _counted(old.rung_uses), _counted(new.rung_uses)
+        places, taken, synced = list(state.places), state.taken, old.epochs[0]
+        if (new.status.get(wire.EXEMPT_EPOCHS) or 0) > (old.status.get(wire.EXEMPT_EPOCHS) or 0):
+            for (rung, epoch, _), count in (before - now).items():
+                given_back = count if epoch == synced + 1 else 0
+                taken -= given_back
+                for place in [one for one in places if (one.rung, one.epoch) == (rung, epoch)][:given_back]:
+                    places.remove(place)
+        # A pass takes one place at most and appends it; only then times in the future are set to now.
+        added = [Place(state.now_s, new.rung_uses[-1].rung, new.rung_uses[-1].epoch)] if now - before else []
+        rule = self._broken_by(state, [*places, *added], added, old, new)
+        taken += len(added)
+        is_over = bool(new.status.get("terminalState"))
+        if not rule and not is_over and taken != new.restarts_begun:
+            rule = R2
+        return state._replace(places=(*places, *added), taken=taken, rule=rule)
+
+    def _broken_by(self, state: LadderState, places: list[Place], added: list[Place], old: JobSet, new: JobSet) -> str:
+        for rung in new.ladder:
+            held = sum(one.rung == rung.name and state.now_s - one.at_s < rung.window_s for one in places)
+            if held > rung.uses_max:
+                return R1
+            if held < rung.uses_max and any(one.rung == escalation.FAIL for one in added) and not state.set_back:
+                return R4
+        begun = [use for use in old.rung_uses if use.leads_to("", old.epochs[0] + 1)]
+        if added and added[0].rung == escalation.FAIL and any(not use.recreation for use in begun):
+            return R2
+        doomed = {use.pod_uid for use in (*begun, *new.rung_uses[-1:]) if use.pod_uid}
+        is_there = any(pod is not None and pod.uid in doomed for pod in state.pods)
+        return R5 if new.epochs[0] > old.epochs[0] and is_there else ""
+
+    def _parse(self, status: str) -> JobSet:
+        manifest = jobset_manifest(restarts_max=90)
+        manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": {wire.ESCALATION: self.ladder}}
+        if self.uncounted:
+            manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
+        return parse_jobset(manifest | {"status": json.loads(status)})
+
+    def _plan(
+        self,
+        status: str,
+        pods: tuple[Pod | None, ...],
+        cause: tuple[str, str],
+        uses: str,
+        job_failed: int,
+        clock_s: int,
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the status after one pass, and the UIDs of the Pods that it ends."""
+        believed = json.loads(status) | ({wire.RUNG_USES: json.loads(uses)} if self.code.forgets else {})
+        jobset = self._jobset(_text(believed))
+        group = Group(jobset)
+        group.open_ledgers()
+        (scope_ledger,) = group.ledgers.values()
+        if cause[0] and scope_ledger.cause is None:
+            seen = time_of(START_S + clock_s)
+            scope_ledger.cause = Cause(Trigger(cause[0]), seen, failure=Failure(cause[1]) if cause[1] else None)
+        homes = {}
+        for index, pod in enumerate(pods):
+            if pod is not None:
+                current = pod.attempt == jobset.restarts and pod.uid not in jobset.replaced_pods and not pod.is_ending
+                life = PodLife.LIVE if current else PodLife.LEAVING
+                view = PodView(pod.uid, Slot(WORKERS, 0, index), pod.epoch or None, life, failed_epoch=pod.told or None)
+                scope_ledger.ledger.observe(view)
+                homes[pod.uid] = scope_ledger
+        kube = {pod.uid: _kube_pod(pod) for pod in pods if pod is not None}
+        jobs = {JOB: _job(jobset, failed=job_failed == jobset.restarts)}
+        observed = Observed(
+            jobset,
+            time_of(START_S + clock_s),
+            jobs,
+            decisions=group.decisions(),
+            causes=group.causes(),
+            failed_pods=self.modules["failed_pods"].failed_pods(group, kube.get, homes.get),
+            matches=Matches().look(jobset, [job for job in jobs.values() if job_failed >= 0], lambda: 0.0),
+        )
+        draft = Draft(observed)
+        steps = (
+            self.modules["failure"].fail_or_restart,
+            self.modules["epochs"].decide_epochs,
+            self.modules["rungs"].replace_pods,
+        )
+        for step in steps:
+            if step(draft):
+                break
+        planned = draft.finish()
+        replaced = tuple(action.pod.metadata.uid for action in planned.actions if isinstance(action, ReplacePod))
+        kept = {name: value for name, value in planned.status.items() if name in _KEPT}
+        if wire.RUNG_USES in believed and self.code.forgets and kept:
+            kept.setdefault(wire.RUNG_USES, believed[wire.RUNG_USES])
+        return _text(json.loads(status) | kept), replaced
+
+
+# Times, names and messages of the status that decide nothing would only multiply the states.
+_KEPT: Final = (
+    *(wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.CURRENT_ATTEMPT, wire.PREVIOUS_ATTEMPT, wire.EXEMPT_EPOCHS),
+    *(wire.LAST_EXEMPT_EPOCH, wire.RUNG_USES, "restarts", "restartsCountTowardsMax", "terminalState"),
+)
+
+
+@cache
+def _failed_job(attempt: int, text: str, failed: bool) -> Job:
+    manifest = json.loads(text)
+    ended = [{"type": "Failed", "status": "True", "lastTransitionTime": time_of(START_S)}] if failed else []
+    manifest["metadata"] |= {"uid": f"job-{attempt}", "resourceVersion": "1"}
+    return msgspec.convert(manifest | {"status": {"conditions": ended}}, Job)
+
+
+def _job(jobset: JobSet, *, failed: bool) -> Job:
+    text = _job_text(jobset.restarts)
+    return _failed_job(jobset.restarts, text, failed)
+
+
+@cache
+def _job_text(restarts: int) -> str:
+    manifest = jobset_manifest()
+    manifest["metadata"] |= {"uid": "js", "resourceVersion": "1"}
+    jobset = parse_jobset(manifest | {"status": {"restarts": restarts}})
+    return json.dumps(build_job(jobset, jobset.replicated_job(WORKERS), 0))
+
+
+@cache
+def _kube_pod(pod: Pod) -> KubePod:
+    spec: dict[str, Any] = {"activeDeadlineSeconds": 1} if pod.is_ending else {}
+    metadata = {"name": pod.uid, "namespace": "default", "uid": pod.uid, "resourceVersion": "1"}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}, KubePod)
+
+
+def _counted(uses: Sequence[escalation.Use]) -> Counter[tuple[str, int, str]]:
+    return Counter((use.rung, use.epoch, use.started_at) for use in uses)
+
+
+def _text(status: Mapping[str, Any]) -> str:
+    return json.dumps(status, sort_keys=True)
+
+
+def _clock(state: LadderState) -> int:
+    return state.now_s - SET_BACK_S * state.set_back
+
+
+def _seen(state: LadderState, trigger: Trigger, pod: str) -> LadderState:
+    """Let every controller see the first sign."""
+    sign = (trigger.value, pod)
+    leaders = tuple(one if one.cause[0] else one._replace(cause=sign) for one in state.leaders)
+    return state._replace(leaders=leaders)
+
+
+def _with_pod(state: LadderState, index: int, pod: Pod) -> LadderState:
+    pods = (pod, state.pods[1]) if index == 0 else (state.pods[0], pod)
+    return state._replace(pods=pods)
+
+
+def _with_leader(state: LadderState, number: int, leader: Leader) -> LadderState:
+    leaders = list(state.leaders)
+    leaders[number] = leader
+    return state._replace(leaders=tuple(leaders))
+
+
+def _successor(index: int, state: LadderState, attempt: int) -> Pod:
+    """Return the next Pod of a slot; its UID says which epoch's and attempt's successor it is, to be bounded."""
+    synced = wire.epochs_of_status(json.loads(state.status))[0]
+    return Pod(f"{index}.{attempt}.{synced}", attempt=attempt)
