@@ -93,6 +93,23 @@ def explain(
 
 
 @app.command()
+def nodes(
+    jobset: JobSetName,
+    output: OutputOption = "table",
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """List nodes on which a JobSet failed.
+
+    Says which of them its new Pods avoid, for how long, and why.
+    """
+    from inplace.cli.status.nodes import run_nodes
+
+    raise typer.Exit(run_nodes(jobset, _target(context, kubeconfig, namespace), output=output))
+
+
+@app.command()
 def timeline(
     jobset: JobSetName,
     svg: Annotated[
