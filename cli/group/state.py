@@ -23,6 +23,7 @@ from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.saving import Saving
 from inplace.controller.spec.scopes import Scope
 
 NAMED_MAX = 10_000  # slots without a Pod that get a name: every slot of the largest group; a spec may ask for 2**62
@@ -62,6 +63,7 @@ class ScopeState:
         late: how many slots are not at `target`.
         stragglers: those of them with a Pod, then the first of those without one.
         goodput: what its restarts cost in training time, where Pods told.
+        saving: the restart that waits for its workers to save.
     """
 
     name: str
@@ -75,6 +77,7 @@ class ScopeState:
     late: int
     stragglers: Sequence[Straggler]
     goodput: Goodput | None = None
+    saving: Saving | None = None
 
     @property
     def arrived(self) -> int:
@@ -271,6 +274,7 @@ def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: 
         late,
         stragglers,
         scope.goodput,
+        scope.saving_now,
     )
 
 

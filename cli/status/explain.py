@@ -20,6 +20,7 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.resources import NODES, PODS
 from inplace.controller.spec.goodput import goodput_text
+from inplace.controller.spec.saving import Saving
 
 WAITING: Final = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
@@ -80,6 +81,12 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
+def saving_text(saving: Saving) -> str:
+    """Return one line about a restart that waits for its workers."""
+    until = clock_text(saving.until_s)
+    return f"its workers save before a restart, until {until} UTC at the latest (request {one_line(saving.request)})"
+
+
 def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     """Return the lines for people, each with its style."""
     state = explanation.facts.state
@@ -87,6 +94,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     if state.used is not None:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
     lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
+    lines += [(saving_text(scope.saving), "") for scope in state.scopes if scope.saving is not None]
     if explanation.moments:
         lines += [("", ""), ("What happened (UTC)", "bold")]
         for moment in explanation.moments:

@@ -41,8 +41,8 @@ def restart_on_request(draft: Draft) -> bool:
             _restart(draft, running, wanted.id)
             return False
     for scope in running:
-        if scope.saving is not None and scope.saving.epoch == scope.synced:
-            _restart_in_time(draft, scope, scope.saving)
+        if scope.saving_now is not None:
+            _restart_in_time(draft, scope, scope.saving_now)
     return False
 
 
@@ -56,8 +56,8 @@ def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> 
     now_s = _now_s(draft)
     for scope in scopes:
         until_s = now_s + wanted.save_s
-        if scope.saving is not None and scope.saving.epoch == scope.synced:
-            until_s = min(until_s, scope.saving.until_s)  # nobody puts off a restart by asking again
+        if scope.saving_now is not None:
+            until_s = min(until_s, scope.saving_now.until_s)  # nobody puts off a restart by asking again
         saving = Saving(scope.synced, wanted.id, until_s)
         write_scope(draft.status, scope, exemption(scope) | saving.fields())
         draft.look_again(until_s - now_s)

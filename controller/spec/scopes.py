@@ -54,6 +54,13 @@ class Scope:
         return self.synced > self.deprecated
 
     @property
+    def saving_now(self) -> Saving | None:
+        """Return the restart that waits for the workers of the epoch which runs; None for none."""
+        if self.is_running and self.saving is not None and self.saving.epoch == self.synced:
+            return self.saving
+        return None
+
+    @property
     def is_restarting(self) -> bool:
         """Say whether the status says that the epoch which ran is over."""
         return 0 < self.synced <= self.deprecated

@@ -9,6 +9,8 @@ import pytest
 
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.save_requests import SaveFile
+from tests.agent.process import environment, finished, process
+from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import running, supervised, through_the_barrier, until
 from tests.agent.test_guard import agent_at, guarded
 from tests.agent.test_process_depth import pod
@@ -39,6 +41,7 @@ async def test_a_drained_worker_saves_and_is_not_told_to_end(tmp_path: Path) -> 
         assert group.logged("worker_exited")[0]["exit_code"] == 75
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
 async def test_a_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
@@ -51,6 +54,47 @@ async def test_a_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s
                 await group.said("save_requested")
         await group.noted("told")
         assert await group.finished() == 143
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("code", "left_with"), [(0, 0), (42, 42), (1, 143)])
+async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int, left_with: int) -> None:
+    """A worker that completes, or ends for good, says so as ever; after any other code the Pod ends by its signal."""
+    worker = SAVES.replace("sys.exit(75)", f"sys.exit({code})")
+    options = ("--save-within", "60", "--fail-on", "42")
+    async with supervised(tmp_path, worker, *options, EPOCH_FILE=f"{tmp_path}/epoch") as group:
+        await running(group)
+        group.child.terminate()
+        assert await group.finished() == left_with
+        assert group.epochs() == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_group_restart_in_the_time_to_save_ends_it(tmp_path: Path) -> None:
+    """Another worker died: this one is told to end at once, and the Pod ends without another epoch."""
+    async with supervised(tmp_path, DEAF, "--save-within", "60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
+        await running(group)
+        group.child.terminate()
+        await group.said("save_requested")
+        group.show(1, 1)
+        await group.noted("told")
+        assert await group.finished() == 143
+        assert group.epochs() == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_sidecar_without_a_guard_asks_nobody(tmp_path: Path) -> None:
+    """It says so, and sends nothing."""
+    async with ScriptedServer(lists=[jobset(0)]) as server:
+        env = environment(tmp_path, server, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch")
+        async with process(env) as child:
+            code, lines = await finished(child)
+        assert code == 2
+        assert "expected LINK_FILE beside it, and a guard" in str(lines[0]["message"])
+        assert server.requests("GET") == []
 
 
 @pytest.mark.asyncio
@@ -80,6 +124,7 @@ async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path) -
         assert "the worker has 60 s to save and end" in said
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
 async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
@@ -94,6 +139,7 @@ async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, 
         assert (await group.finished())[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_guard_that_stays_ends_with_a_worker_that_saved(tmp_path: Path) -> None:
     """In depth `process` it would wait for another lift; after SIGTERM it leaves."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 
 import pytest
 
 from inplace.cli.refusal import RefusalError
+from inplace.cli.status.explain import saving_text
 from inplace.cli.status.restart import request_restart
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS
@@ -35,7 +37,14 @@ async def test_a_request_with_time_to_save_restarts_when_that_is_over() -> None:
         await until(cluster, lambda: status(cluster).get(wire.LAST_RESTART_REQUEST) == request)
         await cluster.clock.sleep(19)
         assert status(cluster)["syncedEpoch"] == 1
+        (scope,) = (await seen(cluster)).scopes
+        assert scope.saving is not None
+        assert re.fullmatch(
+            rf"its workers save before a restart, until \d\d:\d\d:\d\d UTC at the latest \(request {request}\)",
+            saving_text(scope.saving),
+        )
         await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+        assert (await seen(cluster)).scopes[0].saving is None
         state = await seen(cluster)
         assert (state.used, state.last.request if state.last else None) == (0, request)
 

@@ -146,6 +146,7 @@ async def test_workers_that_saved_and_ended_begin_the_restart() -> None:
         assert "terminalState" not in status
 
 
+@pytest.mark.slow
 async def test_another_controller_keeps_the_time_to_save() -> None:
     """The controller dies between request and restart; the next one restarts when the first would have."""
     rig = Rig()
@@ -178,6 +179,7 @@ async def test_a_second_request_while_the_workers_save() -> None:
         assert (status[wire.LAST_GROUP_RESTART]["request"], status[wire.EXEMPT_EPOCHS]) == ("four", 2)
 
 
+@pytest.mark.slow
 async def test_suspended_while_the_workers_save() -> None:
     """A group that is suspended has nothing to restart, and its epoch is not touched."""
     rig = Rig()

@@ -16,13 +16,13 @@ def test_a_planned_stop(kind: str) -> None:
     outcome = run_saving(kind, 1)
     assert outcome.violation == ""
     assert (outcome.lost > 0) is (kind == STUCK)
-    assert run_saving(kind, 1) == outcome
 
 
-@pytest.mark.parametrize("kind", [REQUEST, DRAIN])
-def test_without_saving_the_same_stop_loses_steps(kind: str) -> None:
-    """So the measure can fail."""
-    assert run_saving(kind, 1, saves=False).lost > 0
+def test_without_saving_the_same_stop_loses_steps() -> None:
+    """So the measure can fail; the same seed gives the same."""
+    outcome = run_saving(REQUEST, 1, saves=False)
+    assert outcome.lost > 0
+    assert run_saving(REQUEST, 1, saves=False) == outcome
 
 
 @pytest.mark.slow
