@@ -69,6 +69,9 @@ def _restart_in_time(draft: Draft, scope: Scope, saving: Saving) -> None:
     left_s = saving.until_s - _now_s(draft)
     decision = draft.observed.decisions[scope.name]
     if left_s <= 0 or decision.deprecated >= scope.synced or decision.synced > scope.synced:
+        cause = draft.causes.get(scope.name)
+        if cause is not None and cause.trigger is Trigger.WORKER_EXIT:
+            del draft.causes[scope.name]  # it ended as it was asked to: that is no failure
         _restart(draft, (scope,), saving.request)
     else:
         draft.look_again(left_s)

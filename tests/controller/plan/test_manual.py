@@ -142,7 +142,9 @@ async def test_workers_that_saved_and_ended_begin_the_restart() -> None:
         await meet(rig, crew, 2)
         assert await crew.epochs() == (2, 1)
         status = await crew.status()
-        assert (status[wire.LAST_GROUP_RESTART]["trigger"], status[wire.EXEMPT_EPOCHS]) == ("manual", 1)
+        entry = status[wire.LAST_GROUP_RESTART]
+        assert (entry["trigger"], entry["request"], status[wire.EXEMPT_EPOCHS]) == ("manual", "one", 1)
+        assert "firstFailure" not in entry
         assert "terminalState" not in status
 
 
