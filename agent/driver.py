@@ -105,6 +105,7 @@ class Driver:
         self._log = parts.log
         self._metrics = parts.metrics
         self._memory = parts.memory
+        self._saves = parts.saves
         self._on_end = parts.on_end
         self.phases = parts.phases or RestartPhases(
             parts.metrics,
@@ -129,7 +130,7 @@ class Driver:
             metrics=parts.metrics,
             on_view=self.take,
             on_limits=parts.stalls.take_limits if parts.stalls is not None else lambda _: None,
-            on_saving=parts.saves.ask if parts.saves is not None else lambda _: None,
+            on_saving=self._ask_to_save,
             on_problem=lambda problem: self._note_problem("watch", problem),
             before_watch=self._until_announced,
         )
@@ -268,6 +269,11 @@ class Driver:
         """Close the barrier again: the next worker is held back."""
         self._barrier.close()
         self._metrics.lifted = False
+
+    def _ask_to_save(self, epoch: int) -> None:
+        """Ask the worker to save if its epoch is meant; the status goes on to say an older one."""
+        if self._saves is not None and epoch == self._mode.state.epoch:
+            self._saves.ask(epoch)
 
     def _note_problem(self, source: str, problem: str | None) -> None:
         """Remember what is wrong with the watch or the patch until it works again."""
