@@ -28,6 +28,8 @@ def manifests(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIE
     manifest["metadata"]["generation"] = draw(st.integers(1, 3))
     if draw(st.integers(0, 4)) == 0:
         manifest["metadata"]["annotations"] = draw(_exclusive())
+    if draw(st.integers(0, 2)) == 0:
+        manifest["metadata"].setdefault("annotations", {}).update(draw(_policies()))
     spec = manifest["spec"]
     _draw_order(draw, spec, names)
     targets = st.lists(st.sampled_from(names), max_size=2, unique=True) if names else st.just([])
@@ -50,6 +52,14 @@ def manifests(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIE
             {"replicatedJob": st.sampled_from(names)}, optional={"jobIndex": st.integers(0, 2)}
         )
     return manifest | {"spec": spec | draw(st.fixed_dictionaries({}, optional=optional))}
+
+
+def _policies() -> st.SearchStrategy[dict[str, str]]:
+    """Draw what comes after which failure."""
+    ladders = ("InPlace=1/60", "RecreateJobs=1/60", "ReplacePod=1/1,RecreateJobs=2/60, InPlace=64/2592000", "garbage")
+    return st.fixed_dictionaries(
+        {}, optional={wire.ESCALATION: st.sampled_from(ladders), wire.NO_PROGRESS: st.sampled_from(["1/60", "2", "x"])}
+    )
 
 
 @st.composite

@@ -105,6 +105,17 @@ async def test_what_restarts_cost_is_said() -> None:
 LAST = {wire.LAST_GROUP_RESTART: {"epoch": 3, "trigger": "worker_exit", "startedAt": "2026-01-01T00:00:00Z"}}
 
 
+def test_the_rung_of_a_restart_is_told() -> None:
+    """In the moment at which it began, and for programs."""
+    last = LAST[wire.LAST_GROUP_RESTART] | {"rung": "ReplacePod"}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
+    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    assert "group restart to epoch 3 began: a worker ended, rung ReplacePod" in text
+    restart = status_data(state)["lastRestart"]
+    assert restart is not None
+    assert restart["rung"] == "ReplacePod"
+
+
 async def test_a_restart_by_hand_has_no_first_failure() -> None:
     """After a restart by hand explain names no first failure: the restart ended every worker."""
     async with training() as cluster:

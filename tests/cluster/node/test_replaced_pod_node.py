@@ -1,0 +1,38 @@
+"""The rung ReplacePod on a real node: kubelet ends the Pod whose worker failed, and its Job makes another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from testbed.node.cluster import Cluster
+from testbed.node.group import running_group
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def with_ladder(jobset: KubeObject) -> None:
+    """Replace the first Pod that fails, then restart in place."""
+    annotations = jobset["metadata"].setdefault("annotations", {})
+    annotations[wire.ESCALATION] = "ReplacePod=1/3600, InPlace=2/3600"
+
+
+async def test_the_pod_that_failed_is_another_one_after(cluster: Cluster, mode: str) -> None:
+    """One Pod is new and the others are the same; no two epochs ever ran at once; the next failure is in place."""
+    async with running_group(cluster, mode, change=with_ladder) as group:
+        await group.until_runs(1)
+        before, failing = group.uids(), group.pods()[0]
+        group.expect_lost([failing])
+        group.order(failing, "exit 3")
+        await group.until_runs(2)
+        live = {pod["metadata"]["uid"] for pod in group.pods() if pod["status"]["phase"] == "Running"}
+        assert before - live == {failing["metadata"]["uid"]}
+        assert len(live) == len(before)
+        assert group.broken() == []
+
+        (last, *_) = (pod for pod in group.pods() if pod["status"]["phase"] == "Running")
+        group.order(last, "exit 3")
+        await group.until_runs(3)
+        assert live == {pod["metadata"]["uid"] for pod in group.pods() if pod["status"]["phase"] == "Running"}
+        assert group.broken() == []
