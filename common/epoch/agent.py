@@ -43,6 +43,7 @@ class Verdict(Enum):
     SYNCED = "synced"  # e == S
     PASSED = "passed"  # e < S: the group moved on without this Pod
     PENDING = "pending"  # e > S: not everybody is here
+    FENCED = "fenced"  # no view's verdict: nobody knows whether e is over, and the lease is (`common.epoch.lease`)
 
 
 @record
@@ -79,6 +80,13 @@ class NotAccepted:
 @record
 class StillWaiting:
     """The barrier has been up for long: what this Pod announced may be lost, so it is announced again."""
+
+
+@record
+class Lease:
+    """A worker may run, or may not: what this Pod knows of the status is too old (`common.epoch.lease`)."""
+
+    held: bool
 
 
 @record
@@ -161,9 +169,10 @@ class AgentState:
     epoch: int = 0
     view: View | None = None
     reached: int = 0
+    leased: bool = True
 
 
-def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...]]:
+def step(state: AgentState, event: Event | Lease) -> tuple[AgentState, tuple[Action, ...]]:
     """Advance the machine by one event.
 
     Returns:
@@ -179,6 +188,8 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...
         if state.phase in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
             return _choose(state)
         return _settle(state)
+    if isinstance(event, Lease):
+        return _take_lease(replace(state, leased=event.held))
     if isinstance(event, StillWaiting):
         if state.phase is not AgentPhase.WAITING:
             raise InvariantError(f"{event!r} in phase {state.phase.value}")
@@ -194,6 +205,13 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, tuple[Action, ...
     if judge(state.epoch, _seen(state)) in (Verdict.DEPRECATED, Verdict.PASSED):
         return _settle(waiting)
     return state, (Announce(state.epoch),)
+
+
+def _take_lease(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
+    """End the worker whose lease is over; lift what waited for a lease."""
+    if state.phase is AgentPhase.LIFTED and not state.leased and _seen(state).in_place:
+        return replace(state, phase=AgentPhase.RESTARTING), (RestartInPlace(state.epoch, Verdict.FENCED),)
+    return _settle(state) if state.phase is AgentPhase.WAITING else (state, ())
 
 
 def judge(epoch: int, view: View) -> Verdict:
@@ -244,8 +262,8 @@ def _settle(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     phase = TRANSITIONS[state.phase].get(verdict)
     if phase is None:
         raise InvariantError(f"verdict {verdict.value} in phase {state.phase.value}: {state!r}")
-    if phase is state.phase:
-        return replace(state, phase=phase), ()
+    if phase is state.phase or (phase is AgentPhase.LIFTED and not state.leased):
+        return state, ()
     return replace(state, phase=phase), _entering(phase, state.epoch, verdict)
 
 

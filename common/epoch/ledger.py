@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from inplace.common.epoch.counters import bump
 from inplace.common.epoch.decision import Decision, Standing
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.int32 import INT32_MAX
@@ -30,6 +30,7 @@ class _Record:
     expected: bool = True
     instance_synced: int = 0  # S when this run of the worker container was first seen
     ran: bool = False  # this run was seen running
+    fenced: bool = False  # it leaves, and no worker of it is left, nor will be
 
 
 @dataclass(slots=True)
@@ -97,9 +98,17 @@ class Ledger:
         If its end was not seen (it was deleted by force), it may still wait at the barrier that its replacement fills.
         """
         record = self._records.get(uid)
-        if record is not None and record.pod.life in _OCCUPYING:
+        if record is not None and _may_run(record):
             self._vanished = max(self._vanished, record.epoch or 0)
         self.forget(uid)
+
+    def fence(self, uid: str) -> None:
+        """Count a Pod that leaves as gone: its worker has ended, and it joins only what it announced BEFORE. O(1)."""
+        record = self._records.get(uid)
+        if record is not None and record.pod.life is PodLife.LEAVING and not record.fenced:
+            self._vanished = max(self._vanished, record.epoch or 0)
+            self._withdraw(record)
+            record.fenced = True
 
     def reshape(self, shape: Shape) -> None:
         """Expect other slots; O(Pods), once per resize."""
@@ -227,7 +236,7 @@ class Ledger:
         """Return the names of those Pods, sorted; O(Pods), so for a barrier that waits and not for an event."""
         names: dict[str, list[str]] = {reason: [] for reason in self.problems()}
         for uid, record in self._records.items():
-            if not record.expected and record.pod.life in _OCCUPYING:
+            if not record.expected and _may_run(record):
                 names["ghost"].append(record.pod.name)
             elif uid in self._ahead:
                 names["ahead"].append(record.pod.name)
@@ -349,24 +358,23 @@ class Ledger:
         """Count one Pod in (+1) or out (-1), apart from its slot."""
         pod = record.pod
         if not record.expected:
-            self._ghosts += sign if pod.life in _OCCUPYING else 0
+            self._ghosts += sign if _may_run(record) else 0
         elif pod.life is PodLife.SUCCEEDED:
-            _bump(self._succeeded, (pod.slot.replicated_job, pod.slot.job_index), sign)
+            bump(self._succeeded, (pod.slot.replicated_job, pod.slot.job_index), sign)
         elif pod.life is PodLife.LIVE and record.epoch is not None:
-            _bump(self._pods_at, record.epoch, sign)
+            bump(self._pods_at, record.epoch, sign)
 
     def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
         """Count a slot in or out."""
         if (only := _only_live(slot)) is None:
             return
         if only.epoch is not None:
-            _bump(self._slots_at, only.epoch, sign)
+            bump(self._slots_at, only.epoch, sign)
         if only.pod.epoch is not None and only.pod.uid in self._ahead:
-            _bump(self._slots_ahead, only.pod.epoch, sign)
+            bump(self._slots_ahead, only.pod.epoch, sign)
 
 
 _OCCUPYING = (PodLife.LIVE, PodLife.LEAVING)
-_Key = TypeVar("_Key")
 
 
 def _epoch_of(slot: dict[str, _Record]) -> int | None:
@@ -384,11 +392,9 @@ def _only_live(slot: dict[str, _Record]) -> _Record | None:
 
 
 def _is_occupant(record: _Record) -> bool:
-    return record.expected and record.pod.life in _OCCUPYING
+    return record.expected and _may_run(record)
 
 
-def _bump(counter: Counter[_Key], key: _Key, sign: int) -> None:
-    """Add `sign` and drop the key at zero, so that the counters hold no more than what is there."""
-    counter[key] += sign
-    if counter[key] == 0:
-        del counter[key]
+def _may_run(record: _Record) -> bool:
+    """Say whether containers of a Pod may run."""
+    return record.pod.life in _OCCUPYING and not record.fenced

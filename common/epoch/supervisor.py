@@ -27,6 +27,7 @@ from inplace.common.epoch.agent import (
     AgentState,
     Announce,
     GiveUp,
+    Lease,
     LiftBarrier,
     NotAccepted,
     RestartInPlace,
@@ -133,7 +134,7 @@ class Leave:
 
 
 WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | TellingDue | FailureTold
-Event = AgentEvent | WorkerEvent | Terminate
+Event = AgentEvent | Lease | WorkerEvent | Terminate
 Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleTelling | TellFailure
 Step = tuple["SupervisorState", tuple[Action, ...]]
 
@@ -179,7 +180,9 @@ def step(state: SupervisorState, event: Event) -> Step:
     match event:
         case View() if state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
             return _keep(state, event)
-        case View() | Accepted() | NotAccepted() | StillWaiting():
+        case Lease(held) if state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
+            return _keep_lease(state, held=held)
+        case View() | Accepted() | NotAccepted() | StillWaiting() | Lease():
             return _follow(state, event)
         case WorkerExited(code, at_s):
             return _exited(_counted(state, at_s), code)
@@ -195,7 +198,7 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _terminate(state, 128 + number)
 
 
-def _follow(state: SupervisorState, event: AgentEvent) -> Step:
+def _follow(state: SupervisorState, event: AgentEvent | Lease) -> Step:
     """Step the agent's machine, and translate what it wants into what the worker's processes need."""
     agent, actions = step_agent(state.agent, event)
     state = replace(state, agent=agent)
@@ -317,6 +320,13 @@ def _keep(state: SupervisorState, view: View) -> Step:
     return _leave(state) if _is_leaving(state) and seen.deprecated >= state.agent.epoch else (state, ())
 
 
+def _keep_lease(state: SupervisorState, *, held: bool) -> Step:
+    """Keep the lease for the next machine; without one the worker that still ends has no time left."""
+    state = replace(state, agent=replace(state.agent, leased=held))
+    ends = state.life is WorkerLife.STOPPING and not held
+    return state, (StopWorker(Verdict.FENCED, at_once=True),) if ends else ()
+
+
 def _gone(state: SupervisorState) -> Step:
     """Leave, or go on with the next epoch."""
     if state.life is not WorkerLife.LEFTOVERS:
@@ -345,7 +355,7 @@ def _begin_again(state: SupervisorState) -> Step:
     view = state.agent.view
     if view is None:
         raise InvariantError(f"no view after epoch {state.agent.epoch}")
-    agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached)
+    agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached, leased=state.agent.leased)
     # Consistent is relative to the machine's beginning, and this one begins now.
     state = replace(state, telling=TellingState())
     return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))

@@ -17,6 +17,7 @@ from unittest import mock
 
 import inplace.common.epoch.agent
 import inplace.common.epoch.guard
+import inplace.common.epoch.lease
 import inplace.common.epoch.ledger
 import inplace.common.epoch.sidecar
 import inplace.common.epoch.supervisor
@@ -32,6 +33,7 @@ class Code:
     """The modules of one protocol; `Any`, because a planted module has types of its own."""
 
     agent: Any = inplace.common.epoch.agent
+    lease: Any = inplace.common.epoch.lease
     ledger: Any = inplace.common.epoch.ledger
     supervisor: Any = inplace.common.epoch.supervisor
     guard: Any = inplace.common.epoch.guard
@@ -54,7 +56,8 @@ def planted(module: str, old: str, new: str) -> Code:
         raise AssertionError(f"{path.name}: expected {old!r} exactly once, saw it {text.count(old)} times")
     copy = _module(module, text.replace(old, new), f"{path} with {new!r}")
     if module == "agent":
-        return Code(agent=copy, supervisor=_built_on("supervisor", "agent", copy))
+        lease = _built_on("lease", "agent", copy)
+        return Code(agent=copy, lease=lease, supervisor=_built_on("supervisor", "agent", copy))
     if module == "telling":
         return Code(telling=copy, sidecar=_built_on("sidecar", "telling", copy))
     return Code(**{module: copy})

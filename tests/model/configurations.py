@@ -12,6 +12,9 @@ def kinds(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+# One slot is enough: what the fence keeps apart are two Pods of one slot.
+FENCED: Final = Config(1, 1, kinds("cut"), supervisor=True, overlap=True, fence=True)
+
 # The largest first, so that two processes finish at about the same time.
 FULL: Final = (
     Config(2, 2, KINDS, overlap=True),
@@ -46,6 +49,9 @@ FULL: Final = (
     Config(2, 2, kinds("lost worker agent"), supervisor=True),
     Config(2, 2, kinds("torn worker controller")),
     Config(2, 1, kinds("torn worker agent"), supervisor=True),
+    Config(1, 2, kinds("cut worker"), stale=1, supervisor=True, overlap=True, fence=True),
+    Config(1, 2, kinds("cut controller"), stale=1, supervisor=True, overlap=True, fence=True),
+    FENCED,
 )
 QUICK: Final = (
     Config(1, 2, KINDS, overlap=True),
@@ -59,5 +65,6 @@ QUICK: Final = (
     Config(2, 2, kinds("lost controller")),
     Config(1, 3, kinds("lost worker controller")),
     Config(2, 1, kinds("torn")),
+    FENCED,
     Config(1, 3, kinds("worker patch controller"), admission=True, dropped=frozenset({"late patch"})),
 )

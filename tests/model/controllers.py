@@ -24,6 +24,8 @@ class Known(NamedTuple):
     decision: Any  # Decision; None when production code raised
     completed: tuple[tuple[int, str], ...]  # (slot, uid) of completed Pods
     ahead: tuple[str, ...]  # uids of Pods that are set aside
+    leaving: tuple[str, ...]  # uids of Pods that leave and are still waited for
+    fenced: tuple[str, ...]  # uids of those whose worker counts as ended
 
 
 class Controllers:
@@ -60,6 +62,12 @@ class Controllers:
         A repeated event (a resync, a change elsewhere in the Pod) may come, but no decision may depend on it.
         """
         return tuple(self._observe(number, slot))
+
+    def fenced(self, number: int, uid: str) -> int:
+        """Return the ledger for which the worker of a Pod that leaves has ended."""
+        ledger = self._thaw(number)
+        ledger.fence(uid)
+        return self._intern(ledger)
 
     def empty(self, status: Epochs) -> int:
         """Return the ledger of a controller that has just started."""
@@ -139,7 +147,15 @@ class Controllers:
             for uid, record in ledger._records.items()
             if record.pod.life is PodLife.SUCCEEDED
         )
-        return Known((ledger.synced, ledger.deprecated), decision, completed, tuple(sorted(ledger._ahead)))
+        leaving = {uid: each.fenced for uid, each in ledger._records.items() if each.pod.life is PodLife.LEAVING}
+        return Known(
+            (ledger.synced, ledger.deprecated),
+            decision,
+            completed,
+            tuple(sorted(ledger._ahead)),
+            tuple(uid for uid, is_fenced in leaving.items() if not is_fenced),
+            tuple(uid for uid, is_fenced in leaving.items() if is_fenced),
+        )
 
 
 def _shown(pod: Pod) -> str:

@@ -9,7 +9,7 @@ FIELDS = (
     *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at"),
     *("_ghosts", "_succeeded", "_ahead", "_slots_ahead", "_intruders", "_broken", "_census", "_vanished"),
 )
-RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran")
+RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran", "fenced")
 
 Frozen = tuple[Any, ...]
 
@@ -29,7 +29,7 @@ def freeze(ledger: Any) -> Frozen:
         ledger.deprecated,
         tuple(
             sorted(
-                (uid, record.pod, record.epoch, record.expected, record.instance_synced, record.ran)
+                (uid, record.pod, record.epoch, record.expected, record.instance_synced, record.ran, record.fenced)
                 for uid, record in ledger._records.items()
             )
         ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.model.code import Code, planted
-from tests.model.configurations import kinds
+from tests.model.configurations import FENCED, kinds
 from tests.model.explore import Result, explore
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
@@ -24,7 +24,7 @@ class Bug:
 
     Args:
         name: what is wrong.
-        module: agent, ledger, supervisor, guard, linked_worker, sidecar or telling; "" if the environment is at fault.
+        module: one of `Code`, such as agent or ledger; "" if the environment is at fault.
         old: text that occurs once in the module.
         new: what stands there instead.
         config: where it shows; None is the link of one Pod.
@@ -88,6 +88,10 @@ _WORKER: Final = Config(2, 1, kinds("worker"))
 _PODS: Final = Config(2, 1, kinds("worker replace"))
 _OVERLAP: Final = Config(2, 1, kinds("replace"), overlap=True)
 _SUPERVISED: Final = Config(2, 1, kinds("worker"), supervisor=True)
+_FENCED_WAITING: Final = Config(1, 2, kinds("cut worker"), stale=1, supervisor=True, overlap=True, fence=True)
+_FENCES: Final = """            self._vanished = max(self._vanished, record.epoch or 0)
+            self._withdraw(record)
+"""
 
 
 def _dropped(name: str, assumption: str, config: Config, *, slow: bool = False) -> Bug:
@@ -416,6 +420,51 @@ BUGS: Final = (
         "return max(synced, deprecated), deprecated",
         "return synced, deprecated",
     ),
+    Bug(
+        "controller: a ghost is not waited for",
+        FENCED,
+        "lease",
+        "return over_since_s + promised - now_s",
+        "return 0.0",
+    ),
+    Bug(
+        "controller: waits for the lease, and not for the worker's end",
+        FENCED,
+        "lease",
+        "return over_since_s + promised - now_s",
+        "return over_since_s + promised - 1 - now_s",
+    ),
+    Bug(
+        "agent: does not end its worker when the lease is over",
+        FENCED,
+        "agent",
+        "if state.phase is AgentPhase.LIFTED and not state.leased and",
+        "if False and",
+    ),
+    Bug(
+        "agent: lifts without a lease",
+        replace(_FENCED_WAITING, stale=2),  # it sees a sync that has been over for long
+        "agent",
+        "or (phase is AgentPhase.LIFTED and not state.leased)",
+        "or False",
+        slow=True,
+    ),
+    Bug(
+        "supervisor: a worker in its grace outlives the lease",
+        FENCED,
+        "supervisor",
+        "ends = state.life is WorkerLife.STOPPING and not held",
+        "ends = False",
+    ),
+    Bug(
+        "ledger: the epoch that a fenced ghost waits for is not skipped",
+        _FENCED_WAITING,
+        "ledger",
+        _FENCES,
+        _FENCES.replace("record.epoch or 0", "0"),
+        slow=True,
+    ),
+    _dropped("an announcement on a Pod that is being deleted counts", "leaving", FENCED),
     _dropped(
         "a PATCH of a supervisor lands after its next one",
         "late patch",

@@ -11,12 +11,17 @@ KINDS: Final = frozenset(
     {"agent", "worker", "replace", "success", "patch", "controller", "handover", "write", "remind"}
 )
 SPOILERS: Final = frozenset({"lost", "torn"})  # a person's changes: the status is lost; D is written beyond S
+CUT: Final = "cut"  # a fault: a node can reach nothing
+HEALS: Final = "heals"  # no fault, and nobody may rely on it
+LEASE: Final = 2  # ticks of time
+FENCE: Final = LEASE + 1  # what an agent promises: a tick more, in which it ends its worker
 ASSUMPTIONS: Final = frozenset(
     {
         "conflict",  # a status write with an old resourceVersion fails
         "late patch",  # a PATCH of an agent that is gone is stored before its Pod starts again, or never
         "previous",  # kubelet passes the current annotation
         "order",  # a controller sees the events of one slot in their order
+        "leaving",  # the answer to an announcement says that the Pod is being deleted
         "uid",  # a Job is deleted with its UID as precondition
     }
 )
@@ -39,6 +44,7 @@ class Config:
         admission: the API server refuses an epoch annotation that is lower than the one stored.
         ghosts: how many of the slots a scale-down has just removed; the group starts at work in epoch 1 then.
         restarts_max: maxRestarts.
+        fence: every agent has a lease, and the controller waits for the end of those of Pods that leave.
         dropped: assumptions of ASSUMPTIONS that do not hold; for planted bugs.
     """
 
@@ -54,10 +60,11 @@ class Config:
     admission: bool = False
     ghosts: int = 0
     restarts_max: int = 99
+    fence: bool = False
     dropped: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        assert self.kinds <= KINDS | SPOILERS, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
+        assert self.kinds <= KINDS | SPOILERS | {CUT}, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
         assert self.dropped <= ASSUMPTIONS, f"expected {sorted(ASSUMPTIONS)}, saw {sorted(self.dropped)}"
 
     def __str__(self) -> str:
@@ -65,7 +72,7 @@ class Config:
         kinds = "all" if self.kinds == KINDS else ",".join(sorted(self.kinds))
         options = [
             name
-            for name in ("overlap", "early", "tells", "old_watches", "supervisor", "admission")
+            for name in ("overlap", "early", "tells", "old_watches", "supervisor", "admission", "fence")
             if getattr(self, name)
         ]
         options += [f"without: {assumption}" for assumption in sorted(self.dropped)]
@@ -103,6 +110,13 @@ class Pod(NamedTuple):
     asked: bool = False  # this process asked for a consistent view
     started: Version | None = None  # the status when this process started; None once it no longer matters
     floor: int = 0  # with overlap: the newest epoch a worker of this slot had run when this process started
+    cut: bool = False  # its node can reach nothing, and its kubelet ends nothing
+    exposed: bool = False  # it was cut once; of others, with a fence, every read is answered at once
+    lease: int = 0  # with a fence: for how many ticks the worker may run
+    read: Version | None = None  # with a fence: what the consistent read that is out will show
+    read_age: int = 0  # ticks since it was sent
+    late: bool = False  # with a fence: the PATCH that is not answered was stored when the Pod was being deleted
+    killed: bool = False  # with a fence: the worker is being killed
     rule: str = ""  # the rule that this Pod just broke
 
 

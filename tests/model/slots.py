@@ -10,7 +10,10 @@ from inplace.common.record import replace
 from tests.model.code import Code
 from tests.model.pods import (
     COMPLETE,
+    CUT,
     FAILED,
+    HEALS,
+    LEASE,
     LEAVING,
     LIVE,
     NO_WORKER,
@@ -57,7 +60,8 @@ class SlotMoves:
         state = agent.AgentState(phase=agent.AgentPhase.LIFTED, epoch=1, view=agent.View(1, 0))
         pod = Pod(f"{index}.0", annotation=1, agent=state, worker=(1, RUNNING), floor=floor)
         if self._supervised is not None:
-            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0))
+            lease = LEASE if self.config.fence else 0
+            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0), lease=lease)
         return SlotState(index, pod, announced=1, ran=1)
 
     def moves(self, slot: SlotState, versions: tuple[Version, ...]) -> Iterator[Move]:
@@ -78,15 +82,27 @@ class SlotMoves:
 
     def _replacements(self, slot: SlotState, now: Version) -> Iterator[Move]:
         live, leaving = slot.live, slot.leaving
-        if leaving is not None:
+        if leaving is not None and not leaving.cut:
             yield f"pod {leaving.uid}: is gone", slot._replace(leaving=None), "", ""
+        for name in ("live", "leaving") if self.config.fence else ():
+            pod = getattr(slot, name)
+            if pod is not None:
+                text = "is reachable again" if pod.cut else "is cut off with its node"
+                kind = HEALS if pod.cut else CUT
+                yield (
+                    f"pod {pod.uid}: {text}",
+                    slot._replace(**{name: pod._replace(cut=not pod.cut, exposed=True)}),
+                    kind,
+                    "",
+                )
         expected = slot.number < self.config.slots - self.config.ghosts
         if live is not None and leaving is None and not expected:
             gone = live._replace(life=LEAVING)
             yield f"pod {live.uid}: is deleted with its Job", slot._replace(live=None, leaving=gone), "", ""
         elif live is not None and live.life == LIVE and leaving is None:
             gone = live._replace(life=LEAVING)
-            yield f"pod {live.uid}: is evicted", slot._replace(live=None, leaving=gone), "replace", ""
+            kind = "" if live.cut else "replace"  # Kubernetes gives a node up that it does not hear of
+            yield f"pod {live.uid}: is evicted", slot._replace(live=None, leaving=gone), kind, ""
         if live is None and expected and (leaving is None or self.config.overlap):
             pod = self._new_pod(slot.number, slot.generation + 1, now, slot.ran)
             text = f"pod {pod.uid}: replaces its predecessor"
@@ -96,8 +112,9 @@ class SlotMoves:
         floor = ran if self.config.overlap else 0
         if self._supervised is None:
             return Pod(f"{index}.{generation}", agent=self.agent.AgentState(), started=now, floor=floor)
-        agent = self._supervised.first()
-        return Pod(f"{index}.{generation}", agent=agent, started=now, floor=floor, container=(1, RUNNING))
+        agent, lease = self._supervised.first(), LEASE if self.config.fence else 0
+        uid = f"{index}.{generation}"
+        return Pod(uid, agent=agent, started=now, floor=floor, container=(1, RUNNING), lease=lease)
 
     def _pod_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
         if pod.orphan:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.record import replace
 from tests.model.code import Code
+from tests.model.leases import LeaseMoves
 from tests.model.pods import (
     COMPLETE,
     FAILED,
@@ -40,6 +41,7 @@ class SupervisorMoves:
         self.agent = code.agent
         self.machine = code.supervisor
         self._read = Statuses(code).read
+        self._leases = LeaseMoves(code, self._stepped) if config.fence else None
 
     def first(self, previous: int | None = None, reached: int = 0) -> Any:
         """Return the machine of a process that has just started."""
@@ -56,10 +58,13 @@ class SupervisorMoves:
             if pod.life == LIVE:
                 yield "kubelet starts the container again", self._restarted(slot, pod, versions[-1]), ""
         else:
-            yield from self._views(slot, pod, versions)
+            if not pod.cut:
+                yield from self._views(slot, pod, versions)
             yield from self._outcomes(slot, pod, versions[-1])
             yield from self._worker(slot, pod, versions[-1])
-            if pod.life == LEAVING and pod.agent.code is None:
+            if pod.exposed and self._leases is not None:
+                yield from self._leases.moves(slot, pod, versions[-1])
+            if pod.life == LEAVING and pod.agent.code is None and not self.config.fence:
                 yield self._stepped(slot, pod, self.machine.Terminate(SIGTERM), versions[-1], "gets SIGTERM")
             died = without_agent(pod)._replace(container=(pod.container[0], FAILED))
             yield "the supervisor dies", died, "agent"
@@ -84,14 +89,18 @@ class SupervisorMoves:
         if pod.agent.agent.phase is self.agent.AgentPhase.WAITING:
             yield self._stepped(slot, pod, self.agent.StillWaiting(), now, "has waited for long", "remind")
         if epoch := pod.request:
-            yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
+            late = self.config.fence and pod.life == LEAVING
+            yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch, late=late), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
             event = self.agent.NotAccepted(epoch)
             yield self._stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
             yield self._stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
-        if epoch := pod.reply:
-            answered = pod._replace(reply=0)
-            yield self._stepped(slot, answered, self.agent.Accepted(epoch), now, f"PATCH {epoch} is answered")
+        if (epoch := pod.reply) and not pod.cut:
+            answered = pod._replace(reply=0, late=False)
+            outcome, text = self.agent.Accepted(epoch), f"PATCH {epoch} is answered"
+            if pod.late and "leaving" not in self.config.dropped:
+                outcome, text = self.agent.NotAccepted(epoch), f"{text}: the Pod is being deleted"
+            yield self._stepped(slot, answered, outcome, now, text)
             text = f"the answer to PATCH {epoch} is lost"
             yield self._stepped(slot, answered, self.agent.NotAccepted(epoch), now, text, "patch")
 
@@ -102,13 +111,14 @@ class SupervisorMoves:
         match state:
             case "running":
                 yield f"the worker of epoch {epoch} dies", failed, "" if pod.told else "worker"
-                yield f"the worker of epoch {epoch} exits 0", succeeded, "" if pod.told else "success"
+                if not self.config.fence:
+                    yield f"the worker of epoch {epoch} exits 0", succeeded, "" if pod.told else "success"
             case "failed" | "succeeded":
                 left = pod._replace(worker=(epoch, LEFTOVERS))
                 event = self.machine.WorkerExited(0 if state == SUCCEEDED else 1)
                 yield self._stepped(slot, left, event, now, "reaps its worker")
             case "leftovers":
-                gone = pod._replace(worker=NO_WORKER, told=False)
+                gone = pod._replace(worker=NO_WORKER, told=False, killed=False)
                 yield self._stepped(slot, gone, self.machine.WorkerGone(), now, "has nothing left of its worker")
 
     def _stepped(
@@ -143,7 +153,7 @@ class SupervisorMoves:
                 rule = broken_by_start(self.config, slot, pod, action.epoch, now)
                 return remembering(self.config, pod._replace(worker=(action.epoch, RUNNING), rule=rule))
             case "StopWorker":
-                return pod._replace(told=True)
+                return pod._replace(told=True, killed=pod.killed or action.verdict is self.agent.Verdict.FENCED)
             case "Leave" if action.code == 0 and pod.life == LIVE:
                 return without_agent(pod)._replace(life=COMPLETE, container=(pod.container[0], SUCCEEDED))
             case "Leave":
@@ -160,6 +170,9 @@ class SupervisorMoves:
             orphan=(pod.request or pod.orphan) if "late patch" in self.config.dropped else 0,
             worker=NO_WORKER,
             told=False,
+            read=None,
+            late=False,
+            killed=False,
             container=(pod.container[0] + 1, RUNNING),
             seen=(-1, -1, -1),
             asked=False,

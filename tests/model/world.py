@@ -7,15 +7,29 @@ from typing import NamedTuple
 
 from tests.model.code import Code
 from tests.model.controllers import Controllers, Observation
-from tests.model.pods import COMPLETE, LEAVING, LIVE, Config, SlotState, running_epochs
-from tests.model.rules import INVARIANT, S1, S3_NOW, S5, S8, Epochs, Version, broken_by_write
+from tests.model.leases import a_tick_older, is_waited_for
+from tests.model.pods import (
+    COMPLETE,
+    CUT,
+    FENCE,
+    HEALS,
+    LEAVING,
+    LIVE,
+    NO_WORKER,
+    Config,
+    SlotState,
+    running_epochs,
+)
+from tests.model.rules import F1, INVARIANT, S1, S3_NOW, S5, S8, Epochs, Version, broken_by_write
 from tests.model.slots import SlotMoves
 from tests.model.statuses import Statuses, spoiled
 
-# (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, slot, slot, ...)
+# (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, waited, slot, slot, ...)
+# `waited` is for how many ticks each of the two has known that every epoch so far is over, up to FENCE.
 State = tuple[int, ...]
-FIRST_SLOT = 6
+FIRST_SLOT = 7
 DEADLY = frozenset({"agent", "worker", "replace"})  # the faults that cost a group restart
+CUT_COST = 3  # a worker that is fenced, a Pod that is replaced, and an epoch that is skipped for it
 
 
 class Move(NamedTuple):
@@ -42,6 +56,7 @@ class World:
         self._last_slot = FIRST_SLOT + config.slots - config.ghosts  # ghosts come after the expected slots
         self._slot_moves = SlotMoves(config, code)
         self._controllers = Controllers(config, code)
+        self._lease = code.lease
         self._read = Statuses(code).read
         self._versions: list[tuple[Version, ...]] = []
         self._version_numbers: dict[tuple[Version, ...], int] = {}
@@ -53,12 +68,13 @@ class World:
         self._listings: dict[tuple[int, int], int] = {}
 
     def initial(self) -> State:
-        """Return N Pods that have just started (with ghosts: at work), and a controller that listed them."""
-        status = (0, 1, 0) if self.config.ghosts else (0, 0, 0)
-        make = self._slot_moves.at_work if self.config.ghosts else self._slot_moves.first
+        """Return N Pods that have just started (with ghosts or a fence: at work), and a controller that listed them."""
+        is_at_work = self.config.ghosts or self.config.fence
+        status = (0, 1, 0) if is_at_work else (0, 0, 0)
+        make = self._slot_moves.at_work if is_at_work else self._slot_moves.first
         slots = tuple(self._intern_slot(make(index)) for index in range(self.config.slots))
         leader = self._listed(slots, self._read(status))
-        return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, *slots)
+        return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, 0, *slots)
 
     def broken(self, state: State) -> str:
         """Name the rule that `state` itself breaks, or return ""."""
@@ -66,7 +82,16 @@ class World:
         running = self._running
         for slot in state[FIRST_SLOT:]:
             mask |= running[slot]
-        return S1 if mask & (mask - 1) else ""
+        if mask & (mask - 1):
+            return S1
+        return F1 if self.config.fence and self._runs_behind_its_fence(state) else ""
+
+    def _runs_behind_its_fence(self, state: State) -> bool:
+        fenced = set(self._controllers.known(state[1]).fenced)
+        if state[2]:
+            fenced |= set(self._controllers.known(state[2] - 1).fenced)
+        leaving = [self._slots[number].leaving for number in state[FIRST_SLOT:]] if fenced else []
+        return any(pod is not None and pod.uid in fenced and pod.worker != NO_WORKER for pod in leaving)
 
     def is_good(self, state: State) -> bool:
         """Say whether the group has come together: all at work at S or completed, or the JobSet failed."""
@@ -86,29 +111,75 @@ class World:
 
     def moves(self, state: State) -> Iterator[Move]:
         """Yield every move of `state`."""
-        versions, leader, old_leader, left, deaths, failed = state[:FIRST_SLOT]
+        versions, leader, old_leader, left, deaths, failed, waited = state[:FIRST_SLOT]
         if failed:
             return
         for position in range(FIRST_SLOT, len(state)):
             number = state[position]
             before, after = state[FIRST_SLOT:position], state[position + 1 :]
             for text, slot, kind, rule in self._moves_of_slot(number, versions):
-                if not kind:
-                    yield Move(text, (*state[:position], slot, *after), False, rule)
+                if kind in ("", HEALS):
+                    yield Move(text, (*state[:position], slot, *after), kind == HEALS, rule)
                 elif left:
-                    died = deaths + (kind in DEADLY)
-                    target = (versions, leader, old_leader, left - 1, died, 0, *before, slot, *after)
+                    died = deaths + (CUT_COST if kind == CUT else kind in DEADLY)
+                    target = (versions, leader, old_leader, left - 1, died, 0, waited, *before, slot, *after)
                     yield Move(text, target, True, rule)
             for text, ledger, repeated in self._observations(leader, number):
                 yield Move(f"controller: {text}", (versions, ledger, *state[2:]), repeated, "")
             if old_leader and self.config.old_watches:
                 for text, ledger, _ in self._observations(old_leader - 1, number):
                     yield Move(f"old leader: {text}", (versions, leader, ledger + 1, *state[3:]), True, "")
+        if self.config.fence:
+            yield from self._time_passes(state)
         yield from self._spoiling_moves(state)
         yield from self._leader_moves(state)
         if old_leader:
             yield from self._controller_moves(state, 2, "old leader")
             yield Move("old leader: stops", (versions, leader, 0, *state[3:]), False, "")
+
+    def _time_passes(self, state: State) -> Iterator[Move]:
+        """Let a tick pass, where time matters and nothing is due before it."""
+        slots = [self._slots[number] for number in state[FIRST_SLOT:]]
+        pods = [pod for slot in slots for pod in (slot.live, slot.leaving)]
+        matters = any(slot.leaving is not None for slot in slots) or any(pod is not None and pod.cut for pod in pods)
+        if not matters or any(is_waited_for(pod) for pod in pods):
+            return
+        waited = [min(FENCE, ticks + 1) for ticks in divmod(state[6], FENCE + 1)]
+        older = (
+            self._intern_slot(slot._replace(live=a_tick_older(slot.live), leaving=a_tick_older(slot.leaving)))
+            for slot in slots
+        )
+        after = self._waiting((*state[:6], waited[0] * (FENCE + 1) + waited[1], *older), state)
+        if after != state:
+            yield Move("time passes", after, False, "")
+
+    def _waiting(self, state: State, before: State) -> State:
+        """Return a state in which a controller has waited only if it has known of no running epoch meanwhile."""
+        if not self.config.fence:
+            return state
+        waited = list(divmod(state[6], FENCE + 1))
+        for which, position in enumerate((1, 2)):
+            if not (self._is_over(state, position) and self._is_over(before, position)):
+                waited[which] = 0
+        return (*state[:6], waited[0] * (FENCE + 1) + waited[1], *state[FIRST_SLOT:])
+
+    def _is_over(self, state: State, position: int) -> bool:
+        """Say whether a controller knows that every epoch so far is over."""
+        number = state[position] - (position - 1)
+        if number < 0:
+            return False
+        synced, deprecated = self._controllers.known(number).status
+        return deprecated >= synced
+
+    def _fences(self, state: State, position: int, name: str) -> Iterator[Move]:
+        """Let a controller count a Pod that leaves as gone, when it has waited long enough for its worker's end."""
+        number = state[position] - (position - 1)
+        waited = divmod(state[6], FENCE + 1)[position - 1]
+        if not self._is_over(state, position) or self._lease.fenced_in_s(0, FENCE, waited) > 0:
+            return
+        for uid in self._controllers.known(number).leaving:
+            fenced = self._controllers.fenced(number, uid)
+            yield Move(f"{name}: fences pod {uid}", self._with_ledger(state, position, fenced), False, "")
 
     def _spoiling_moves(self, state: State) -> Iterator[Move]:
         """Let a person spoil the status; where no other fault costs a restart, this may cost none either."""
@@ -126,10 +197,20 @@ class World:
         listed = self._listed(state[FIRST_SLOT:], self._read(self._versions[state[0]][-1]))
         if "controller" in kinds:
             text = "controller: dies; the next one lists everything"
-            yield Move(text, (state[0], listed, state[2], left - 1, *state[4:]), True, "")
+            target = (state[0], listed, state[2], left - 1, *state[4:6], state[6] % (FENCE + 1), *state[FIRST_SLOT:])
+            yield Move(text, target, True, "")
         if "handover" in kinds and not state[2]:
             text = "controller: loses its lease without noticing; the next one lists everything"
-            yield Move(text, (state[0], listed, state[1] + 1, left - 1, *state[4:]), True, "")
+            target = (
+                state[0],
+                listed,
+                state[1] + 1,
+                left - 1,
+                *state[4:6],
+                state[6] // (FENCE + 1),
+                *state[FIRST_SLOT:],
+            )
+            yield Move(text, target, True, "")
 
     def _controller_moves(self, state: State, position: int, name: str) -> Iterator[Move]:
         number = state[position] - (position - 1)
@@ -144,10 +225,12 @@ class World:
             yield Move(f"{name}: sees S={now[0]} D={now[1]}", self._with_ledger(state, position, learned), False, "")
             if "conflict" not in self.config.dropped:
                 return
+        if self.config.fence:
+            yield from self._fences(state, position, name)
         if decision.exceeded:
             rule = S8 if decision.restarts <= self.config.restarts_max else ""
             text = f"{name}: fails the JobSet after {decision.restarts - 1} restarts"
-            yield Move(text, (*state[:5], 1, *state[FIRST_SLOT:]), False, rule)
+            yield Move(text, (*state[:5], 1, *state[6:]), False, rule)
             return
         want = (decision.synced, decision.deprecated)
         is_behind = learned == number and want != versions[-1][1:]  # the status was lost, or is read as another one
@@ -164,7 +247,7 @@ class World:
             slot = self._slots[state[position]]
             if slot.live is not None and slot.live.uid == uid and slot.live.life == LIVE and slot.leaving is None:
                 gone = self._intern_slot(slot._replace(live=None, leaving=slot.live._replace(life=LEAVING)))
-                target = (*state[:4], state[4] + 1, state[5], *state[FIRST_SLOT:position], gone, *state[position + 1 :])
+                target = (*state[:4], state[4] + 1, *state[5:position], gone, *state[position + 1 :])
                 yield Move(f"somebody deletes pod {uid}, which is alone ahead", target, False, "")
 
     def _write(self, state: State, position: int, number: int, want: Epochs, name: str) -> Iterator[Move]:
@@ -194,7 +277,9 @@ class World:
                 if slot.leaving is not None or (slot.live is not None and slot.live.life != COMPLETE):
                     return False
                 continue
-            if slot.live is None or slot.leaving is not None or slot.live.annotation < epoch:
+            if slot.live is None or slot.live.annotation < epoch:
+                return False
+            if slot.leaving is not None and not (self.config.fence and slot.leaving.worker == NO_WORKER):
                 return False
             if slot.live.annotation > epoch and not self._versions[state[0]][-1][0]:
                 return False  # only where the status was lost may a Pod be beyond the epoch that is synced
@@ -216,7 +301,7 @@ class World:
             yield Move(f"{name}: recreates Job {job}", (*state[:position], empty, *state[position + 1 :]), False, "")
 
     def _with_ledger(self, state: State, position: int, ledger: int) -> State:
-        return (*state[:position], ledger + position - 1, *state[position + 1 :])
+        return self._waiting((*state[:position], ledger + position - 1, *state[position + 1 :]), state)
 
     def _moves_of_slot(self, number: int, versions: int) -> tuple[tuple[str, int, str, str], ...]:
         key = (number, versions)
@@ -226,7 +311,7 @@ class World:
             found = self._moves[key] = tuple(
                 (text, self._intern_slot(slot), kind, rule)
                 for text, slot, kind, rule in self._slot_moves.moves(self._slots[number], self._versions[versions])
-                if not kind or kind in kinds
+                if kind in ("", HEALS) or kind in kinds
             )
         return found
 
