@@ -9,6 +9,7 @@ announce.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +27,8 @@ from inplace.common.kube.http import Request, Response, Transport, TransportErro
 from inplace.common.kube.watch import ending_of
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
+
+LEAVING_S: Final = 60.0  # a Pod that is being deleted asks again so seldom: nothing can change but its end
 
 
 class Announcer:
@@ -81,12 +84,23 @@ class Announcer:
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)
+        if self._config.fence_after_s and _is_leaving(response.body):
+            return await self._void(epoch)
         self._metrics.requests["patch", "ok"] += 1
         self._budget.note_success(self._clock.monotonic_s())
         self._phases.accepted()
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch, phases=phases)
         return Accepted(epoch)
+
+    async def _void(self, epoch: int) -> NotAccepted:
+        """Wait for this Pod's end: the controller may count it as gone, so it joins no epoch (docs/adr/0072)."""
+        problem = "this Pod is being deleted: what it announces from now on counts for nobody"
+        self._metrics.requests["patch", "leaving"] += 1
+        self._on_problem(f"patch pods: {problem}")
+        self._log.warning("announcement_void", epoch=epoch, message=problem, retry_in_s=LEAVING_S)
+        await self._clock.sleep(LEAVING_S)
+        return NotAccepted(epoch)
 
     async def _send(self, request: Request) -> Response:
         self._answered.clear()
@@ -113,3 +127,11 @@ class Announcer:
             **({"cure": cure} if cure else {}),
         )
         await self._clock.sleep(wait_s)
+
+
+def _is_leaving(answer: bytes) -> bool:
+    """Say whether the answer to a PATCH of a Pod shows that it is being deleted; one that cannot be read may."""
+    try:
+        return "deletionTimestamp" in json.loads(answer)["metadata"]
+    except (ValueError, KeyError, TypeError):
+        return True

@@ -66,6 +66,7 @@ class AgentConfig:
             PROGRESS_FILE names other files.
         save_within_s: how long a worker may take to save before a planned stop; 0: it is not asked.
         save_file: where it sees that it is asked; "" if it is not.
+        fence_after_s: the length of the worker's lease, see `agent.fence`; 0 for none.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -96,6 +97,7 @@ class AgentConfig:
     progress_dir: str = ""
     save_within_s: float = 0.0
     save_file: str = ""
+    fence_after_s: int = 0
     phases_annotation: bool = True
     log_format: str = "json"
     log_level: str = "info"
@@ -156,6 +158,7 @@ class AgentConfig:
             progress_dir=_progress_dir(read),
             save_within_s=save_within_s,
             save_file=save_file(_shared_file(read)) if save_within_s > 0 else "",
+            fence_after_s=_fence_after_s(read) if read.get("FENCE_AFTER_S") else 0,
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
             log_level=read.choice("LOG_LEVEL", ("info", "debug", "warning", "error")),
@@ -204,6 +207,12 @@ def _watch(read: Environment) -> WatchSettings | None:
     from inplace.agent.watch_settings import read_watch_settings
 
     return read_watch_settings(read, _progress_dir(read))
+
+
+def _fence_after_s(read: Environment) -> int:
+    from inplace.common.epoch.lease import LENGTH_S_MAX, LENGTH_S_MIN
+
+    return read.integer("FENCE_AFTER_S", LENGTH_S_MIN, LENGTH_S_MAX) or 0
 
 
 def _progress_dir(read: Environment) -> str:

@@ -29,7 +29,7 @@ from inplace.agent.log import Log
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.retry_budget import RetryBudget
-from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, GiveUp, StillWaiting, TakeConsistentView
+from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, GiveUp, Lease, StillWaiting, TakeConsistentView
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.typed import Final
@@ -37,6 +37,7 @@ from inplace.common.typed import Final
 if TYPE_CHECKING:
     from inplace.agent.save_requests import SaveRequests
     from inplace.agent.stall_watch import StallWatch
+    from inplace.common.epoch.agent import View
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
@@ -60,6 +61,7 @@ class Parts:
         stalls: finds a worker that hangs; None where no worker can be watched.
         saves: asks the worker to save before a planned stop; None where nobody wants that.
         phases: times the restart; None times it from now, by `clock`.
+        now_s: seconds on the clock of leases, which goes on while the machine sleeps; None is `clock`'s.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
     """
 
@@ -74,6 +76,7 @@ class Parts:
     stalls: StallWatch | None = None
     saves: SaveRequests | None = None
     phases: RestartPhases | None = None
+    now_s: Callable[[], float] | None = None
     on_end: Callable[[int], object] = lambda _code: None
 
 
@@ -92,6 +95,16 @@ class Mode(Protocol):
 
     async def before_announcement(self) -> None:
         """Wait until this agent may send, or end it."""
+
+
+class Keeper(Protocol):
+    """What keeps the lease of a worker: `agent.fence`."""
+
+    def check(self) -> None:
+        """Tell the machine when the lease has begun or is over."""
+
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return what keeps the lease until it is cancelled."""
 
 
 class Driver:
@@ -119,6 +132,7 @@ class Driver:
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
+        self.fence: Keeper | None = None  # where the worker has a lease
         budget = RetryBudget(parts.rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -160,6 +174,19 @@ class Driver:
         finally:
             await self._barrier.stop()
 
+    @property
+    def state(self) -> AgentState:
+        """Return where the agent's own machine stands."""
+        return self._mode.state
+
+    async def look(self, timeout_s: float) -> View:
+        """Read the JobSet consistently, beside the watch.
+
+        Raises:
+            ApiError, TransportError, RemoteProtocolError: there is no such view.
+        """
+        return await self._watch.look(timeout_s)
+
     def hold_back(self, after_s: float) -> None:
         """Announce nothing for so many seconds."""
         self._announcer.hold_back(after_s)
@@ -183,9 +210,10 @@ class Driver:
         self._send_report()
         async with asyncio.TaskGroup() as self._tasks:
             watching = self._tasks.create_task(self._watch.run())
+            keeping = [self._tasks.create_task(work) for work in self.fence.work()] if self.fence is not None else []
             code = await self._exit
             watching.cancel()
-            for task in (self._announcing, self._reminder):
+            for task in (self._announcing, self._reminder, *keeping):
                 if task is not None:
                     task.cancel()
         return code
@@ -194,6 +222,8 @@ class Driver:
         """Advance the machine by one of its events and perform its actions in order."""
         if self._exit.done():
             return  # the same chunk of the watch held more lines; the machine has ended
+        if self.fence is not None and not isinstance(event, Lease):
+            self.fence.check()  # a process that was stopped may find a view and the end of its lease at once
         before = self._mode.state
         actions = self._mode.step(event)
         if self._mode.state.phase is not before.phase:

@@ -14,7 +14,14 @@ from inplace.agent.config import AgentConfig
 from inplace.agent.version import VERSION
 from inplace.common.kube.http import Request
 from inplace.common.typed import Any, Final
-from inplace.common.wire import API_VERSION, FIELD_MANAGER_AGENT, PHASES, WORKER_FAILED, epoch_annotations
+from inplace.common.wire import (
+    API_VERSION,
+    FENCED_WITHIN,
+    FIELD_MANAGER_AGENT,
+    PHASES,
+    WORKER_FAILED,
+    epoch_annotations,
+)
 
 WATCH_TIMEOUT_S: Final = 3000  # like the server's own, which is 1,800 to 3,600 s
 WATCH_TIMEOUT_JITTER_S: Final = 600  # 5,000 agents reopen at 8 per second, not at once
@@ -61,7 +68,12 @@ def watch_request(
 
 def announcement_request(config: AgentConfig, epoch: int, phases: str = "") -> Request:
     """Return the patch that announces `epoch` on our Pod, in both encodings, with the text of its phases, if any."""
-    return _annotate(config, epoch_annotations(epoch) | ({PHASES: phases} if phases else {}))
+    annotations = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
+    if config.fence_after_s:
+        from inplace.common.epoch.lease import promised_s
+
+        annotations[FENCED_WITHIN] = str(promised_s(config.fence_after_s))
+    return _annotate(config, annotations)
 
 
 def failure_request(config: AgentConfig, failure: str) -> Request:

@@ -100,6 +100,27 @@ class JobSetWatch:
         """Begin anew with a consistent read as soon as the current view is dealt with."""
         self._stale = True
 
+    async def look(self, timeout_s: float) -> View:
+        """Read the JobSet consistently, beside the watch and whatever that does.
+
+        Raises:
+            ApiError, TransportError: the server did not answer.
+            RemoteProtocolError: it has no such JobSet, or none that can be read.
+        """
+        request = list_request(self._config, as_table=self._as_table, consistent=True)
+        response = await self._transport.request(request, timeout_s=timeout_s)
+        if response.status >= 400:
+            raise error_from_response(response)
+        try:
+            jobsets, _ = JobSetEvents().read_list(response.body)
+        except ColumnsMissingError as error:
+            raise RemoteProtocolError(str(error)) from error
+        seen = next((seen for seen in jobsets if is_of(seen, self._config.jobset_name, self._uid)), None)
+        if seen is None:
+            raise RemoteProtocolError(f"expected JobSet {self._config.jobset_name}, saw none of its uid")
+        # Consistent as of now, and not as of the machine's beginning: nothing may be chosen from it alone.
+        return view_of(seen, self._config.restart_scope, consistent=False)
+
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
         if self._config.start_slot_s > 0:

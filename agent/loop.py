@@ -135,6 +135,7 @@ async def _run(
             metrics=shell.metrics,
             memory=shell.memory,
             phases=shell.phases,
+            now_s=boot_s,
             on_end=lambda code: loop.call_later(STOP_S_MAX, _leave, code),  # what hangs then may not hold us
         ),
     )

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
 UNASKED: Final = "expected LINK_FILE beside it, and a guard, which asks the worker to save, but LINK_FILE is not set"
 
+UNFENCED: Final = (
+    "FENCE_AFTER_S: expected RESTART_DEPTH=process beside it, or a supervisor: only an agent that stays while its "
+    "worker ends can promise when that is"
+)
+
 
 def run_sidecar(env: Mapping[str, str]) -> int:
     """Run the agent; return the process's exit code."""
@@ -46,6 +51,8 @@ def _start(shell: Shell) -> int:
         raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {unwatched}",))
     if unwatched and shell.config.save_within_s > 0:
         raise ConfigError((f"SAVE_WITHIN_S: {UNASKED}",))
+    if shell.config.fence_after_s and shell.config.restart_depth == CONTAINERS:
+        raise ConfigError((UNFENCED,))
     shell, start = _with_slot(begin(shell))
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:

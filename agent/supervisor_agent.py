@@ -20,7 +20,7 @@ from inplace.agent.process_tree import STUCK_S
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
-from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, View
+from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, Verdict, View
 from inplace.common.epoch.supervisor import (
     IN_VAIN_S,
     PROCESS_RESTARTS_MAX,
@@ -57,12 +57,16 @@ class SupervisorAgent:
         self._clock = parts.clock
         self._log = parts.log
         self._machine = SupervisorState(
-            AgentState(previous=config.previous_epoch, reached=config.reached_epoch),
+            AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0),
             final_codes=options.final_codes,
             restart_code=config.restart_exit_code if options.once else None,
             clean_code=config.restart_exit_code if config.restart_depth == PROCESS else None,
         )
         self._driver = Driver(config, parts, self)
+        if config.fence_after_s:
+            from inplace.agent.fence import Fence
+
+            self._driver.fence = Fence(config, parts, self._driver, worker.grace_s)
         self._teller = Teller(config, parts, self._driver)
         self._stalls = parts.stalls
         self._saves = parts.saves
@@ -200,6 +204,8 @@ class SupervisorAgent:
         if action.stalled:
             why = "it hangs" if action.verdict is None else f"it hangs, and its epoch is {action.verdict.value}"
             grace_s, number = 0.0, signal.SIGKILL  # a stopped process takes no SIGTERM
+        elif action.verdict is Verdict.FENCED:
+            grace_s, number, why = 0.0, signal.SIGKILL, "its lease is over"
         elif action.at_once:
             grace_s, number, why = 0.0, signal.SIGKILL, "told twice to end"
         elif action.verdict is None:

@@ -84,6 +84,11 @@ START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
 # Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0071): which nodes replaced Pods avoid.
 BAD_NODES: Final = "inplace.dev/bad-nodes"
 
+# Ours (docs/adr/0072). On the JobSet and its Pods: after how many seconds without the API server an agent ends its
+# worker. On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over.
+FENCE_AFTER: Final = "inplace.dev/fence-after"
+FENCED_WITHIN: Final = "inplace.dev/fenced-within"
+
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
