@@ -83,6 +83,8 @@ class Reconciler:
         if group is None:
             return Result()
         self._known[key] = group.jobset.uid
+        for scope_ledger in group.ledgers.values():
+            scope_ledger.pass_fences(self.clock.monotonic_s())
         observed = await self._observe(group)
         planned = plan(observed)
         jobset = group.jobset
@@ -97,7 +99,8 @@ class Reconciler:
             if isinstance(action, AvoidNodes):
                 group.nodes.avoids(action.pod.metadata.uid, action.nodes)
         taken_s = await self.executor.perform(jobset, planned.actions)
-        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s) if wait_s is not None]
+        fence_s = group.fence_wait_s(self.clock.monotonic_s())
+        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s, fence_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
 
     def _count_overdue(self, group: Group, planned: Plan) -> None:

@@ -148,6 +148,7 @@ class PodAnnotations(
         "completion_index": wire.JOB_COMPLETION_INDEX,
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
+        "fenced_within": wire.FENCED_WITHIN,
     },
 ):
     """The annotations of a Pod that are read."""
@@ -157,6 +158,7 @@ class PodAnnotations(
     completion_index: str | None = None
     phases: str | None = None
     worker_failed: str | None = None
+    fenced_within: str | None = None
 
 
 class PodMeta(OwnedMeta, rename="camel", frozen=True, gc=False):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.lease import LENGTH_S_MAX, LENGTH_S_MIN
 
 ID_CHARS_MAX: Final = 63
 _ID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.:+]*[A-Za-z0-9])?")  # a number, a time, a name, a UUID
@@ -101,3 +102,19 @@ def read_deadline(annotations: Mapping[str, Any]) -> BarrierDeadline | None:
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{error}; barriers have no deadline; correct it") from error
     return BarrierDeadline(seconds, action == RECREATE_JOBS)
+
+
+def read_fence(annotations: Mapping[str, Any]) -> int | None:
+    """Return after how many seconds without the API server an agent ends its worker; None for never.
+
+    Raises:
+        RemoteProtocolError: it cannot be read.
+    """
+    text = annotations.get(wire.FENCE_AFTER)
+    if text is None:
+        return None
+    where = f"metadata.annotations[{wire.FENCE_AFTER}]"
+    try:
+        return wire.parse_int32(text, where, least=LENGTH_S_MIN, most=LENGTH_S_MAX)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{error}; a dead node is given up after 300 s, as without it; correct it") from error

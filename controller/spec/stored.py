@@ -33,6 +33,7 @@ _ANNOTATIONS: Final = frozenset(
         wire.NO_PROGRESS,
         wire.STALL_AFTER,
         wire.START_STALL_AFTER,
+        wire.FENCE_AFTER,
     }
 )
 _METADATA: Final = frozenset(

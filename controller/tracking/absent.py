@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from inplace.common.epoch.errors import RemoteProtocolError
@@ -12,12 +12,22 @@ from inplace.controller.tracking.pods import epoch_of
 WORDS_MAX: Final = 120  # of one reason; ten of them and a headline stay readable
 
 
-def why_absent(job: Job | None, pods: Sequence[Pod]) -> str:
-    """Return the reason why a slot's Pod is not at the barrier, in words."""
+def why_absent(job: Job | None, pods: Sequence[Pod], promises: Mapping[str, int]) -> str:
+    """Return the reason why a slot's Pod is not at the barrier, in words.
+
+    Args:
+        job: of the slot.
+        pods: in the slot.
+        promises: within how many seconds workers end, by the UID of their Pod (`controller.tracking.fences`).
+    """
     if job is None:
         return "its job does not exist"
     if not pods:
         return "no pod: its job is being deleted" if job.is_leaving else "no pod"
+    for pod in pods:
+        if (promised := promises.get(pod.metadata.uid)) is not None:
+            where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
+            return f"waits at most {promised} s for the fence of pod {pod.metadata.name}{where}"[:WORDS_MAX]
     if len(pods) > 1:
         return f"{len(pods)} pods, of which one must go first"
     return _of_pod(pods[0])[:WORDS_MAX]

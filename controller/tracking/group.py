@@ -14,7 +14,9 @@ from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.last_restart import cause_of
 from inplace.controller.spec.rules import Matches
+from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
+from inplace.controller.tracking.fences import Fences
 from inplace.controller.tracking.node_watch import NodeWatch
 from inplace.controller.tracking.silence import Silence
 
@@ -35,6 +37,7 @@ class ScopeLedger:
         cause: why it restarts next, or restarts now; None while all is well.
         barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
         silence: what Pods told of their workers since the last sync.
+        fences: which Pods leave although nobody can say that their workers have ended.
     """
 
     jobset_uid: str
@@ -46,6 +49,18 @@ class ScopeLedger:
     cause: Cause | None = None
     barrier_s_min: float | None = None
     silence: Silence = field(default_factory=Silence)
+    fences: Fences = field(default_factory=Fences)
+
+    def note_status(self, scope: Scope) -> None:
+        """Take in a status that the ledger has learnt."""
+        ledger = self.ledger
+        is_known = (scope.synced, scope.deprecated) == (ledger.synced, ledger.deprecated)
+        self.fences.note_status(shows_over=is_known and scope.deprecated >= scope.synced)
+
+    def pass_fences(self, now_s: float) -> None:
+        """Count the Pods as gone whose promise is kept by now."""
+        for uid in self.fences.kept(now_s):
+            self.ledger.fence(uid)
 
     def note_barrier(self, waited_s: float) -> None:
         """Take in how long a Pod waited at the last barrier."""
@@ -99,6 +114,7 @@ class Group:
                 ledger = Ledger(self._shape(name), scope.synced, scope.deprecated)
                 cause = cause_of(self.jobset.status, scope)
                 self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger, cause=cause)
+                self.ledgers[name].note_status(scope)
 
     def learn(self) -> None:
         """Tell every ledger what the status says now."""
@@ -109,6 +125,7 @@ class Group:
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
                         scope_ledger.cause, scope_ledger.silence = None, Silence()
                 scope_ledger.ledger.learn(scope.synced, scope.deprecated)
+                scope_ledger.note_status(scope)
 
     def reshape(self) -> None:
         """Tell every ledger which slots are expected now."""
@@ -164,6 +181,7 @@ class Group:
     def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""
         jobset, ledger = self.jobset, scope_ledger.ledger
+        scope_ledger.pass_fences(now_s)
         due = waits = False
         if not (jobset.is_finished or jobset.suspended or jobset.is_leaving):
             decision = self.decide(scope_ledger.name)
@@ -177,6 +195,11 @@ class Group:
         elif scope_ledger.due_since_s is None:
             scope_ledger.due_since_s = now_s
         return due
+
+    def fence_wait_s(self, now_s: float) -> float | None:
+        """Return when the next Pod that leaves may be counted as gone; None when none is waited for."""
+        waits_s = [scope_ledger.fences.next_in_s(now_s) for scope_ledger in self.ledgers.values()]
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def counts(self, now_s: float) -> Iterator[GroupCount]:
         """Yield how each scope stands; for metrics."""

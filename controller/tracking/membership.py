@@ -27,7 +27,7 @@ from inplace.controller.spec.last_restart import synced_at_of
 from inplace.controller.spec.note import Note
 from inplace.controller.tracking.counts import GroupCount
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
-from inplace.controller.tracking.pods import NOWHERE, Reading, read_pod
+from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, read_pod
 from inplace.controller.tracking.signs import seconds_since, sign_of
 from inplace.controller.tracking.users import Users
 
@@ -239,11 +239,15 @@ class Membership:
         if reading.view is not None:
             self._home_of[uid] = scope_ledger
             moved |= scope_ledger.ledger.observe(reading.view)
+            if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
+                self.wake(group.key, 0.0)  # the pass looks again when the promise is kept
         return group, scope_ledger, reading.problem, moved
 
     def _evict(self, pod_uid: str, *, vanished: bool = False) -> ScopeLedger | None:
         """Take a Pod out of the ledger it is in; return that."""
         home = self._home_of.pop(pod_uid, None)
+        if home is not None:
+            home.fences.forget(pod_uid)
         if home is not None and vanished:
             home.ledger.vanish(pod_uid)
         elif home is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.epoch.lease import LENGTH_S_MIN, promised_s
 from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Slot
 from inplace.common.worker_failure import WorkerFailure, parse_failure
@@ -107,6 +108,20 @@ def failure_told(pod: Pod) -> WorkerFailure | None:
     """
     keys = pod.metadata.annotations
     return None if keys is None or keys.worker_failed is None else parse_failure(keys.worker_failed)
+
+
+def fenced_within_s(pod: Pod) -> int | None:
+    """Return within how many seconds a Pod that is being deleted ends a worker whose epoch is over; None for ever.
+
+    That is the promise of its own agent. One that cannot be read is none: the barrier waits for the Pod's end.
+    """
+    keys = pod.metadata.annotations
+    if keys is None or keys.fenced_within is None or pod.metadata.deletion_timestamp is None:
+        return None
+    try:
+        return wire.parse_int32(keys.fenced_within, wire.FENCED_WITHIN, least=promised_s(LENGTH_S_MIN))
+    except RemoteProtocolError:
+        return None
 
 
 def _completion_index(pod: Pod) -> int:

@@ -65,7 +65,9 @@ def _missing(
     for slot, uids in scope_ledger.ledger.absent(arrived):
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
-        yield Missing(_job_name(group, slot), slot.completion_index, why_absent(job, pods))
+        yield Missing(
+            _job_name(group, slot), slot.completion_index, why_absent(job, pods, scope_ledger.fences.promises)
+        )
 
 
 def _job_name(group: Group, slot: Slot) -> str:

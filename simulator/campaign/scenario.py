@@ -71,6 +71,7 @@ class Scenario:
         pods_per_node: how many Pods fit on a node.
         limits: of the agents' watchdogs, as annotations of the JobSet; None where nobody watches.
         save_within_s: how long workers may take to save before a planned stop; 0: they are not asked.
+        fence_after_s: of the supervisors' leases, as an annotation of the JobSet; None for none.
         completes: at the end, workers end with success and the JobSet completes.
     """
 
@@ -87,6 +88,7 @@ class Scenario:
     pods_per_node: int = 3
     limits: StallSettings | None = None
     save_within_s: int = 0
+    fence_after_s: int | None = None
     completes: bool = True
 
     @property
@@ -108,6 +110,13 @@ class Scenario:
             texts = zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits_s, strict=True)
             annotations = jobset["metadata"].setdefault("annotations", {})
             annotations |= {name: f"{limit_s:g}" for name, limit_s in texts if limit_s is not None}
+        if self.fence_after_s is not None:
+            jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(self.fence_after_s)
+            path = f"metadata.annotations['{wire.FENCE_AFTER}']"
+            place = "initContainers" if self.mode == "process" else "containers"
+            job["template"]["spec"][place][0]["env"].append(
+                {"name": "FENCE_AFTER_S", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            )
         if self.replaces_early:
             del job["podReplacementPolicy"]
         if self.mode == "sidecar":

@@ -7,6 +7,7 @@ node is not ready and its Pods are Failed; then a Job may replace them.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
@@ -16,6 +17,8 @@ from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.simulator.cluster.pod_status import timestamp
 
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+EVICTING = UNREACHABLE | {"effect": "NoExecute"}
+TOLERATED_S = 300.0  # admission's DefaultTolerationSeconds
 
 
 async def give_up(client: KubeClient, clock: Clock, node: str, after_s: float) -> None:
@@ -29,6 +32,31 @@ async def give_up(client: KubeClient, clock: Clock, node: str, after_s: float) -
     pods = await client.list(PODS, query={"fieldSelector": f"spec.nodeName={node}"})
     for pod in pods["items"]:
         await _give_up_pod(client, pod, node, now)
+
+
+async def evict(client: KubeClient, clock: Clock, node: str) -> None:
+    """Taint a node that Kubernetes does not hear of, and delete its Pods when they tolerate it no longer.
+
+    Their objects stay: only their kubelet can say that they have ended.
+    """
+    await client.patch(NODES, None, node, {"spec": {"taints": [UNREACHABLE, EVICTING]}})
+    pods = await client.list(PODS, query={"fieldSelector": f"spec.nodeName={node}"})
+    waited_s = 0.0
+    for pod in sorted(pods["items"], key=_tolerated_s):
+        await clock.sleep(_tolerated_s(pod) - waited_s)
+        waited_s = _tolerated_s(pod)
+        with suppress(NotFound):
+            await client.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _tolerated_s(pod: KubeObject) -> float:
+    """Return how long a Pod tolerates an unreachable node: of several tolerations, the shortest counts."""
+    found = [
+        each.get("tolerationSeconds")
+        for each in pod["spec"].get("tolerations") or ()
+        if each.get("key") in (None, EVICTING["key"]) and each.get("effect") in (None, EVICTING["effect"])
+    ]
+    return min((float(seconds) for seconds in found if seconds is not None), default=TOLERATED_S)
 
 
 async def _give_up_pod(client: KubeClient, pod: KubeObject, node: str, now: str) -> None:

@@ -12,10 +12,11 @@ from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.escalation import read_ladder
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.no_progress import read_no_progress
-from inplace.controller.spec.requests import read_deadline, read_request
+from inplace.controller.spec.requests import read_deadline, read_fence, read_request
 
 _LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
 ASKING: Final = (
+    wire.FENCE_AFTER,
     wire.RESTART_REQUESTED,
     wire.BARRIER_DEADLINE,
     wire.BARRIER_DEADLINE_ACTION,
@@ -28,7 +29,7 @@ ASKING: Final = (
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
-    for read in (read_request, read_deadline, read_bad_nodes, read_ladder, read_no_progress):
+    for read in (read_request, read_deadline, read_fence, read_bad_nodes, read_ladder, read_no_progress):
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:
@@ -42,6 +43,8 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
                 f"metadata.annotations[{name}]: expected {EXPECTED}, saw {seen!r}; the agents leave their limit as it "
                 "was; correct it"
             )
+    if jobset.fence_after_s is not None:
+        yield from _unfenced(jobset)
     if jobset.is_in_place:
         yield from _wider_than_the_budget(jobset)
         return
@@ -62,3 +65,14 @@ def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:
             f"metadata.annotations[{wire.ESCALATION}]: expected at most maxRestarts ({restarts_max}) uses of all rungs "
             f"together, saw {uses_max}; maxRestarts ends the jobset before the last of them; raise it or allow fewer"
         )
+
+
+def _unfenced(jobset: JobSet) -> Iterator[str]:
+    """Yield the Jobs whose Pods Kubernetes does not replace before they have ended."""
+    for index, job in enumerate(jobset.replicated_jobs):
+        if not job.has_opted_out and (job.template().get("spec") or {}).get("podFailurePolicy"):
+            yield (
+                f"spec.replicatedJobs[{index}].template.spec.podFailurePolicy: expected none beside "
+                f"{wire.FENCE_AFTER}, saw one: Kubernetes then replaces a pod only when it has ended, so a dead node "
+                "is given up after 300 s; remove one of them"
+            )

@@ -205,7 +205,7 @@ JOB = msgspec.convert({"metadata": {"name": "j", "uid": "j", "resourceVersion": 
 )
 def test_why_a_slot_is_not_there(parts: dict[str, Any], words: str) -> None:
     """The reason for a missing slot is a short text from its Pod's status."""
-    assert words in why_absent(JOB, [pod(**parts)])
+    assert words in why_absent(JOB, [pod(**parts)], {})
 
 
 def test_why_a_slot_without_a_pod_is_not_there() -> None:
@@ -213,10 +213,10 @@ def test_why_a_slot_without_a_pod_is_not_there() -> None:
     leaving = msgspec.convert(
         {"metadata": {"name": "j", "uid": "j", "resourceVersion": "1", "deletionTimestamp": "now"}}, Job
     )
-    assert why_absent(None, []) == "its job does not exist"
-    assert why_absent(JOB, []) == "no pod"
-    assert why_absent(leaving, []) == "no pod: its job is being deleted"
-    assert why_absent(JOB, [pod(), pod()]) == "2 pods, of which one must go first"
+    assert why_absent(None, [], {}) == "its job does not exist"
+    assert why_absent(JOB, [], {}) == "no pod"
+    assert why_absent(leaving, [], {}) == "no pod: its job is being deleted"
+    assert why_absent(JOB, [pod(), pod()], {}) == "2 pods, of which one must go first"
 
 
 def test_a_message_of_another_scheduler_is_kept() -> None:

@@ -1,0 +1,146 @@
+"""A Pod of a dead node: the group does not wait for its end, but until its agent must have ended its worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import PODS
+from inplace.controller.plan.jobs import build_job
+from inplace.controller.plan.problems.requests import bad_requests
+from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.kinds import Pod
+from inplace.controller.tracking.fences import Fences
+from inplace.controller.tracking.pods import fenced_within_s
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+PROMISE_S = 40
+FIRST = "train-workers-0"
+
+
+def test_a_promise_counts_from_the_status_that_ends_the_epoch() -> None:
+    """Not from the Pod's deletion; and a status that lets an epoch run, or was lost, begins the count anew."""
+    fences = Fences()
+    assert fences.note_pod("a", PROMISE_S)
+    assert not fences.note_pod("a", PROMISE_S)
+    assert (fences.kept(1000.0), fences.next_in_s(1000.0)) == ((), None)
+    fences.note_status(shows_over=True)
+    assert (fences.kept(1000.0), fences.next_in_s(1010.0)) == ((), 30.0)
+    assert fences.kept(1039.9) == ()
+    assert (fences.kept(1040.0), fences.next_in_s(1040.0)) == (("a",), None)
+    fences.note_status(shows_over=False)
+    fences.note_status(shows_over=True)
+    assert (fences.kept(1050.0), fences.kept(1090.0)) == ((), ("a",))
+    fences.note_pod("a", None)
+    assert fences.kept(1090.0) == ()
+
+
+async def with_a_ghost(rig: Rig, promise: str | None) -> Crew:
+    """Let a group of two run in epoch 1; then one Pod is deleted on a dead node, replaced, and all wait at epoch 2."""
+    crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
+    await crew.make_pods()
+    await crew.announce_all(1)
+    await rig.settle(0.1)
+    ghost = crew.pods[FIRST, 0]
+    body = {"metadata": {"annotations": {wire.FENCED_WITHIN: promise}, "finalizers": ["test/kubelet-away"]}}
+    await crew.client.patch(PODS, "default", ghost, body)
+    await crew.client.delete(PODS, "default", ghost)
+    await crew.make_pod((await crew.jobs())[FIRST], 0)
+    await crew.announce_all(2)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (1, 1)
+    return crew
+
+
+@pytest.mark.virtual_time
+async def test_the_barrier_waits_for_the_promise_and_no_longer() -> None:
+    """One moment before it does not lift; at the moment it does, with no event that says so."""
+    rig = Rig()
+    async with rig.running():
+        crew = await with_a_ghost(rig, str(PROMISE_S))
+        await rig.settle(PROMISE_S - 1.0)
+        assert await crew.epochs() == (1, 1)
+        waiting = await crew.condition("BarrierWaiting")
+        assert waiting is not None
+        assert f"waits at most {PROMISE_S} s for the fence of pod {FIRST}-0-00001" in waiting["message"]
+        await rig.settle(1.5)
+        assert await crew.epochs() == (2, 1)
+
+
+@pytest.mark.parametrize("promise", [None, "", "soon", "0", "24", "-40", "99999999999"])
+def test_a_text_that_no_agent_writes_promises_nothing(promise: str | None) -> None:
+    """And no promise counts while the Pod is not being deleted: its agent may still join an epoch."""
+    assert fenced_within_s(leaving(promise, "2026-01-01T00:00:00Z")) is None
+    assert fenced_within_s(leaving("25", "2026-01-01T00:00:00Z")) == 25
+    assert fenced_within_s(leaving("25", None)) is None
+
+
+def leaving(promise: str | None, deleted_at: str | None) -> Pod:
+    """Return a Pod with such a promise."""
+    annotations = {} if promise is None else {wire.FENCED_WITHIN: promise}
+    metadata = {"name": "p", "uid": "u", "resourceVersion": "1", "annotations": annotations}
+    return msgspec.convert({"metadata": metadata | {"deletionTimestamp": deleted_at}}, Pod)
+
+
+@pytest.mark.slow
+@pytest.mark.virtual_time
+async def test_without_a_promise_the_barrier_waits_for_the_end_of_the_pod() -> None:
+    """The agent has no lease, so nobody can say when its worker ends."""
+    rig = Rig()
+    async with rig.running():
+        crew = await with_a_ghost(rig, None)
+        await rig.settle(600.0)
+        assert await crew.epochs() == (1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.virtual_time
+async def test_a_new_leader_counts_anew() -> None:
+    """It cannot know since when the status stood."""
+    rig = Rig()
+    async with rig.running(rig.controller(leader_elect=False)):
+        crew = await with_a_ghost(rig, str(PROMISE_S))
+        await rig.settle(PROMISE_S - 10.0)
+    async with rig.running(rig.controller(leader_elect=False)):
+        await rig.settle(PROMISE_S - 5.0)
+        assert await crew.epochs() == (1, 1)
+        await rig.settle(10.0)
+        assert await crew.epochs() == (2, 1)
+
+
+def fenced_jobset(after: str | None, **job_spec: Any) -> JobSet:
+    """Return a JobSet with that annotation."""
+    manifest = jobset(jobs=[replicated_job(pods=1)])
+    manifest["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    manifest["metadata"]["annotations"] = {wire.FENCE_AFTER: after} if after is not None else {}
+    manifest["spec"]["replicatedJobs"][0]["template"]["spec"] |= job_spec
+    return parse_jobset(manifest)
+
+
+@pytest.mark.parametrize(
+    ("after", "changes"), [("15", True), ("600", True), ("14", False), ("601", False), ("soon", False), (None, False)]
+)
+def test_an_annotation_lets_kubernetes_replace_the_pods_of_a_dead_node(after: str | None, changes: bool) -> None:
+    """The Job tolerates an unreachable node for no time, and replaces Pods that cannot end; a bad value is told."""
+    parsed = fenced_jobset(after)
+    spec = build_job(parsed, parsed.replicated_jobs[0], 0)["spec"]
+    template = spec["template"]
+    assert (spec["podReplacementPolicy"] == "TerminatingOrFailed") == changes
+    assert template["metadata"]["annotations"].get(wire.FENCE_AFTER) == (after if changes else None)
+    tolerated = [each for each in template["spec"].get("tolerations") or () if each.get("tolerationSeconds") == 0]
+    assert [each["key"] for each in tolerated] == (["node.kubernetes.io/unreachable"] if changes else [])
+    assert bool(list(bad_requests(parsed))) == (not changes and after is not None)
+
+
+def test_beside_a_pod_failure_policy_the_job_stays_as_it_is() -> None:
+    """Kubernetes refuses a Job with both, so the user is told."""
+    rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    parsed = fenced_jobset("30", podFailurePolicy={"rules": rules})
+    assert build_job(parsed, parsed.replicated_jobs[0], 0)["spec"]["podReplacementPolicy"] == "Failed"
+    (problem,) = bad_requests(parsed)
+    assert "podFailurePolicy: expected none beside inplace.dev/fence-after" in problem
