@@ -37,7 +37,7 @@ from inplace.controller.spec.fields import (
 from inplace.controller.spec.form import check_form
 from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
 from inplace.controller.spec.places import Numbers, Places
-from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_fence, read_request
+from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_request
 from inplace.controller.spec.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from inplace.controller.spec.size import oversize
 from inplace.controller.spec.stored import as_value
@@ -267,14 +267,6 @@ class JobSet:
             for use in uses
             if use.pod_uid and use.scope in scopes and use.epoch == scopes[use.scope].synced + 1
         )
-
-    @cached_property
-    def fence_after_s(self) -> int | None:
-        """Return the length of its workers' leases; None where there are none, or it cannot be read."""
-        try:
-            return read_fence(self.annotations) if self.is_in_place else None
-        except RemoteProtocolError:
-            return None
 
     @property
     def wanted_scope(self) -> str:
