@@ -200,8 +200,8 @@ BUDGET = (
         (
             Edit(
                 "controller/tracking/group.py",
-                "restarts_max=policy.restarts_max, uncounted=scope.exempt - elsewhere)\n",
-                "restarts_max=policy.restarts_max,\n"
+                "restarts_max=restarts_max, uncounted=scope.exempt - elsewhere)\n",
+                "restarts_max=restarts_max,\n"
                 "uncounted=self.since.setdefault(name, max(0, scope.synced - 1)) + scope.exempt - elsewhere)\n",
             ),
             Edit(
