@@ -70,6 +70,7 @@ async def test_progress_forgives() -> None:
         assert (await crew.status())[wire.NO_PROGRESS_FIELD] == {"bestStep": 8, "epochs": []}
 
 
+@pytest.mark.slow
 async def test_short_epochs_fail_a_jobset_without_steps() -> None:
     """Two epochs of less than 60 s in a row; a long one between them forgives; a request does not count."""
     rig = Rig()
@@ -90,6 +91,7 @@ async def test_short_epochs_fail_a_jobset_without_steps() -> None:
         assert "epoch 6 ended after 2" in message or "epoch 5 ended after 2" in message
 
 
+@pytest.mark.slow
 async def test_each_scope_has_its_own_steps() -> None:
     """A scope that makes no progress fails the JobSet, whatever the other one does."""
     rig = Rig()

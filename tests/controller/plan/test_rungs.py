@@ -83,6 +83,7 @@ async def test_a_window_without_room_ends_the_jobset() -> None:
         assert "use 1 of 2 in 100 s" in (await rig.events("RestartRung"))[0]["note"]
 
 
+@pytest.mark.slow
 async def test_a_window_that_has_passed_is_forgotten() -> None:
     """Twice in 100 s is allowed again and again; the status holds no more than the rung allows."""
     rig = Rig()
@@ -115,6 +116,7 @@ async def test_another_leader_forgets_no_use() -> None:
         assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
+@pytest.mark.slow
 async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
     """All Pods announced before the controller looked: S grows in one write, which has the use, or fails."""
     rig = Rig()
@@ -128,6 +130,7 @@ async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
     assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
+@pytest.mark.slow
 async def test_a_request_takes_no_place() -> None:
     """What maxRestarts does not count, the ladder does not count."""
     rig = Rig()
@@ -143,6 +146,7 @@ async def test_a_request_takes_no_place() -> None:
         assert await rungs(crew) == []
 
 
+@pytest.mark.slow
 async def test_max_restarts_goes_on_to_bound_everything() -> None:
     """A restart beyond maxRestarts takes no place, and fails as it did."""
     rig = Rig()
@@ -224,6 +228,7 @@ async def test_a_failed_job_is_the_same_failure_as_its_workers_death(action: str
         assert await rungs(crew) == kept
 
 
+@pytest.mark.slow
 async def test_a_death_without_a_rung_waits_for_its_job_to_decide() -> None:
     """The window is full when a worker dies; its Job then fails under a rule that does not count: nothing fails."""
     rig = Rig()
@@ -248,6 +253,7 @@ async def test_a_death_without_a_rung_waits_for_its_job_to_decide() -> None:
         assert await rungs(crew) == ["InPlace"]
 
 
+@pytest.mark.slow
 async def test_a_failed_job_takes_the_rung_recreate_jobs() -> None:
     """A rule that restarts one Job is widened to all, and counted once."""
     rig = Rig()
@@ -266,6 +272,7 @@ async def test_a_failed_job_takes_the_rung_recreate_jobs() -> None:
         assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
+@pytest.mark.slow
 async def test_scopes_share_one_ladder() -> None:
     """The windows count the failures of all scopes; a use names its own."""
     rig = Rig()
@@ -284,6 +291,7 @@ async def test_scopes_share_one_ladder() -> None:
         assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
+@pytest.mark.slow
 async def test_the_annotation_may_change_at_any_time() -> None:
     """A wider window, garbage or its removal act on the next failure; nothing fails in between."""
     rig = Rig()
@@ -349,6 +357,7 @@ async def test_replace_pod_ends_the_pod_that_failed_first(is_seen_early: bool) -
         assert f"pod {first} is replaced" in (await rig.events("RestartRung"))[0]["note"]
 
 
+@pytest.mark.slow
 async def test_a_pod_is_replaced_although_all_announce_before_the_write_is_done() -> None:
     """All announce while the write of D is on its way: S does not grow past the Pod that is to be replaced."""
     rig = Rig()
@@ -386,6 +395,7 @@ def refused(request: Request, pod: str) -> Response | None:
     return refusal(403, "Forbidden") if request.path.split("?")[0].endswith(f"/pods/{pod}") else None
 
 
+@pytest.mark.slow
 async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long() -> None:
     """Without the right to patch Pods the group restarts in place after a minute, and an Event says so."""
     rig = Rig()
@@ -406,6 +416,7 @@ async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long() -> None:
         assert await rig.events("PodReplacementFailed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["lost", "stalled"])
 async def test_where_nobody_is_to_blame_the_rung_restarts_in_place(how: str) -> None:
     """A Pod that is gone has its replacement already; after a hang no Pod is known to be the one that hung."""
