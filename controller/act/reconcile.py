@@ -146,8 +146,8 @@ class Reconciler:
         )
 
     def _failed_pods(self, group: Group) -> dict[str, Pod]:
-        """Return by scope the Pod that a rung may replace; none without a ladder."""
-        if not group.jobset.ladder:
+        """Return by scope the Pod that a restart may replace; none where restarts replace none."""
+        if not group.jobset.replaces_pods:
             return {}
         return failed_pods(group, lambda name: self.pods.get(group.jobset.namespace, name), self.membership.home_of)
 

@@ -48,15 +48,20 @@ def avoid_bad_nodes(draft: Draft) -> bool:
     return False
 
 
-def note_first_failure(draft: Draft, cause: Cause | None) -> None:
-    """Remember on which node a restart's first failure was, in the write that begins the restart."""
+def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
+    """Remember on which node a restart's first failure was, in the write that begins the restart.
+
+    Returns:
+        That Pods are to leave the node.
+    """
     policy, failure = draft.jobset.bad_nodes, cause.failure if cause is not None else None
     if policy is None or cause is None or failure is None or not failure.node or cause.trigger not in _BLAMING:
-        return
+        return False
     records = records_of(draft.status, policy, draft.observed.now)
     changed = after_failure(records, policy, failure, draft.observed.now)
     _tell(draft, policy, records, changed, failure.node)
     _write(draft, changed)
+    return failure.node in avoided(changed, policy, draft.observed.node_signs.in_use)
 
 
 def _take_back(draft: Draft, records: Records) -> Records:

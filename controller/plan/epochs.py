@@ -9,7 +9,6 @@ from inplace.common.epoch.decision import Decision
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.controller.plan.actions import DeleteJob
-from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.finish import fail
 from inplace.controller.plan.no_progress import judge_progress
@@ -95,8 +94,6 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
     elif (decision.synced, deprecated) != (scope.synced, scope.deprecated):
         if decision.synced > scope.synced > 0:
             _note_run(draft, scope)
-        if scope.synced > 0 and not scope.is_restarting:
-            note_first_failure(draft, draft.causes.get(scope.name))
         write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
         _note_restart(draft, scope, is_over=decision.synced > scope.synced)
     if decision.synced <= decision.deprecated or decision.synced == 0:

@@ -14,12 +14,14 @@ from typing import Final
 from inplace.common import wire
 from inplace.common.epoch.decision import Decision
 from inplace.controller.plan.actions import ReplacePod
+from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.escalation import (
     FAIL,
+    LEAVE_NODE,
     RECREATE_JOBS,
     REPLACE_POD,
     Use,
@@ -37,9 +39,12 @@ REPLACE_S_MAX: Final = 60.0  # a controller that comes back, a throttled server;
 
 def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     """Take a rung for the restart that a decision begins; return the decision as the rung changes it."""
-    if not draft.jobset.ladder or not _begins_counted(draft, scope, decision):
+    if not _begins_counted(draft, scope, decision):
         return decision
-    use = _take(draft, scope, pod=draft.observed.failed_pods.get(scope.name))
+    leaves_node = note_first_failure(draft, draft.causes.get(scope.name))
+    if not draft.jobset.ladder and not leaves_node:
+        return decision
+    use = _take(draft, scope, pod=draft.observed.failed_pods.get(scope.name), leaves_node=leaves_node)
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
     if use.rung == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).
@@ -53,7 +58,7 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
 def replace_pods(draft: Draft) -> bool:
     """End the Pods that the rung ReplacePod names; where one cannot be patched for a while, restart in place."""
     scopes = draft.jobset.scopes_in(draft.status)
-    uses = uses_of(draft.status) if draft.jobset.ladder else ()
+    uses = uses_of(draft.status) if draft.jobset.replaces_pods else ()
     for use in uses:
         pod, scope = draft.observed.failed_pods.get(use.scope), scopes.get(use.scope)
         if pod is None or scope is None or not use.leads_to(scope.name, scope.synced + 1):
@@ -112,39 +117,52 @@ def _begins_counted(draft: Draft, scope: Scope, decision: Decision) -> bool:
     return is_running and is_over and now.last_exempt <= scope.synced and is_allowed
 
 
-def _take(draft: Draft, scope: Scope | None, *, recreation: bool = False, pod: Pod | None = None) -> Use:
-    """Write a use of the first rung that has room, or that none has; tell it."""
+def _take(
+    draft: Draft,
+    scope: Scope | None,
+    *,
+    recreation: bool = False,
+    pod: Pod | None = None,
+    leaves_node: bool = False,
+) -> Use:
+    """Write a use of the first rung that has room, or that none has; tell it.
+
+    Without a ladder it is a Pod that leaves its node (controller/plan/bad_nodes.py).
+    """
     ladder, now = draft.jobset.ladder, _now(draft)
     now_s = unix_time(now) or 0.0
     old = uses_of(draft.status)
-    uses = (*(use for use in old if _ends_the_jobset(draft, use)), *kept(ladder, old, now_s, now))
+    uses = (*(use for use in old if _is_undecided(draft, use)), *kept(ladder, old, now_s, now))
     rung = fitting(ladder, uses, now_s)
     name, epoch = (scope.name, scope.synced + 1) if scope is not None else ("", 0)
     use = Use(
-        FAIL if rung is None else rung.name,
+        rung.name if rung is not None else FAIL if ladder else LEAVE_NODE,
         now,
         epoch,
         name,
         recreation=recreation or (rung is not None and rung.name == RECREATE_JOBS),
     )
     told = ""
-    if use.rung == REPLACE_POD and not recreation:
+    if (use.rung == REPLACE_POD or (leaves_node and use.rung not in (FAIL, RECREATE_JOBS))) and not recreation:
         told = ": no pod that could be replaced is known or there, so all restart in place"
         if pod is not None:
             use = replace(use, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
             told = f": pod {use.pod} is replaced"
+            if leaves_node:
+                draft.note("PodLeavesNode", f"pod {use.pod} is replaced: it is to leave node {pod.spec.node_name}")
     _write(draft, (*uses, use))
-    draft.rungs.append(use.rung)
+    if use.rung != LEAVE_NODE:
+        draft.rungs.append(use.rung)
     if rung is not None:
         used = count_uses(rung, uses, now_s) + 1
         draft.note("RestartRung", f"rung {rung.name}, use {used} of {rung.uses_max} in {rung.window_s} s{told}")
     return use
 
 
-def _ends_the_jobset(draft: Draft, use: Use) -> bool:
-    """Say whether another scope found no rung a moment ago, and that is not decided yet."""
+def _is_undecided(draft: Draft, use: Use) -> bool:
+    """Say whether another scope found no rung a moment ago, or its Pod is about to leave its node."""
     scope = draft.jobset.scopes.get(use.scope)
-    return use.rung == FAIL and scope is not None and use.epoch == scope.synced + 1
+    return use.rung in (FAIL, LEAVE_NODE) and scope is not None and use.epoch == scope.synced + 1
 
 
 def _recreate(draft: Draft, scope: Scope) -> None:

@@ -23,6 +23,7 @@ IN_PLACE: Final = "InPlace"
 REPLACE_POD: Final = "ReplacePod"  # the Pod that failed first is replaced, the others restart in place
 RECREATE_JOBS: Final = "RecreateJobs"
 FAIL: Final = "Fail"  # no rung had room; a use's word, never the user's
+LEAVE_NODE: Final = "LeaveNode"  # no rung: the Pod that failed first leaves a bad node (controller/spec/bad_nodes.py)
 RUNGS: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOBS)
 USES_MAX: Final = 64  # of one rung; each is 60 to 400 bytes of the status
 WINDOW_S_MAX: Final = 30 * 24 * 3600
@@ -49,7 +50,7 @@ class Use:
     """One use of a rung.
 
     Args:
-        rung: its name, or FAIL.
+        rung: its name, or FAIL or LEAVE_NODE.
         started_at: when the restart was decided, by the controller's clock; RFC 3339.
         epoch: to which the restart leads.
         scope: that restarts; "" for the whole JobSet.

@@ -257,16 +257,17 @@ class JobSet:
         except RemoteProtocolError:
             return None
 
+    @property
+    def replaces_pods(self) -> bool:
+        """Say whether a restart in place may replace a Pod."""
+        return bool(self.ladder) or self.bad_nodes is not None
+
     @cached_property
     def replaced_pods(self) -> frozenset[str]:
         """Return the UIDs of the Pods that are being replaced in restarts that are under way."""
-        uses = self.rung_uses if self.ladder else ()
-        scopes = self.scopes
-        return frozenset(
-            use.pod_uid
-            for use in uses
-            if use.pod_uid and use.scope in scopes and use.epoch == scopes[use.scope].synced + 1
-        )
+        next_epochs = {name: scope.synced + 1 for name, scope in self.scopes.items()}
+        uses = self.rung_uses if self.replaces_pods else ()
+        return frozenset(use.pod_uid for use in uses if use.pod_uid and use.epoch == next_epochs.get(use.scope))
 
     @property
     def wanted_scope(self) -> str:

@@ -55,13 +55,26 @@ async def meet(rig: Rig, crew: Crew, epoch: int) -> None:
     await rig.settle()
 
 
-async def fail(rig: Rig, crew: Crew, index: int) -> None:
-    """Let one worker die, and bring the group to its next epoch."""
+async def fail(rig: Rig, crew: Crew, index: int, to: str = "spare") -> None:
+    """Let one worker die, and bring the group to its next epoch; a Pod that is ended for it gets another node."""
     synced = (await crew.epochs())[0]
-    await crew.set_worker(pod_of(crew, index), run=synced, exit_code=1)
+    failed = pod_of(crew, index)
+    await crew.set_worker(failed, run=synced, exit_code=1)
     await rig.settle(0.2)
     assert await crew.epochs() == (synced, synced)
+    if "activeDeadlineSeconds" in await spec_of(rig, failed):
+        await end(rig, crew, index)
+        await bind(rig, pod_of(crew, index), to)
+        await rig.settle()
     await meet(rig, crew, synced + 1)
+
+
+async def end(rig: Rig, crew: Crew, index: int) -> KubeObject:
+    """Let kubelet end a Pod, and its Job replace it; return the spec of the replacement."""
+    await crew.set_phase(pod_of(crew, index), "Failed")
+    await crew.make_pod(next(iter((await crew.jobs()).values())), index)
+    await rig.settle()
+    return await spec_of(rig, pod_of(crew, index))
 
 
 async def fail_check(rig: Rig, pod: str, ended_at: str = "2023-11-14T22:13:20Z") -> None:
@@ -126,8 +139,8 @@ async def test_without_the_annotation_nothing_changes() -> None:
     assert requests == {"plain": 0, "unread": 0}
 
 
-async def test_a_node_that_fails_its_worker_again_is_avoided() -> None:
-    """The second first failure is the verdict; the replacement is told, all others start with one PATCH."""
+async def test_a_node_that_fails_its_worker_again_is_left() -> None:
+    """The second first failure is the verdict: the Pod is ended, and the group waits for its replacement elsewhere."""
     rig = Rig()
     async with rig.running():
         crew = await started(rig, annotated())
@@ -136,13 +149,22 @@ async def test_a_node_that_fails_its_worker_again_is_avoided() -> None:
         await fail(rig, crew, 0)
         await fail(rig, crew, 1)
         assert await nodes_told(crew) == []
-        writes = rig.writes("/status")
-        await fail(rig, crew, 0)
-        assert rig.writes("/status") - writes == 2  # D with the verdict, and S
+        bad = pod_of(crew, 0)
+        await crew.set_worker(bad, run=3, exit_code=1)
+        await rig.settle()
+        assert await crew.epochs() == (3, 3)
         assert await nodes_told(crew) == ["n0"]
         (event,) = await rig.events("NodeAvoided")
         assert "node n0: 2 first failures within 3600 s, the last: pod train-workers-0-0-" in event["note"]
-        assert shunned(await replaced(rig, crew, 0)) == ["n0"]
+        assert (await spec_of(rig, bad))["activeDeadlineSeconds"] == 1
+        assert len(await rig.events("PodLeavesNode")) == 1
+        await crew.announce_all(4)
+        await rig.settle()
+        assert await crew.epochs() == (3, 3), "it must not sync with a Pod that is about to end"
+        assert shunned(await end(rig, crew, 0)) == ["n0"]
+        await crew.announce_all(4)
+        await rig.settle()
+        assert await crew.epochs() == (4, 3)
 
 
 async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
@@ -196,10 +218,8 @@ async def test_without_a_better_node_the_verdict_is_taken_back() -> None:
     rig = Rig()
     async with rig.running():
         crew = await started(rig, annotated("1/3600"))
-        await fail(rig, crew, 0)
-        assert shunned(await replaced(rig, crew, 0)) == ["n0"]
-        await bind(rig, pod_of(crew, 0), "n0")
-        await rig.settle()
+        await fail(rig, crew, 0, to="n0")
+        assert shunned(await spec_of(rig, pod_of(crew, 0))) == ["n0"]
         assert await nodes_told(crew) == []
         assert len(await rig.events("NodeVerdictTakenBack")) == 1
         assert shunned(await replaced(rig, crew, 0)) == []
@@ -209,6 +229,7 @@ async def test_without_a_better_node_the_verdict_is_taken_back() -> None:
         await meet(rig, crew, (await crew.epochs())[0] + 1)
         await fail(rig, crew, 0)
         assert await nodes_told(crew) == ["n0"]
+        assert len(await rig.events("NodeVerdictTakenBack")) == 1
 
 
 async def test_a_verdict_ends() -> None:
@@ -229,7 +250,7 @@ async def test_all_nodes_are_bad() -> None:
     async with rig.running():
         crew = await started(rig, annotated("1/3600"))
         for index in (0, 1, 2):
-            await fail(rig, crew, index)
+            await fail(rig, crew, index, to=f"spare-{index}")
         assert await nodes_told(crew) == ["n0", "n1", "n2"]
         assert any("and node n1 no longer: at most 1 of 3 nodes" in e["note"] for e in await rig.events("NodeAvoided"))
         assert shunned(await replaced(rig, crew, 1)) == ["n2"]
