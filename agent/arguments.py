@@ -68,6 +68,7 @@ STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment;
   --save-within SECONDS        as of run; set SAVE_WITHIN_S in the agent's environment as well (SAVE_WITHIN_S)
   --before-announce COMMAND, --before-announce-timeout, --before-announce-unanswered  as of run, in this container.
                                The agent needs CHECKS_BEFORE_ANNOUNCE, the number of guards with a check
+  --standby                    as of run; with RESTART_DEPTH=process in the agent's environment (WORKER_STANDBY=on)
 
 wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
   --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
@@ -134,6 +135,7 @@ class GuardOptions:
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
         save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
         before_announce: as of `run`; so are check_timeout_s and joins_unanswered.
+        standby: hold the next worker's process while the present one runs, where the guard stays between the two.
     """
 
     command: tuple[str, ...]
@@ -144,6 +146,7 @@ class GuardOptions:
     before_announce: str = ""
     check_timeout_s: float = CHECK_S
     joins_unanswered: bool = True
+    standby: bool = False
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | WaitOptions | None:
@@ -271,7 +274,8 @@ _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_
 _GUARD: Final[Mapping[str, _Option]] = {
     name: option
     for name, option in _RUN.items()
-    if name in ("--grace", "--fail-on", "--no-restart-on", "--on-stall") or name.startswith("--before-announce")
+    if name in ("--grace", "--fail-on", "--no-restart-on", "--on-stall", "--standby")
+    or name.startswith("--before-announce")
 } | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
 

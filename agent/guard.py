@@ -113,7 +113,7 @@ class Guard:
         self._env = env
         self._grace_s = options.grace_s
         self._asides: Asides | None = None
-        if options.before_announce or options.on_stall:
+        if options.before_announce or options.on_stall or options.standby:
             from inplace.agent.guard_asides import Asides
 
             self._asides = Asides(options, env, tell=self._tell, leave=self._leave, say=say)
@@ -147,26 +147,25 @@ class Guard:
             poll.register(self._wakes, select.POLLIN)
             if self._link is not None:
                 poll.register(self._link.fileno(), select.POLLIN)
-            output = self._asides.descriptor if self._asides is not None else -1
-            if output >= 0:
-                poll.register(output, select.POLLIN)
+            if self._asides is not None:
+                self._asides.register(poll)
             ready = poll.poll(self._wait_s() * 1000)
             for descriptor, _ in ready:
                 if self._code is not None:
                     break
                 if descriptor == self._wakes:
                     self._woken()
-                elif self._asides is not None and descriptor == output:
-                    self._asides.read()
-                else:
+                elif self._link is not None and descriptor == self._link.fileno():
                     self._read()
+                elif self._asides is not None:
+                    self._asides.read(descriptor)
             if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
                 self._kill_at_s = None
                 self._take(GraceOver())
             if self._saving is not None and self._saving.is_over():
                 self._take(Signalled(SIGTERM))
             if self._asides is not None:
-                self._asides.end_late()
+                self._asides.go_on()
             if self._state.phase == WAITING:
                 self._be_patient()
         return self._code
@@ -222,14 +221,12 @@ class Guard:
         if self._saving is not None:
             own[SAVE_FILE] = save_file(self._path)
         try:
-            if os.getpid() == 1:
+            if self._asides is not None and self._asides.can_hold(stays=self._state.stays):
+                self._main = self._asides.start(own)
+            elif os.getpid() == 1:
+                name, env = self._command[0], {**self._env, **own}
                 self._main = os.posix_spawnp(
-                    self._command[0],
-                    self._command,
-                    {**self._env, **own},
-                    setsid=True,
-                    setsigmask=(),
-                    setsigdef=(SIGPIPE, SIGXFSZ),
+                    name, self._command, env, setsid=True, setsigmask=(), setsigdef=(SIGPIPE, SIGXFSZ)
                 )
             else:
                 from inplace.agent.spawn import spawn
@@ -280,6 +277,8 @@ class Guard:
                 return
             if ended is None:
                 return
+            if self._asides is not None:
+                self._asides.ends(ended.si_pid, _code_of(ended))
             if ended.si_pid != self._main:
                 os.waitpid(ended.si_pid, 0)
                 if self._asides is not None:
@@ -294,7 +293,7 @@ class Guard:
             if self._state.stays or os.getpid() != 1:
                 from inplace.agent.sweep import sweep
 
-                is_tree_gone = sweep()
+                is_tree_gone = self._asides.sweep() if self._asides is not None else sweep()
             if self._saving is not None and self._saving.ends():  # the Pod does: no other worker may start
                 self._take(Signalled(SIGTERM))
             if self._asides is not None:
@@ -363,7 +362,8 @@ class Guard:
 
     def _leave(self, code: int) -> None:
         """End the guard."""
-        self._cut_asides("the guard leaves")
+        if self._asides is not None:
+            self._asides.end("the guard leaves")
         self._code = code
 
     def _tell(self, message: Message) -> None:

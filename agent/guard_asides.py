@@ -1,23 +1,27 @@
 """
-The commands that a guard runs beside its worker: `--before-announce` before there is one, `--on-stall` when it hangs.
+What a guard runs beside its worker: `--before-announce` before there is one, `--on-stall` when it hangs, `--standby`.
 
-A guard without either loads nothing of this.
+A guard without any of them loads nothing of this.
 """
 
 from __future__ import annotations
 
+import select
+
 from inplace.agent.guard_check import GuardCheck
 from inplace.agent.guard_examination import Examination
+from inplace.agent.sweep import sweep
 from inplace.common.link import Examine, Examines, Message, Unfit
 from inplace.common.typed import TYPE_CHECKING, Callable, Mapping
 from inplace.common.unfit import CODE
 
 if TYPE_CHECKING:
     from inplace.agent.arguments import GuardOptions
+    from inplace.agent.guard_standby import GuardStandby
 
 
 class Asides:
-    """The two commands of one guard; each is there or not.
+    """What one guard runs beside its worker; each is there or not.
 
     Args:
         tell: says something to the agent, if it is there.
@@ -36,7 +40,11 @@ class Asides:
     ) -> None:
         self._tell = tell
         self._leave = leave
-        self._check = GuardCheck(options, env, say) if options.before_announce else None
+        self._say = say
+        self._command, self._env = options.command, env
+        self._wants_standby = options.standby
+        self._standby: GuardStandby | None = None
+        self._check = GuardCheck(options, env, say, self.sweep) if options.before_announce else None
         self._examination = Examination(options.on_stall, env, say) if options.on_stall else None
 
     def words(self) -> list[Message]:
@@ -44,22 +52,28 @@ class Asides:
         examines: list[Message] = [Examines()] if self._examination is not None else []
         return [*examines, self._check.word()] if self._check is not None else examines
 
-    @property
-    def descriptor(self) -> int:
-        """Return where output of the check is read; -1 for nowhere."""
-        return self._check.descriptor if self._check is not None else -1
+    def register(self, poll: select.poll) -> None:
+        """Let the guard wait for output and messages."""
+        if self._check is not None and self._check.descriptor >= 0:
+            poll.register(self._check.descriptor, select.POLLIN)
+        if self._standby is not None:
+            self._standby.register(poll)
 
-    def read(self) -> None:
-        """Take in output of the check."""
-        if self._check is not None:
+    def read(self, descriptor: int) -> None:
+        """Take in what there is; the descriptor may be closed by now."""
+        if self._check is not None and descriptor == self._check.descriptor:
             self._check.read()
+        elif self._standby is not None:
+            self._standby.read(descriptor)
 
     def dues_s(self) -> list[float | None]:
-        """Return when something has to be killed."""
-        return [aside.by_s for aside in (self._check, self._examination) if aside is not None]
+        """Return when `go_on` has something to do."""
+        return [aside.by_s for aside in (self._check, self._examination, self._standby) if aside is not None]
 
-    def end_late(self) -> None:
-        """Kill what has used up its time."""
+    def go_on(self) -> None:
+        """Do what is due: kill what has used up its time, and go on with the standby."""
+        if self._standby is not None:
+            self._standby.go_on()
         if self._examination is not None and self._examination.is_late():
             self._examination.cut("it did not end in time")
         if self._check is not None and self._check.is_late():
@@ -76,6 +90,37 @@ class Asides:
         if not main or aside is None or aside.pid or not aside.begin(asked, main, epoch):
             self._tell(Examines())
 
+    def can_hold(self, *, stays: bool) -> bool:
+        """Say whether workers start by `start`, because the next one's process is held.
+
+        Args:
+            stays: the guard's container outlives its worker.
+        """
+        if self._wants_standby:
+            from inplace.agent.guard_standby import standby_of
+
+            self._standby = standby_of(self._command, self._env, self._say, stays=stays)
+            self._wants_standby = False
+        return self._standby is not None
+
+    def start(self, env: Mapping[str, str]) -> int:
+        """Release the process that is held, or start one; return its id.
+
+        Raises:
+            OSError: the command cannot be executed.
+        """
+        assert self._standby is not None, "expected can_hold() to be asked before"
+        return self._standby.start(env)
+
+    def sweep(self) -> bool:
+        """Kill all below this guard but a standby that waits; say whether nothing else is left."""
+        return sweep(self._standby)
+
+    def ends(self, pid: int, code: int) -> None:
+        """Take in the end of a child BEFORE it is reaped."""
+        if self._standby is not None:
+            self._standby.ended(pid, code)
+
     def reaped(self, pid: int, code: int) -> None:
         """Take in the end of a child that is not the worker."""
         if self._examination is not None and pid == self._examination.pid:
@@ -89,6 +134,12 @@ class Asides:
         for aside in (self._check, self._examination):
             if aside is not None:
                 aside.cut(why)
+
+    def end(self, why: str) -> None:
+        """Kill what runs, and what is held."""
+        self.cut(why)
+        if self._standby is not None:
+            self._standby.end()
 
     def swept(self) -> None:
         """Take note that nothing is left of the examination."""

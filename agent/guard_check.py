@@ -12,7 +12,6 @@ import time
 from inplace.agent.check import Output, leave_reason, reason_of, verdict_on
 from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import shell_words
-from inplace.agent.sweep import sweep
 from inplace.agent.worker_command import NOT_EXECUTABLE
 from inplace.common.link import Checking, Fit
 from inplace.common.typed import TYPE_CHECKING, Callable, Mapping
@@ -26,6 +25,7 @@ class GuardCheck:
 
     Args:
         say: prints a line to the container's log.
+        sweep: leaves no process of the command.
 
     Attributes:
         pid: of the command until its end was taken in; 0 if it does not run.
@@ -33,7 +33,14 @@ class GuardCheck:
         by_s: when it is killed, of the monotonic clock; None if it does not run.
     """
 
-    def __init__(self, options: GuardOptions, env: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: GuardOptions,
+        env: Mapping[str, str],
+        say: Callable[[str], None],
+        sweep: Callable[[], bool],
+    ) -> None:
+        self._sweep = sweep
         self._options = options
         self._env = env
         self._say = say
@@ -88,7 +95,7 @@ class GuardCheck:
 
     def _clear(self) -> None:
         """Leave no process of the command."""
-        sweep()  # there is no worker yet: whatever is below the guard is the check's
+        self._sweep()  # there is no worker yet: but for a standby, whatever is below the guard is the check's
         if self.descriptor >= 0:
             self._output.drain(self.descriptor)
         self._close()

@@ -7,11 +7,13 @@ done so when the present worker ends is killed with it. So the announcement's pr
 
 While it imports, the process runs in turns: SIGSTOP and SIGCONT. A lower priority could not be taken back without
 CAP_SYS_NICE. docs/adr/0068
+
+A supervisor and a guard use it, and a guard has no event loop. So nothing waits here: its user watches descriptors,
+and calls `go_on` after a message and when the time has come.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -19,13 +21,37 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from inplace.agent.exit_code import StartError
-from inplace.agent.log import Log
-from inplace.agent.metrics import AgentMetrics
 from inplace.agent.process_tree import descendants, kill_adopted
 from inplace.agent.stall_command import kill_tree
 from inplace.agent.worker_command import EPOCH
-from inplace.common.kube.clock import Clock
-from inplace.common.typed import Final
+from inplace.common.typed import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class Readers(Protocol):
+        """Calls back when there is something to read; an event loop, or a guard."""
+
+        def add_reader(self, fd: int, callback: Callable[[], None]) -> object:
+            """Call back whenever `fd` can be read."""
+
+        def remove_reader(self, fd: int) -> object:
+            """Do so no more."""
+
+    class StandbyLog(Protocol):
+        """Where the lines go."""
+
+        def info(self, event: str, **fields: Any) -> object:
+            """Log what happened."""
+
+        def warning(self, event: str, **fields: Any) -> object:
+            """Log what went wrong."""
+
+    class Memory(Protocol):
+        """Who is told of the memory that is held."""
+
+        standby_rss_bytes: int
+
 
 VARIABLE: Final = "INPLACE_STANDBY"  # inplace/standby.py has the other end
 STEPS_S_MAX: Final = 60.0
@@ -44,9 +70,13 @@ class Channel:
 
     Args:
         word: `tell` for a worker, `wait` for a standby.
+        readers: calls back when there is a message.
+        on_news: called after a message.
     """
 
-    def __init__(self, word: str) -> None:
+    def __init__(self, word: str, readers: Readers, on_news: Callable[[], None]) -> None:
+        self._readers = readers
+        self._on_news = on_news
         self._end, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._theirs.set_inheritable(True)
         self._left = MESSAGES_MAX
@@ -54,7 +84,6 @@ class Channel:
         self.variable = {VARIABLE: f"{word}:{self._place}"}
         self.pid = 0
         self.stranger = 0  # another process that called ready
-        self.news = asyncio.Event()  # there was a message
         self.is_ready = False
         self.has_stepped = False
 
@@ -62,7 +91,7 @@ class Channel:
         """Listen to process `pid`, which has its end."""
         self.pid = pid
         self._theirs.close()
-        asyncio.get_running_loop().add_reader(self._end, self.read)
+        self._readers.add_reader(self._end.fileno(), self.read)
 
     def read(self) -> None:
         """Take in what there is."""
@@ -79,7 +108,7 @@ class Channel:
                 break
             self._left -= 1
             self._take(message)
-        asyncio.get_running_loop().remove_reader(self._end)
+        self._readers.remove_reader(self._end.fileno())
 
     def _take(self, message: bytes) -> None:
         what, _, pid = message.partition(b" ")
@@ -89,7 +118,7 @@ class Channel:
             self.is_ready = True
         elif what == b"ready" and pid.isdigit():
             self.stranger = int(pid)
-        self.news.set()
+        self._on_news()
 
     def release(self, env: Mapping[str, str]) -> bool:
         """Let the process go with these variables; say whether it was still there."""
@@ -105,20 +134,32 @@ class Channel:
         """Hang up: a process that waits ends."""
         self._theirs.close()
         if self._end.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._end)
+            self._readers.remove_reader(self._end.fileno())
             self._end.close()
 
 
 class Standby:
-    """One Pod's standby, run after run."""
+    """One Pod's standby, run after run.
 
-    def __init__(self, *, clock: Clock, log: Log, metrics: AgentMetrics) -> None:
-        self._clock = clock
+    Attributes:
+        on_news: called when `go_on` may have something to do.
+    """
+
+    def __init__(self, *, readers: Readers, log: StandbyLog, memory: Memory) -> None:
+        self.on_news: Callable[[], None] = _do_nothing
+        self._readers = readers
         self._log = log
-        self._metrics = metrics
+        self._memory = memory
         self._worker: Channel | None = None  # of the process that runs
         self._held: Channel | None = None  # of the process that is held
         self._problem = ""  # why the held process was killed
+        self._is_settled = False  # nothing more is to be done in this run
+        self._wanted_at_s: float | None = (
+            None  # then the held process starts, steps or not; None: `ready` was not called
+        )
+        self._began_s = 0.0  # the held process's start
+        self._is_stopped = False
+        self._turn_ends_s = 0.0
 
     def start(self, spawn: Callable[[Mapping[str, str]], int], env: Mapping[str, str]) -> int:
         """Release the process that is held, or start one; return its id.
@@ -127,7 +168,8 @@ class Standby:
             WorkerStartError: the command cannot be executed.
         """
         held, self._held = self._held, None
-        self._metrics.standby_rss_bytes = 0
+        self._memory.standby_rss_bytes = 0
+        self._is_settled, self._wanted_at_s = False, None
         if held is not None and held.release(env):
             _signal(held.pid, signal.SIGCONT)  # whoever stopped it
             held.has_stepped = False
@@ -139,55 +181,71 @@ class Standby:
         self._worker = self._spawn(spawn, "tell", env)
         return self._worker.pid
 
-    async def keep(self, spawn: Callable[[Mapping[str, str]], int]) -> None:
-        """Start the next run's process once the present worker is well under way; cancelled when that one ends."""
-        if self._worker is None or not await self._is_wanted(self._worker):
-            return
-        try:
-            self._held = self._spawn(spawn, "wait", {})
-        except (StartError, OSError):  # OSError: no descriptor is left
-            return  # the start itself will say what is wrong
-        self._problem = ""
-        await self._bring_up(self._held)
+    def go_on(self, spawn: Callable[[Mapping[str, str]], int], now_s: float) -> float | None:
+        """Start the next run's process once the present worker is well under way, and let it run until it waits.
 
-    async def _is_wanted(self, worker: Channel) -> bool:
-        """Wait for the worker's call of `inplace.ready` and for its first steps; return whether it made the call."""
-        while not (worker.is_ready or worker.stranger):
-            await _news(worker)
-        with suppress(TimeoutError):  # a child may call it before the command's own process does
-            async with self._clock.timeout(STEPS_S_MAX):
-                while not (worker.is_ready and worker.has_stepped):
-                    await _news(worker)
-        if not worker.is_ready:
-            message = f"expected inplace.ready() in the command's process {worker.pid}, saw it in {worker.stranger}"
-            then = "an ordinary start each time; a shell can exec the command, a launcher can call it"
-            self._log.warning("standby_unavailable", message=message, then=then)
-        return worker.is_ready
+        Args:
+            spawn: starts a process with these variables.
+            now_s: of a monotonic clock.
 
-    async def _bring_up(self, held: Channel) -> None:
-        """Let the process run in turns until it waits."""
-        began_s = self._clock.monotonic_s()
-        try:
-            while not held.is_ready and held is self._held and not self._problem:
-                if held.has_stepped:
-                    self._kill(held, "it made a step before inplace.ready()")
-                elif self._clock.monotonic_s() - began_s > READY_S_MAX:
-                    self._kill(held, f"it did not call inplace.ready() within {READY_S_MAX:g} s")
-                else:
-                    _signal(held.pid, signal.SIGSTOP)
-                    await self._clock.sleep(PAUSE_S)
-                    if held is self._held:
-                        _signal(held.pid, signal.SIGCONT)
-                    with suppress(TimeoutError):
-                        async with self._clock.timeout(TURN_S):
-                            await _news(held)
-        finally:
-            if held is self._held:
-                _signal(held.pid, signal.SIGCONT)
-        if held is self._held and held.is_ready:
-            rss_bytes = self._metrics.standby_rss_bytes = _rss_bytes(held.pid)
-            took_s = round(self._clock.monotonic_s() - began_s, 3)
+        Returns:
+            After how many seconds to call again, messages aside; None: only after one.
+        """
+        if self._worker is None or self._is_settled:
+            return None
+        if self._held is None:
+            wait_s = self._until_wanted(self._worker, now_s)
+            if wait_s is None or wait_s > 0:
+                return wait_s
+            try:
+                self._held = self._spawn(spawn, "wait", {})
+            except (StartError, OSError):  # OSError: no descriptor is left
+                self._is_settled = True  # the start itself will say what is wrong
+                return None
+            self._problem, self._is_stopped = "", False
+            self._began_s = self._turn_ends_s = now_s
+        return self._bring_up(self._held, now_s)
+
+    @property
+    def is_settled(self) -> bool:
+        """Say whether there is nothing more to do in this run."""
+        return self._is_settled
+
+    def _until_wanted(self, worker: Channel, now_s: float) -> float | None:
+        """Return the seconds until a standby is wanted: once the worker has called `inplace.ready` and made steps."""
+        if not (worker.is_ready or worker.stranger):
+            return None
+        if self._wanted_at_s is None:
+            self._wanted_at_s = now_s + STEPS_S_MAX
+        if worker.is_ready and worker.has_stepped:
+            return 0.0
+        if now_s < self._wanted_at_s:  # a child may call it before the command's own process does
+            return self._wanted_at_s - now_s
+        if worker.is_ready:
+            return 0.0
+        self._is_settled = True
+        message = f"expected inplace.ready() in the command's process {worker.pid}, saw it in {worker.stranger}"
+        then = "an ordinary start each time; a shell can exec the command, a launcher can call it"
+        self._log.warning("standby_unavailable", message=message, then=then)
+        return None
+
+    def _bring_up(self, held: Channel, now_s: float) -> float | None:
+        """Let the process run in turns until it waits; return the seconds until its next turn or pause."""
+        if held.is_ready:
+            _signal(held.pid, signal.SIGCONT)
+            self._is_settled = True
+            rss_bytes = self._memory.standby_rss_bytes = _rss_bytes(held.pid)
+            took_s = round(now_s - self._began_s, 3)
             self._log.info("standby_ready", pid=held.pid, took_s=took_s, rss_mb=round(rss_bytes / 1e6, 1))
+        elif held.has_stepped:
+            self._kill(held, "it made a step before inplace.ready()")
+        elif now_s - self._began_s > READY_S_MAX:
+            self._kill(held, f"it did not call inplace.ready() within {READY_S_MAX:g} s")
+        elif now_s >= self._turn_ends_s:
+            self._is_stopped = not self._is_stopped
+            _signal(held.pid, signal.SIGSTOP if self._is_stopped else signal.SIGCONT)
+            self._turn_ends_s = now_s + (PAUSE_S if self._is_stopped else TURN_S)
+        return None if self._is_settled else self._turn_ends_s - now_s
 
     def left_alone(self) -> int:
         """Return the process that waits and so may outlive the worker, 0 for none; forget one that does not wait."""
@@ -196,6 +254,7 @@ class Standby:
             return 0
         held.read()
         if held.is_ready and not self._problem:
+            _signal(held.pid, signal.SIGCONT)
             return held.pid
         self._held = None
         held.close()
@@ -209,14 +268,21 @@ class Standby:
             self._worker = None
         if self._held is not None and pid == self._held.pid:
             held, self._held = self._held, None
+            self._is_settled = True
             self._end(held)
             kill_adopted(pid)
-            self._metrics.standby_rss_bytes = 0
+            self._memory.standby_rss_bytes = 0
             message = self._problem or "it ended by itself"
             self._log.warning("standby_ended", message=message, exit_code=code, then="an ordinary start")
 
+    def end(self) -> None:
+        """Be done with the process that is held, if there is one."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._end(held)
+
     def _spawn(self, spawn: Callable[[Mapping[str, str]], int], word: str, env: Mapping[str, str]) -> Channel:
-        channel = Channel(word)
+        channel = Channel(word, self._readers, self._has_news)
         try:
             channel.open(spawn({**env, **channel.variable}))
         except BaseException:
@@ -226,7 +292,11 @@ class Standby:
 
     def _kill(self, held: Channel, problem: str) -> None:
         self._problem = problem
+        self._is_settled = True
         kill_tree(held.pid)
+
+    def _has_news(self) -> None:
+        self.on_news()
 
     def _end(self, held: Channel) -> None:
         """Be done with a process that ends, or is to."""
@@ -234,9 +304,8 @@ class Standby:
         kill_tree(held.pid)
 
 
-async def _news(channel: Channel) -> None:
-    await channel.news.wait()
-    channel.news.clear()
+def _do_nothing() -> None:
+    """Do nothing."""
 
 
 def _signal(pid: int, number: int) -> None:

@@ -92,7 +92,7 @@ def _standby(parts: Parts) -> Standby | None:
     from inplace.agent.standby import Standby
 
     if lists_children():
-        return Standby(clock=parts.clock, log=parts.log, metrics=parts.metrics)
+        return Standby(readers=asyncio.get_running_loop(), log=parts.log, memory=parts.metrics)
     message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
     parts.log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
     return None

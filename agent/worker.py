@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -178,7 +178,7 @@ class WorkerProcess:
     async def keep_standby(self) -> None:
         """Hold the next run's process, if that was asked for."""
         if self._standby is not None:
-            await self._standby.keep(self._spawn)
+            await keep(self._standby, self._spawn, self._clock)
 
     def _spawn(self, env: Mapping[str, str]) -> int:
         """Execute the command; return its process id."""
@@ -293,6 +293,20 @@ class WorkerProcess:
             if self._standby is not None:
                 self._standby.ended(ended.si_pid, _exit_code(ended))
             os.waitpid(ended.si_pid, 0)
+
+
+async def keep(standby: Standby, spawn: Callable[[Mapping[str, str]], int], clock: Clock) -> None:
+    """Go on with a standby until nothing more is to be done in this run."""
+    news = asyncio.Event()
+    standby.on_news = news.set
+    while True:
+        wait_s = standby.go_on(spawn, clock.monotonic_s())
+        if standby.is_settled:
+            return
+        with suppress(TimeoutError):
+            async with clock.timeout(wait_s):
+                await news.wait()
+        news.clear()
 
 
 def _exit_code(ended: os.waitid_result) -> int:

@@ -41,19 +41,18 @@ from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
 from testbed.frameworks.alone import REPOSITORY, rank_variables
 from testbed.frameworks.manifests import EXAMPLES, documents_of
+from testbed.frameworks.trainers import trainers
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
-from testbed.process_age import in_order_of_start
 
 PODS = 4
 KILLS = 3  # of one group, one after the other
 STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
 POLL_S = 0.005
 RUN_S_MAX = 120.0  # a start or a restart that takes longer failed
-LAUNCHERS = ("torchrun", "inplace-agent")
 _RESUMED = re.compile(rb"^rank=\d+ .*goes on from step \d+$", re.MULTILINE)
 _STEP = re.compile(rb"^step=\d+ ", re.MULTILINE)
-_STANDBY = re.compile(rb'^\{(?=.*"standby_ready").*"rss_mb": ([0-9.]+)', re.MULTILINE)
+_STANDBY = re.compile(rb"^.*standby_ready.*rss_mb\W+([0-9.]+)", re.MULTILINE)  # an agent's line, or a guard's
 
 
 @dataclass
@@ -74,17 +73,8 @@ class Group:
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
 
     def ranks(self) -> list[int]:
-        """Return the ranks' processes, without launchers, agents and standbys: the younger of two in a Pod is one."""
-        found: dict[str, int] = {}  # by standard output, which a Pod's processes share
-        for pid in in_order_of_start(reaper.marked(self.marker)):
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
-                output = str(Path(f"/proc/{pid}/fd/1").readlink())
-            except OSError:  # it ended
-                continue
-            if words[-2:] == ["-m", self.module] and not any(Path(word).name in LAUNCHERS for word in words):
-                found.setdefault(output, pid)
-        return list(found.values())
+        """Return the ranks' processes, without launchers, agents and standbys."""
+        return [own[0] for own in trainers(self.marker, self.module)]
 
     async def reach(self, resumed: int, steps: int, standbys: int = 0) -> None:
         """Wait until so many ranks have resumed over all runs, and have made so many steps together since then.
@@ -240,6 +230,9 @@ ROWS = {
         Row("standby_s", partial(in_pods, framework="jax", example="jax", options=STANDBY), PODS),
         Row("guarded_s", partial(in_pods, framework="jax", example="jax", mode="guarded")),
         Row("process_s", partial(in_pods, framework="jax", example="jax", mode="process")),
+        Row(
+            "process_standby_s", partial(in_pods, framework="jax", example="jax", mode="process", options=STANDBY), PODS
+        ),
     ),
     "torch": (
         Row("baseline_s", torchrun_alone),
@@ -247,6 +240,11 @@ ROWS = {
         Row("standby_s", partial(in_pods, framework="torch", example="torch", options=STANDBY), PODS),
         Row("guarded_s", partial(in_pods, framework="torch", example="torch", mode="guarded")),
         Row("process_s", partial(in_pods, framework="torch", example="torch", mode="process")),
+        Row(
+            "process_standby_s",
+            partial(in_pods, framework="torch", example="torch", mode="process", options=STANDBY),
+            PODS,
+        ),
         Row("supervisor_torchrun_s", partial(in_pods, framework="torch", example="torchrun")),
     ),
 }

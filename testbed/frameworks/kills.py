@@ -6,9 +6,9 @@ Kill and stop processes of a framework's example at random moments, and judge ea
 
 Real agents, guards and workers run on the embedded Kubernetes, each container a local process. A strike is SIGKILL to
 a worker, to an agent or to a rank below torchrun, or SIGSTOP to a rank, which the watchdog has to find. Some strikes
-hit a group that still restarts. Then the workers' own lines are judged: no line says that two epochs met, every step
-of every epoch has the loss that a run without failures has at that step, and no more steps were made again than lie
-between two checkpoints.
+hit a group that still restarts; with --standby some come right after SIGKILL or SIGSTOP to a standby. Then the workers'
+own lines are judged: no line says that two epochs met, every step of every epoch has the loss that a run without
+failures has at that step, and no more steps were made again than lie between two checkpoints.
 
 Prints one JSON object; exit 0 when every strike was recovered from and nothing else was found.
 """
@@ -43,12 +43,14 @@ from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from testbed.frameworks.alone import rank_variables
 from testbed.frameworks.manifests import EXAMPLES, MODES, documents_of
+from testbed.frameworks.trainers import trainers
 from testbed.frameworks.venv import environment
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.ports import free_ports
 
 STALL_AFTER_S = 4.0  # forty of the example's steps; a busy machine may delay some
 TRAIN_S_MAX = 2.0  # a strike comes up to so long after the first steps
+STANDBY_S_MAX = 20.0  # with standbys instead: one is ready some 10 s after a restart
 RESTART_S_MAX = 3.0  # or up to so long after the strike before, while the group restarts
 HIT_A_RESTART = 0.4  # the share of these
 RECOVER_S_MAX = 120.0  # four processes import a framework on two cores, twice
@@ -56,6 +58,7 @@ REFERENCE_S_MAX = 600.0
 # How often each comes, in tenths; a stop costs 4 s of silence. Without torchrun a worker is a rank.
 STRIKES = {"worker": 3, "rank": 2, "agent": 3, "stop": 2}
 RANK = re.compile(rb"(?:^|\0)LOCAL_RANK=\d")  # in the environment of a process that torchrun started
+KILL_A_STANDBY = 0.3  # the share of strikes before which a standby is killed or stopped, where there is one
 FRAMEWORK_OF = {"jax": "jax", "torch": "torch", "torchrun": "torch"}  # of each example
 
 
@@ -65,14 +68,17 @@ class Strikes:
 
     made: Counter[str] = field(default_factory=Counter)
     recovered: int = 0
+    standbys: int = 0  # struck before one of these
     restart_s: list[float] = field(default_factory=list)
 
 
 class Group:
     """The group under test: how far its Pods are, and how to strike one."""
 
-    def __init__(self, cluster: Cluster, manifest: DemoManifest) -> None:
+    def __init__(self, cluster: Cluster, manifest: DemoManifest, held: str = "") -> None:
         self.cluster = cluster
+        self._held = held  # the module that standbys run; "": there are none
+        self.train_s_max = STANDBY_S_MAX if held else TRAIN_S_MAX
         self.manifest = manifest
         self._stepped: dict[str, int] = {}  # uid -> the epoch of its newest first step
         cluster.observers.add(self._observe)
@@ -123,16 +129,30 @@ class Group:
             return False
         return True
 
+    def strike_standby(self, rng: Random) -> bool:
+        """Kill or stop a random standby, or none; it restarts nobody. Return whether one was struck."""
+        held = [pid for own in trainers(self._marker, self._held) for pid in own[1:]] if self._held else []
+        if not held or rng.random() >= KILL_A_STANDBY:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rng.choice(held), rng.choice((signal.SIGKILL, signal.SIGSTOP)))
+        return True
+
     def _ranks(self) -> list[int]:
         """Return the processes that torchrun started in this cluster; none without torchrun."""
-        runtime, found = self.cluster._runtime, []
-        assert isinstance(runtime, ProcessRuntime)
-        ((name, value),) = runtime.marker.items()
-        for pid in reaper.marked(f"{name}={value}"):
+        found = []
+        for pid in reaper.marked(self._marker):
             with contextlib.suppress(OSError):  # it ended meanwhile
                 if RANK.search(Path(f"/proc/{pid}/environ").read_bytes()):
                     found.append(pid)
         return found
+
+    @property
+    def _marker(self) -> str:
+        runtime = self.cluster._runtime
+        assert isinstance(runtime, ProcessRuntime)
+        ((name, value),) = runtime.marker.items()
+        return f"{name}={value}"
 
 
 def _has_ended(pod: dict[str, Any]) -> bool:
@@ -145,12 +165,13 @@ async def strike_all(group: Group, kills: int, rng: Random, lines: WorkerLines) 
     await group.cluster.until(lambda: group.trains_after(0), timeout_s=RECOVER_S_MAX)
     pending = 0  # strikes whose restart has not been awaited
     while sum(done.made.values()) < kills:
-        await clock.sleep(rng.uniform(0, RESTART_S_MAX if pending else TRAIN_S_MAX))
+        await clock.sleep(rng.uniform(0, RESTART_S_MAX if pending else group.train_s_max))
         # A worker that is stopped while it starts is found after the limit for starts only, which is minutes.
         kinds = [kind for kind in STRIKES if not (pending and kind == "stop")]
         (what,) = rng.choices(kinds, [STRIKES[kind] for kind in kinds])
         epoch, began_s = group.epoch, time.monotonic()
         lines.read()  # BEFORE a Pod's folder goes with it
+        done.standbys += group.strike_standby(rng)
         if not group.strike(what, rng):
             continue
         done.made[what] += 1
@@ -171,11 +192,15 @@ async def strike_all(group: Group, kills: int, rng: Random, lines: WorkerLines) 
     return done
 
 
-async def train_under_kills(name: str, mode: str, kills: int, seed: int, *, keep: Path) -> tuple[Strikes, WorkerLines]:
+async def train_under_kills(
+    name: str, mode: str, kills: int, seed: int, *, standby: bool, keep: Path
+) -> tuple[Strikes, WorkerLines]:
     """Run the example of a framework, strike it, and return what was seen."""
     file = keep / f"{name}-{mode}.yaml"
     documents = documents_of(EXAMPLES / f"{name}.yaml", mode)
     documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * kills
+    (worker,) = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    worker["command"][2:2] = ["--standby"] if standby else []
     endless(documents[-1])
     file.write_text(yaml.safe_dump_all(documents))
     manifest = read_demo_manifest(file, None, kills, mode, STALL_AFTER_S)
@@ -189,7 +214,7 @@ async def train_under_kills(name: str, mode: str, kills: int, seed: int, *, keep
     )
     async with cluster:
         lines = WorkerLines(keep / "pods", manifest.worker)
-        group = Group(cluster, manifest)
+        group = Group(cluster, manifest, f"inplace.examples.{FRAMEWORK_OF[name]}_train" if standby else "")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifest.namespace}}
         await cluster.apply([namespace, *manifest.documents])
         return await strike_all(group, kills, Random(seed), lines), lines
@@ -229,21 +254,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("example", choices=sorted(FRAMEWORK_OF))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--mode", choices=MODES, default="supervisor")
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="inplace-kills-") as scratch:
         keep = Path(scratch)
         strikes, lines = asyncio.run(
-            train_under_kills(options.example, options.mode, options.kills, options.seed, keep=keep)
+            train_under_kills(
+                options.example, options.mode, options.kills, options.seed, standby=options.standby, keep=keep
+            )
         )
         expected = reference(options.example, lines.world, lines.last_step, keep)
         findings = Findings.of(lines, expected)
     result = {
         "example": options.example,
         "mode": options.mode,
+        "standby": options.standby,
         "seed": options.seed,
         "kills": sum(strikes.made.values()),
         "by_kind": dict(sorted(strikes.made.items())),
+        "standbys_struck": strikes.standbys,
+        "standbys_released": lines.released,
         "recovered": strikes.recovered,
         "restart_s_mean": round(sum(strikes.restart_s) / max(1, len(strikes.restart_s)), 2),
     } | findings.as_json()

@@ -29,6 +29,7 @@ class WorkerLines:
         self.resumed: dict[int, set[int]] = defaultdict(set)  # epoch -> the steps from which its ranks went on
         self.reached: dict[int, int] = defaultdict(int)  # epoch -> the last step that any rank printed
         self.world = 0
+        self.released = 0  # standbys that became workers
 
     @classmethod
     def of_text(cls, text: str) -> Self:
@@ -71,6 +72,8 @@ class WorkerLines:
             elif match := _RESUME.match(line):
                 self.world = int(match[2])
                 self.resumed[int(match[3])].add(int(match[4]))
+            elif "standby_released" in line:
+                self.released += 1
             elif _MIXED in line:
                 self.mixed.append(line)
 

@@ -140,6 +140,20 @@ async def test_a_standby_that_fails_is_an_ordinary_start(
 
 
 @pytest.mark.slow
+async def test_new_code_that_cannot_be_imported_costs_the_standby_alone(tmp_path: Path) -> None:
+    """The worker that runs has the old code; once the code is mended, the next start is an ordinary one."""
+    code = tmp_path / "code"
+    breaks = f"if {FIRST}: open(os.environ['CODE'], 'w').write('import nothing_like_it')\n"
+    code.write_text(READY + breaks + STEPS + RUN)
+    async with supervised(tmp_path, "exec(open(os.environ['CODE']).read())", "--standby", CODE=str(code)) as group:
+        await running(group)
+        assert (await group.said("standby_ended"))[0]["exit_code"] == 1
+        code.write_text(SCRIPT)
+        await restarted(group, 2, [])
+        assert group.notes("ready") == ["1", "2"]
+
+
+@pytest.mark.slow
 async def test_children_of_a_standby_that_died_die_while_the_worker_runs(tmp_path: Path) -> None:
     """They are no part of the worker, whose end may be weeks away."""
     script = f"if not {FIRST}:\n    if os.fork() == 0: os.setpgid(0, 0); linger()\n"

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import pytest
 
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.spawn import spawn
-from inplace.agent.standby import MESSAGES_MAX, READY_S_MAX, STEPS_S_MAX, VARIABLE, Channel, Standby
+from inplace.agent.standby import MESSAGES_MAX, PAUSE_S, READY_S_MAX, STEPS_S_MAX, VARIABLE, Channel, Standby
+from inplace.agent.worker import keep
 from inplace.common.kube.clock import LoopClock
 from tests.agent.process import ROOT
 from tests.agent.rig import RUN_S_MAX, NotedLog
@@ -28,7 +30,7 @@ HANGS = "import inplace, os, signal; 'INPLACE_EPOCH' in os.environ and inplace.r
 
 
 class HastyClock(LoopClock):
-    """A clock whose sleeps and bounds pass at once, and are counted."""
+    """A clock whose bounds pass at once, and are counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +41,12 @@ class HastyClock(LoopClock):
         """Return the sum of all that passed."""
         return self._passed_s
 
-    async def sleep(self, delay_s: float) -> None:
-        """Pass."""
-        self._passed_s += delay_s
-        await asyncio.sleep(0)
-
     def timeout(self, delay_s: float | None) -> asyncio.Timeout:
-        """Be over at once."""
-        self.bounds_s.append(delay_s or 0.0)
-        self._passed_s += delay_s or 0.0
+        """Be over at once, if it is ever over."""
+        if delay_s is None:
+            return super().timeout(None)
+        self.bounds_s.append(delay_s)
+        self._passed_s += delay_s
         return super().timeout(0)
 
 
@@ -61,6 +60,10 @@ class Kept:
     children: list[int]
     script: str
 
+    async def keep(self) -> None:
+        """Go on until nothing more is to be done."""
+        await keep(self.standby, self.spawn, self.clock)
+
     def spawn(self, env: Mapping[str, str]) -> int:
         """Start the script as the agent starts a worker."""
         self.children.append(spawn([sys.executable, "-c", self.script], {"PYTHONPATH": str(ROOT), **env}))
@@ -71,7 +74,7 @@ class Kept:
 async def kept(script: str, clock: LoopClock | None = None) -> AsyncIterator[Kept]:
     """Run a worker in epoch 1; leave none of its processes."""
     clock, log = clock or HastyClock(), NotedLog()
-    one = Kept(Standby(clock=clock, log=log, metrics=AgentMetrics()), clock, log, [], script)
+    one = Kept(Standby(readers=asyncio.get_running_loop(), log=log, memory=AgentMetrics()), clock, log, [], script)
     try:
         one.standby.start(one.spawn, {"INPLACE_EPOCH": "1"})
         yield one
@@ -93,7 +96,7 @@ async def test_a_worker_that_tells_no_steps_has_a_standby_after_a_while() -> Non
     """Nobody knows whether its script tells steps: the wait for them is bounded."""
     clock = HastyClock()
     async with kept(WAITS, clock) as one, asyncio.timeout(RUN_S_MAX):
-        keeping = asyncio.create_task(one.standby.keep(one.spawn))
+        keeping = asyncio.create_task(one.keep())
         await until(lambda: len(one.children) == 2)
         assert clock.bounds_s[0] == STEPS_S_MAX
         keeping.cancel()
@@ -104,7 +107,7 @@ async def test_a_worker_that_tells_steps_has_a_standby_after_them() -> None:
     steps = "inplace.progress(1), inplace.progress(2), inplace.progress(3)"
     script = f"import inplace, signal; inplace.ready(); signal.signal(signal.SIGUSR1, lambda *_: ({steps}))\n"
     async with kept(script + "while True: signal.pause()", LoopClock()) as one, asyncio.timeout(RUN_S_MAX):
-        keeping = asyncio.create_task(one.standby.keep(one.spawn))
+        keeping = asyncio.create_task(one.keep())
         [worker] = one.children
         caught = 1 << (signal.SIGUSR1 - 1)
         await until(lambda: int(status_of(worker, "SigCgt"), 16) & caught > 0)
@@ -121,16 +124,19 @@ async def test_a_standby_imports_in_turns() -> None:
     class Watching(HastyClock):
         """Looks at the standby in each pause."""
 
-        async def sleep(self, delay_s: float) -> None:
+        def timeout(self, delay_s: float | None) -> asyncio.Timeout:
             """Wait until the standby is stopped."""
-            await until(lambda: status_of(one.children[-1], "State").startswith("T"))
-            self.pauses += 1
+            if delay_s == pytest.approx(PAUSE_S):
+                while not status_of(one.children[-1], "State").startswith("T"):
+                    time.sleep(0.001)
+                self.pauses += 1
+            return super().timeout(delay_s)
 
         pauses = 0
 
     clock = Watching()
     async with kept(WAITS, clock) as one, asyncio.timeout(RUN_S_MAX):
-        await one.standby.keep(one.spawn)
+        await one.keep()
         assert clock.pauses > 0
         await until(lambda: status_of(one.children[-1], "State").startswith("S"))
         assert len(one.log.of("standby_ready")) == 1
@@ -139,7 +145,7 @@ async def test_a_standby_imports_in_turns() -> None:
 async def test_a_released_standby_is_the_worker_and_no_standby() -> None:
     """What it leaves at its own end is killed, as any worker's."""
     async with kept(WAITS) as one, asyncio.timeout(RUN_S_MAX):
-        await one.standby.keep(one.spawn)
+        await one.keep()
         worker, early = one.children
         one.standby.ended(worker, 1)
         assert one.standby.left_alone() == early
@@ -157,7 +163,7 @@ async def test_a_launcher_is_told_why_it_has_no_standby() -> None:
     """Its child called `ready`, and it did not: one line says so."""
     child = "import inplace, os, signal; os.fork() == 0 and (inplace.ready(), os._exit(0)); signal.pause()"
     async with kept(child) as one, asyncio.timeout(RUN_S_MAX):
-        await one.standby.keep(one.spawn)
+        await one.keep()
         assert len(one.children) == 1
         [line] = one.log.of("standby_unavailable")
         assert f"in the command's process {one.children[0]}, saw it in" in line["message"]
@@ -166,7 +172,7 @@ async def test_a_launcher_is_told_why_it_has_no_standby() -> None:
 async def test_a_standby_that_never_gets_ready_is_killed() -> None:
     """It hangs in an import, or trains: after READY_S_MAX it is ended, and no other one is started in this run."""
     async with kept(HANGS) as one, asyncio.timeout(RUN_S_MAX):
-        await one.standby.keep(one.spawn)
+        await one.keep()
         worker, early = one.children
         assert one.clock.monotonic_s() > READY_S_MAX
         ended = await asyncio.to_thread(os.waitid, os.P_PID, early, os.WEXITED | os.WNOWAIT)
@@ -186,13 +192,13 @@ async def test_a_command_that_is_gone_by_then_is_the_start_s_to_tell() -> None:
         raise WorkerStartError("cannot execute", 127)
 
     async with kept(WAITS) as one, asyncio.timeout(RUN_S_MAX):
-        await one.standby.keep(fail)
+        await keep(one.standby, fail, one.clock)
         assert one.standby.left_alone() == 0
 
 
 async def test_a_flood_of_messages_is_not_read() -> None:
     """Whatever a process and its children write, the agent reads MESSAGES_MAX of it, and knows nothing more by it."""
-    channel = Channel("wait")
+    channel = Channel("wait", asyncio.get_running_loop(), lambda: None)
     fd = os.dup(int(channel.variable[VARIABLE].split(":")[1]))
     channel.open(7)
     with socket.socket(fileno=fd) as theirs:
@@ -208,7 +214,7 @@ async def test_a_flood_of_messages_is_not_read() -> None:
 
 async def test_only_the_process_itself_gets_ready() -> None:
     """A child's word is not the command's; the agent's word is a packet that stays for whoever looks."""
-    channel = Channel("wait")
+    channel = Channel("wait", asyncio.get_running_loop(), lambda: None)
     fd = os.dup(int(channel.variable[VARIABLE].split(":")[1]))
     channel.open(7)
     with socket.socket(fileno=fd) as theirs:

@@ -63,6 +63,16 @@ def test_lines_are_read_once_and_whole(tmp_path: Path) -> None:
     assert lines.losses == {step: f"0.{step}" for step in range(1, 26)}
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['{"event": "standby_released", "epoch": 2, "pid": 7}', "inplace-agent guard: standby_released: epoch=2 pid=7"],
+    ids=["supervisor", "guard"],
+)
+def test_a_released_standby_counts(line: str) -> None:
+    """Whichever agent says so; the ranks' own lines do not count."""
+    assert WorkerLines.of_text(epoch(1, 0, 25) + line + "\n").released == 1
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_an_example_runs_in_each_mode(tmp_path: Path, mode: str) -> None:
     """The JAX example is a manifest of each mode, whose worker runs the same command with the same folders."""
