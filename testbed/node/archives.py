@@ -30,9 +30,7 @@ _SOURCES = (
     "controller",
     "examples",
     "images/lock.py",
-    "inplace/__init__.py",
-    "inplace/rank_file.py",
-    "inplace/standby.py",
+    "inplace/*.py",
     "testbed/frameworks/jax.lock",
 )
 _LOCAL_SOURCES = ("pause", "worker")

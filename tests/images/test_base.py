@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from images.build import BASE_LOCK, REPOSITORY, locked_base, main
 from images.build_once import BuildFailed
@@ -87,7 +89,22 @@ def test_a_release_refuses_a_base_without_a_digest(
 def test_the_lock_names_the_containerfiles_base() -> None:
     """The lock names the Containerfiles' default base, so that a build by hand uses the same image."""
     name = locked_base(BASE_LOCK.read_text()).partition("@")[0]
-    assert f"ARG BASE={name}\n" in (REPOSITORY / "Containerfile").read_text()
+    for file in ("Containerfile", "examples/Containerfile"):
+        assert f"ARG BASE={name}\n" in (REPOSITORY / file).read_text()
+
+
+def test_each_image_of_an_example_has_a_command_that_builds_it() -> None:
+    """examples/Containerfile names the images of jax.yaml, torch.yaml and torchrun.yaml, and no other."""
+    examples = REPOSITORY / "examples"
+    named = {
+        container["image"]
+        for name in ("jax", "torch", "torchrun")
+        for document in yaml.safe_load_all((examples / f"{name}.yaml").read_text())
+        if document["kind"] == "JobSet"
+        for job in document["spec"]["replicatedJobs"]
+        for container in job["template"]["spec"]["template"]["spec"]["containers"]
+    }
+    assert set(re.findall(r"buildah build .* -t (\S+)", (examples / "Containerfile").read_text())) == named
 
 
 @pytest.mark.parametrize("text", ["", "# a comment\n", "one\ntwo\n"])
