@@ -113,6 +113,7 @@ RULES: Final[Mapping[str, LintRule]] = {
         "a guarded worker's container is made before its Pod announces, so the variable holds the last epoch; the "
         "guard sets INPLACE_EPOCH"
     ),
+    "guard-standby": _warning("where the container ends with its worker, no process can wait in it for the next run"),
     "guard-startup-probe": _warning("kubelet starts the worker's container up to a second later than without a probe"),
     "guard-readiness": _warning(
         "the Pod is ready before its barrier lifts; dependsOn, startupPolicy and Services take it for running"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from inplace.agent.arguments import ArgumentsError, GuardOptions, parse
 from inplace.agent.link_address import LINK_FILE
 from inplace.cli.lint.agent import check_command
 from inplace.cli.lint.env import agent_environment
@@ -27,10 +28,30 @@ def check_guard(worker: Container, agent: Container, jobset_name: str, pod_spec:
     yield from check_command(worker, GUARD, jobset_name)
     yield from check_program_file(worker, agent)
     yield from _link(worker, agent, env.get("LINK_FILE") or LINK_FILE, pod_spec)
+    yield from _standby(worker, agent, jobset_name)
     for name, entry in worker.env.items():
         if field_path(entry) in _EPOCHS:
             path, found = f'{worker.path}.env[name="{name}"]', f"fieldRef {field_path(entry)}"
             yield Finding("guard-epoch", path, found, "INPLACE_EPOCH", "read INPLACE_EPOCH instead, and remove it")
+
+
+def guard_options(worker: Container, jobset_name: str) -> GuardOptions | None:
+    """Return a guard's options; None where they cannot be read, which another rule says."""
+    arguments = worker.arguments(GUARD)
+    try:
+        options = parse(arguments, agent_environment(worker, jobset_name)) if arguments is not None else None
+    except ArgumentsError:
+        return None
+    return options if isinstance(options, GuardOptions) else None
+
+
+def _standby(worker: Container, agent: Container, jobset_name: str) -> Iterator[Finding]:
+    """Yield a standby that no restart can use."""
+    options = guard_options(worker, jobset_name)
+    depth = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.CONTAINERS
+    if options is not None and options.standby and depth != wire.PROCESS:
+        needed = f"RESTART_DEPTH={wire.PROCESS} at the agent"
+        yield Finding("guard-standby", f"{worker.path}.command", "--standby", needed, f"set it ({wire.RESTART_DEPTH})")
 
 
 def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject) -> Iterator[Finding]:

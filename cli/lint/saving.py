@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.arguments import ArgumentsError, GuardOptions, RunOptions, parse
+from inplace.agent.arguments import ArgumentsError, RunOptions, parse
 from inplace.cli.lint.env import agent_environment, settled_environment
+from inplace.cli.lint.guard import guard_options
 from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
+from inplace.cli.manifests.pod_roles import RUN, Container, Member
 
 GRACE_S_DEFAULT: Final = 30  # core/v1, terminationGracePeriodSeconds
 _VARIABLE: Final = "SAVE_WITHIN_S"
@@ -52,12 +53,8 @@ def _variables(agent: Container, jobset_name: str) -> tuple[tuple[str, str], ...
 
 
 def _guards_s(worker: Container, jobset_name: str) -> float:
-    arguments = worker.arguments(GUARD)
-    try:
-        options = parse(arguments, agent_environment(worker, jobset_name)) if arguments is not None else None
-    except ArgumentsError:
-        return 0.0
-    return options.save_within_s if isinstance(options, GuardOptions) else 0.0
+    options = guard_options(worker, jobset_name)
+    return options.save_within_s if options is not None else 0.0
 
 
 def _number(text: str) -> float:
