@@ -153,6 +153,11 @@ RULES: Final[Mapping[str, LintRule]] = {
     # Saving before a planned stop: cli/lint/saving.py
     "save-grace": _warning("kubelet kills a Pod that is drained before its worker had its time to save"),
     "save-half": _error("the guard asks its worker before a drain, the agent before a restart on request"),
+    # The check before joining: cli/lint/check.py
+    "check-restarts": _error("a Pod that fails its check starts again on the same node, again and again"),
+    "check-unawaited": _error(
+        "the agent announces before the check is over, or waits for ever for one that never comes"
+    ),
     # PyTorch's launcher: cli/lint/launcher.py
     "torchrun-restarts": _warning(
         "torchrun then starts its own Pod's workers again in the old epoch, and the group learns of the failure "

@@ -7,6 +7,7 @@ from typing import Final
 
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Ladder, read_ladder
 from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
 
@@ -21,14 +22,16 @@ def policy_sentences(jobset: KubeObject) -> Iterator[str]:
     """Yield what happens at a failure; nothing where no annotation chooses it, or one cannot be read."""
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
     try:
-        ladder, limit = read_ladder(annotations), read_no_progress(annotations)
-    except (RemoteProtocolError, AttributeError):
+        ladder, limit, bad_nodes = read_ladder(annotations), read_no_progress(annotations), read_bad_nodes(annotations)
+    except (RemoteProtocolError, AttributeError, TypeError):
         return  # has a finding of its own
     if ladder:
         policy = (jobset.get("spec") or {}).get("failurePolicy") or {}
         yield from _ladder_sentences(ladder, policy.get("maxRestarts") or 0)
     if limit is not None:
         yield from _progress_sentences(limit)
+    if bad_nodes is not None:
+        yield f"Pods and nodes: {bad_nodes}."
 
 
 def _ladder_sentences(ladder: Ladder, restarts_max: object) -> Iterator[str]:

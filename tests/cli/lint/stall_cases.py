@@ -57,6 +57,21 @@ SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-guarded", request("7,save=0"), "spec-problem", _REQUEST),
     ("train-guarded", request("7, save=60"), "spec-problem", _REQUEST),
 ]
+_CHECKS = run_with("--before-announce", "true")
+_AWAITED = env("CHECKS_BEFORE_ANNOUNCE", value="1")
+
+
+def _final(document: KubeObject) -> None:
+    worker(document)["restartPolicyRules"][0]["exitCodes"]["values"].append(6)
+
+
+SAVINGS += [
+    ("train-supervisor", _CHECKS, "", ""),
+    ("train-guarded", both(both(_CHECKS, _AWAITED), _final), "", ""),
+    ("train-guarded", both(_CHECKS, _AWAITED), "check-restarts", f"{WORKER}.restartPolicyRules"),
+    ("train-guarded", both(_CHECKS, _final), "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
+    ("train-guarded", _AWAITED, "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
+]
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train-guarded", limits("120", "900"), "", ""),
     ("train-guarded", limits("0"), "", ""),

@@ -84,3 +84,11 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
         first,
         "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s.",
     ]
+
+
+def test_bad_nodes_are_told() -> None:
+    """In a sentence with its numbers."""
+    (sentence,) = policy_sentences(annotated(BAD_NODES="2/3600"))
+    assert sentence.startswith(
+        "Pods and nodes: a node whose worker was the first to fail 2 times within 3600 s, or whose"
+    )

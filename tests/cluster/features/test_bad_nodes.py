@@ -38,7 +38,7 @@ async def test_a_failed_check_and_its_replacement(stage: Stage) -> None:
     name = await node(stage)
     await bind(stage, pod, name)
     ended: dict[str, Any] = {"exitCode": unfit.CODE, "message": f"{unfit.WORDS}: GPU 3", "finishedAt": await now(stage)}
-    container = {"name": "worker", "state": {"terminated": ended}, "image": "i", "imageID": ""}
+    container: KubeObject = {"name": "worker", "state": {"terminated": ended}, "image": "i", "imageID": ""}
     container |= {"ready": False, "restartCount": 0}
     status = {"phase": "Failed", "containerStatuses": [container]}
     await stage.client.patch(PODS, stage.namespace, pod, {"status": status}, subresource="status")
