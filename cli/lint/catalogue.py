@@ -158,6 +158,12 @@ RULES: Final[Mapping[str, LintRule]] = {
     "check-unawaited": _error(
         "the agent announces before the check is over, or waits for ever for one that never comes"
     ),
+    # Leases, for a dead node in seconds: cli/lint/fence.py
+    "fence-env": _error(
+        "the agent keeps no lease, so the barrier waits for the Pod of a dead node until that is gone (docs/adr/0072)"
+    ),
+    "fence-depth": _error("the agent refuses the setting: it ends before its worker, and cannot say when that ends"),
+    "fence-grace": _error("the guard's worker outlives what the agent promises, so the agent never lifts its barrier"),
     # PyTorch's launcher: cli/lint/launcher.py
     "torchrun-restarts": _warning(
         "torchrun then starts its own Pod's workers again in the old epoch, and the group learns of the failure "

@@ -7,6 +7,7 @@ from typing import Final
 
 from inplace.cli.lint.agent import check_sidecar, check_supervisor
 from inplace.cli.lint.check import check_before_announce
+from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import missing_rights
@@ -45,6 +46,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     yield from check_stall(member, agent, jobset)
     yield from check_saving(member, agent, jobset_name)
     yield from check_before_announce(member, agent, jobset_name)
+    yield from check_fence(member, agent, jobset)
     for worker in member.workers:
         yield from check_launcher(worker, jobset_name)
     if member.mode == "sidecar":

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from inplace.common.epoch import agent, guard, supervisor, telling
-from inplace.common.epoch.agent import AgentPhase, AgentState, View
+from inplace.common.epoch.agent import AgentPhase, AgentState, Verdict, View
 from inplace.common.epoch.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
@@ -25,6 +25,7 @@ VIEWS: Final = [
     for consistent in (True, False)
 ]
 STARTS: Final = [AgentState(previous=previous, reached=reached) for previous in (None, 1, 2) for reached in (0, 2)]
+_WITHOUT: Final = "no lease"
 _AGENTS_OWN: Final = (agent.Announce, agent.TakeConsistentView)
 
 
@@ -159,6 +160,8 @@ def _agent_events(state: AgentState) -> Iterator[Any]:
         yield from (agent.Accepted(state.epoch), agent.NotAccepted(state.epoch))
     if state.phase is AgentPhase.WAITING:
         yield agent.StillWaiting()
+    if state.phase in (AgentPhase.WAITING, AgentPhase.LIFTED):
+        yield from (agent.Lease(held=True), agent.Lease(held=False))
 
 
 def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
@@ -184,13 +187,17 @@ def _asked(state: AgentState, event: Any) -> tuple[str, str]:
         case View():
             view = agent.newest(state.view, event)
             if state.epoch or not view.in_place:
-                return "", agent.judge(state.epoch, view).value
+                verdict = agent.judge(state.epoch, view)
+                return _WITHOUT if verdict is Verdict.SYNCED and not state.leased else "", verdict.value
             return _first(view, state), ""
         case agent.StillWaiting():
             return "long at the barrier", ""
+        case agent.Lease(held):
+            return "lease held" if held else "lease over", ""
     assert state.view is not None
     word = "accepted" if isinstance(event, agent.Accepted) else "refused or reply lost"
-    return word, agent.judge(state.epoch, state.view).value
+    verdict = agent.judge(state.epoch, state.view)
+    return f"{word}, {_WITHOUT}" if verdict is Verdict.SYNCED and not state.leased else word, verdict.value
 
 
 def _first(view: View, state: AgentState) -> str:

@@ -113,10 +113,11 @@ def _arrows(edges: Iterable[Edge]) -> Iterator[str]:
 
 def _table() -> str:
     """Return the transition table as Markdown."""
-    lines = ["| phase | " + " | ".join(verdict.value for verdict in Verdict) + " |"]
-    lines.append("|---" * (len(Verdict) + 1) + "|")
+    verdicts = [verdict for verdict in Verdict if verdict is not Verdict.FENCED]  # which no view has
+    lines = ["| phase | " + " | ".join(verdict.value for verdict in verdicts) + " |"]
+    lines.append("|---" * (len(verdicts) + 1) + "|")
     for phase, row in TRANSITIONS.items():
-        cells = [row[verdict].value if verdict in row else "impossible" for verdict in Verdict]
+        cells = [row[verdict].value if verdict in row else "impossible" for verdict in verdicts]
         lines.append(f"| {phase.value} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

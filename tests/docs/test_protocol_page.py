@@ -32,9 +32,11 @@ def test_the_walk_comes_everywhere() -> None:
     assert {edge.source for edge in edges} | {edge.target for edge in edges} == {phase.value for phase in AgentPhase}
     for outcome in ("accepted", "refused or reply lost"):
         assert {edge.verdict for edge in edges if edge.event == outcome} == {
-            verdict.value for verdict in Verdict if verdict is not Verdict.BYPASS
+            verdict.value for verdict in Verdict if verdict not in (Verdict.BYPASS, Verdict.FENCED)
         }
     assert Edge("waiting", "announcing", "long at the barrier", "", "announce") in edges
+    assert Edge("waiting", "lifted", "lease held", "", "lift barrier") in edges
+    assert Edge("lifted", "restarting", "lease over", "", "restart in place") in edges
     lives = supervisor_edges()
     assert {edge.source for edge in lives} | {edge.target for edge in lives} == {life.value for life in WorkerLife}
     assert {edge.event.partition(",")[0] for edge in lives} >= {

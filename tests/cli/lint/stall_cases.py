@@ -72,6 +72,20 @@ SAVINGS += [
     ("train-guarded", both(_CHECKS, _final), "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
     ("train-guarded", _AWAITED, "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
 ]
+FENCE_VARIABLE = f'{AGENT}.env[name="FENCE_AFTER_S"]'
+_FENCED = put(lambda document: document["metadata"], annotations={wire.FENCE_AFTER: "60"})
+_SUPERVISORS_LEASE = f'{SUPERVISOR}.env[name="FENCE_AFTER_S"]'
+_LEASED = env("FENCE_AFTER_S", value="60")
+_STAYS = both(_LEASED, env("RESTART_DEPTH", value="process"))
+FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
+    ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="60"), "", ""),
+    ("train-supervisor", _FENCED, "fence-env", _SUPERVISORS_LEASE),
+    ("train-guarded", both(_FENCED, _STAYS), "", ""),
+    ("train-guarded", _FENCED, "fence-env", FENCE_VARIABLE),
+    ("train-guarded", _LEASED, "fence-depth", FENCE_VARIABLE),
+    ("train-guarded", both(_STAYS, run_with("--grace", "30")), "fence-grace", f"{WORKER}.command"),
+    ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
+]
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train-guarded", limits("120", "900"), "", ""),
     ("train-guarded", limits("0"), "", ""),

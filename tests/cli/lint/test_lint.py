@@ -33,7 +33,7 @@ from tests.cli.lint.cases import (
     replicated,
     worker,
 )
-from tests.cli.lint.stall_cases import SAVINGS, STALLS
+from tests.cli.lint.stall_cases import FENCES, SAVINGS, STALLS
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
@@ -77,7 +77,9 @@ def test_one_thing_broken_under_a_guard(tmp_path: Path, change: Break, rule: str
     assert found[:1] == ([(rule, path.removesuffix(".command"))] if rule else [])
 
 
-@pytest.mark.parametrize(("name", "change", "rule", "path"), STALLS + SAVINGS, ids=range(len(STALLS + SAVINGS)))
+@pytest.mark.parametrize(
+    ("name", "change", "rule", "path"), STALLS + SAVINGS + FENCES, ids=range(len(STALLS + SAVINGS + FENCES))
+)
 def test_a_limit_that_cannot_be_used_is_one_finding(
     tmp_path: Path, name: str, change: Break, rule: str, path: str
 ) -> None:
@@ -183,7 +185,9 @@ def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str
 
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """Every rule of the catalogue has a case here."""
-    reached = {rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED, *(case[1:] for case in STALLS + SAVINGS))} | {
+    reached = {
+        rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED, *(case[1:] for case in STALLS + SAVINGS + FENCES))
+    } | {
         "service-account-rights",
         "startup-order",
         "torchrun-restarts",  # test_launcher.py
