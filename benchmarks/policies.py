@@ -1,0 +1,309 @@
+"""
+Compare what policies do when restarting alone does not help: node-hours lost, and the time until the training is done.
+
+The real controller and the real agents run on the embedded Kubernetes in virtual time; workers and kubelets are models,
+so no figure here is measured. A group trains until it has worked for WORK_S seconds. It saves a checkpoint every
+CHECKPOINT_S of its work; a death takes it back to the last one. Each row is one scenario under one policy, the median
+of the seeds:
+
+    lost_node_hours   nodes of the group x (the whole time - the work that was kept)
+    finished_s        when the training was done, or the JobSet failed; END_S if neither came
+    done              seeds in which the training was done
+
+All policies have the same faults: the draws depend on the seed and on the group's own course alone.
+
+    python -m benchmarks.policies --json
+    python -m benchmarks.policies --chart      (writes docs/policies.svg)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import yaml
+
+from benchmarks.bars import draw_bars
+from inplace import examples
+from inplace.common import wire
+from inplace.common.kube.clock import LoopClock
+from inplace.controller.spec import conditions
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.events import ClusterEvent, Kind
+
+PODS: Final = 8  # one on each node
+SPARE_NODES: Final = 2
+WORK_S: Final = 4 * 3600.0
+CHECKPOINT_S: Final = 600.0
+END_S: Final = 8 * 3600.0
+NEVER_S: Final = 1e12
+HEALTHY_S: Final = 1000 * 3600.0  # mean time between two deaths on one node
+FLAKY_S: Final = 600.0  # the same of a node that should be repaired
+RACK_NODES: Final = 4
+SEEDS: Final = 3
+NAME: Final = "train"
+CHART: Final = Path(__file__).parents[1] / "docs" / "policies.svg"
+WORSE_MAX: Final = 1.02  # the advised policy's lost node-hours, against none
+SLACK_NODE_HOURS: Final = 0.1  # where almost nothing is lost, a ratio says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What goes wrong.
+
+    Args:
+        flaky: how many nodes end their worker every FLAKY_S, in the mean.
+        crash_at_s: a bug ends every run at this second of the work.
+        rack_s: the mean time between two failures that end the workers of one rack's nodes together.
+    """
+
+    flaky: int = 0
+    crash_at_s: float = NEVER_S
+    rack_s: float = NEVER_S
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "nothing in particular": Scenario(),
+    "one flaky node": Scenario(flaky=1),
+    "two flaky nodes": Scenario(flaky=2),
+    "a bug at one step": Scenario(crash_at_s=3800.0),
+    "a rack that fails": Scenario(rack_s=3600.0),
+}
+NONE: Final = "none"
+ADVISED: Final = "all three"
+_LADDER: Final = "InPlace=4/3600, ReplacePod=4/86400, RecreateJobs=2/86400"
+POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
+    NONE: {},
+    "budget in time": {wire.ESCALATION: "InPlace=5/3600"},
+    "no progress": {wire.NO_PROGRESS: "6/240"},
+    "ladder": {wire.ESCALATION: _LADDER},
+    "bad nodes": {wire.BAD_NODES: "2/86400/30"},
+    ADVISED: {wire.ESCALATION: _LADDER, wire.BAD_NODES: "2/86400/30", wire.NO_PROGRESS: "6/240"},
+}
+"""The annotations of the JobSet under each policy; docs/policies.md says what they mean."""
+
+
+@dataclass(slots=True)
+class Training:
+    """How far the group is, as its workers' first steps and ends show it."""
+
+    now_s: Callable[[], float]
+    kept_s: float = 0.0  # work up to the last checkpoint
+    since_s: float | None = None  # when the last of this run's workers took its first step; None while it restarts
+    stepped: set[str] = field(default_factory=set)
+
+    def observe(self, event: ClusterEvent) -> None:
+        """Take in a first step, or the end of a worker."""
+        if event.kind is Kind.FIRST_STEP:
+            self.stepped.add(event.uid)
+            if len(self.stepped) == PODS:
+                self.since_s = event.time_s
+        elif event.kind in (Kind.FAULT, Kind.CONTAINER_KILLED, Kind.CONTAINER_EXITED, Kind.POD_REMOVED):
+            self.stop()
+
+    def stop(self) -> None:
+        """Fall back to the last checkpoint."""
+        self.stepped.clear()
+        self.kept_s = self.done_s // CHECKPOINT_S * CHECKPOINT_S
+        self.since_s = None
+
+    @property
+    def done_s(self) -> float:
+        """Return the seconds of work so far."""
+        return self.kept_s + (self.now_s() - self.since_s if self.since_s is not None else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One training: when it was over, whether it was done, the work that was kept, and the epochs it took."""
+
+    finished_s: float
+    is_done: bool
+    kept_s: float
+    epochs: int
+
+    @property
+    def lost_node_hours(self) -> float:
+        """Return what the group's nodes did for nothing."""
+        return PODS * (self.finished_s - self.kept_s) / 3600
+
+
+class Faults:
+    """When which workers die next."""
+
+    def __init__(self, scenario: Scenario, rng: Random, now_s: Callable[[], float]) -> None:
+        self._scenario = scenario
+        self._rng = rng
+        self._now_s = now_s
+        self._rack_s = now_s() + rng.expovariate(1 / scenario.rack_s)
+
+    def draw(self, done_s: float, nodes: Sequence[str]) -> tuple[float, list[str]]:
+        """Return in how many seconds of this run the next one comes, and the nodes on which workers die.
+
+        Deaths on a node have no memory, so each run may draw anew.
+        """
+        found: list[tuple[float, list[str]]] = []
+        for node in nodes:
+            mean_s = FLAKY_S if node in _names(self._scenario.flaky) else HEALTHY_S
+            found.append((self._rng.expovariate(1 / mean_s), [node]))
+        if done_s <= self._scenario.crash_at_s:
+            found.append((self._scenario.crash_at_s - done_s, [self._rng.choice(nodes)]))
+        found.append((max(0.0, self._rack_s - self._now_s()), _names(RACK_NODES)))
+        return min(found)
+
+    def struck(self, nodes: Sequence[str]) -> None:
+        """Take note of a fault that came."""
+        if len(nodes) > 1:
+            self._rack_s = self._now_s() + self._rng.expovariate(1 / self._scenario.rack_s)
+
+
+async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -> Outcome:
+    """Run one training to its end."""
+    clock = LoopClock(VIRTUAL_EPOCH_S)
+    cluster = Cluster(nodes=PODS + SPARE_NODES, pods_per_node=1, runtime="model", seed=seed, clock=clock)
+    async with cluster:
+        began_s = clock.monotonic_s()
+        training = Training(clock.monotonic_s)
+        cluster.observers.add(training.observe)
+        faults = Faults(scenario, Random(f"{seed}/faults"), clock.monotonic_s)
+        await cluster.apply(documents_of(annotations))
+        while (left_s := began_s + END_S - clock.monotonic_s()) > 0 and not has_failed(cluster):
+            if training.since_s is None:
+                await _wait(cluster, lambda: training.since_s is not None, left_s)
+                continue
+            work_s = WORK_S - training.done_s
+            in_s, nodes = faults.draw(training.done_s, sorted(_placed(cluster)))
+            await _wait(cluster, lambda: training.since_s is None, min(in_s, work_s, left_s))
+            if training.since_s is not None and work_s <= in_s and training.done_s >= WORK_S - 1e-3:
+                return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster))
+            if training.since_s is not None and in_s < left_s:
+                faults.struck(nodes)
+                for pod in [pod for node, pod in sorted(_placed(cluster).items()) if node in nodes]:
+                    cluster.kill_worker("default", pod, supervised=True)
+        training.stop()
+        return Outcome(clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster))
+
+
+def documents_of(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the guarded example, for this group, under a policy."""
+    documents = list(yaml.safe_load_all((Path(examples.__file__).parent / "train-guarded.yaml").read_text()))
+    jobset = documents[-1]
+    jobset["metadata"]["annotations"] = dict(annotations)
+    jobset["spec"]["failurePolicy"]["maxRestarts"] = 100_000
+    job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["parallelism"] = job["completions"] = PODS
+    worker = job["template"]["spec"]["containers"][0]
+    worker["env"] = [entry for entry in worker["env"] if entry["name"] != "STEPS"]  # its end comes from here
+    return documents
+
+
+def has_failed(cluster: Cluster) -> bool:
+    """Say whether the JobSet has failed."""
+    found = cluster.jobset(NAME).get("status", {}).get("conditions", ())
+    return any(one["type"] == conditions.FAILED and one["status"] == "True" for one in found)
+
+
+async def _wait(cluster: Cluster, holds: Callable[[], bool], for_s: float) -> None:
+    """Wait until something holds, the JobSet fails, or a time is over."""
+    try:
+        await cluster.until(lambda: holds() or has_failed(cluster), timeout_s=for_s)
+    except TimeoutError:
+        return
+
+
+def _placed(cluster: Cluster) -> dict[str, str]:
+    """Return the Pod of each node that has one."""
+    alive = [pod for pod in cluster.pods() if pod["status"].get("phase") == "Running"]
+    return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in alive}
+
+
+def _names(nodes: int) -> list[str]:
+    """Return the names of the first nodes."""
+    return [f"node-{index}" for index in range(nodes)]
+
+
+def _epochs(cluster: Cluster) -> int:
+    return int(cluster.jobset(NAME).get("status", {}).get(wire.SYNCED_EPOCH, 0))
+
+
+def measure(seeds: int, scenarios: Sequence[str], policies: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row for each scenario and policy."""
+    rows = []
+    for scenario in scenarios:
+        for policy in policies:
+            found = [virtual_time.run(train(SCENARIOS[scenario], POLICIES[policy], seed)) for seed in range(seeds)]
+            rows.append(
+                {
+                    "scenario": scenario,
+                    "policy": policy,
+                    "lost_node_hours": round(statistics.median(one.lost_node_hours for one in found), 2),
+                    "finished_s": round(statistics.median(one.finished_s for one in found)),
+                    "done": sum(one.is_done for one in found),
+                    "epochs": statistics.median(one.epochs for one in found),
+                }
+            )
+            print(line_of(rows[-1], seeds), file=sys.stderr, flush=True)
+    return rows
+
+
+def line_of(row: Mapping[str, Any], seeds: int) -> str:
+    """Return one row for people."""
+    done = f"{row['done']} of {seeds}"
+    return (
+        f"{row['scenario']:24}{row['policy']:18}{row['lost_node_hours']:>8.1f} node-hours lost"
+        f"{row['finished_s'] / 3600:>7.2f} h   done {done}   {row['epochs']:.0f} epochs"
+    )
+
+
+def judged(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+    """Return the promise about the advised policy for each scenario, and whether it is kept."""
+    found = {(row["scenario"], row["policy"]): row for row in rows}
+    promises = []
+    for scenario in SCENARIOS:
+        none, advised = found.get((scenario, NONE)), found.get((scenario, ADVISED))
+        if none is not None and advised is not None:
+            lost, without = advised["lost_node_hours"], none["lost_node_hours"]
+            words = f"{scenario}: {lost:.1f} node-hours lost with the advised policy, {without:.1f} without"
+            is_kept = lost <= WORSE_MAX * without + SLACK_NODE_HOURS and advised["done"] >= none["done"]
+            promises.append((f"{words}; done {advised['done']} and {none['done']} times", is_kept))
+    return promises
+
+
+def chart(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the lost node-hours as a picture."""
+    groups: dict[str, dict[str, float]] = {}
+    for row in rows:
+        groups.setdefault(row["scenario"], {})[row["policy"]] = row["lost_node_hours"]
+    return draw_bars(f"node-hours lost by {PODS} nodes, modelled: {WORK_S / 3600:.0f} h of work", groups)
+
+
+def main() -> int:
+    """Print the rows; 1 if the advised policy is worse than none anywhere."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"runs of each row, {SEEDS} by default")
+    parser.add_argument("--scenario", action="append", choices=tuple(SCENARIOS), help="these alone; repeatable")
+    parser.add_argument("--policy", action="append", choices=tuple(POLICIES), help="these alone; repeatable")
+    parser.add_argument("--chart", nargs="?", const=CHART, type=Path, help=f"write an SVG ({CHART.name} in docs/)")
+    options = parser.parse_args()
+    rows = measure(options.seeds, options.scenario or tuple(SCENARIOS), options.policy or tuple(POLICIES))
+    promises = judged(rows)
+    for words, is_kept in promises:
+        print(f"{'reached' if is_kept else 'MISSED':8} {words}", file=sys.stderr)
+    if options.chart is not None:
+        options.chart.write_text(chart(rows))
+    if options.json:
+        print(json.dumps({"kind": "modelled", "seeds": options.seeds, "rows": rows}))
+    return int(not all(is_kept for _, is_kept in promises))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
