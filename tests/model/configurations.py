@@ -49,8 +49,6 @@ FULL: Final = (
     Config(2, 2, kinds("lost worker agent"), supervisor=True),
     Config(2, 2, kinds("torn worker controller")),
     Config(2, 1, kinds("torn worker agent"), supervisor=True),
-    Config(1, 2, kinds("cut worker"), stale=1, supervisor=True, overlap=True, fence=True),
-    Config(1, 2, kinds("cut controller"), stale=1, supervisor=True, overlap=True, fence=True),
     FENCED,
 )
 QUICK: Final = (
