@@ -50,6 +50,17 @@ class HastyClock(LoopClock):
         return super().timeout(0)
 
 
+class TurningClock(HastyClock):
+    """A clock whose turns and pauses take their time, so that a process gets some; only longer bounds pass at once."""
+
+    def timeout(self, delay_s: float | None) -> asyncio.Timeout:
+        """Be over at once, if it is no turn."""
+        if delay_s is None or delay_s > PAUSE_S:
+            return super().timeout(delay_s)
+        self._passed_s += delay_s
+        return LoopClock.timeout(self, delay_s / 10)
+
+
 @dataclass
 class Kept:
     """One standby with its clock, log and children."""
@@ -73,7 +84,7 @@ class Kept:
 @asynccontextmanager
 async def kept(script: str, clock: LoopClock | None = None) -> AsyncIterator[Kept]:
     """Run a worker in epoch 1; leave none of its processes."""
-    clock, log = clock or HastyClock(), NotedLog()
+    clock, log = clock or TurningClock(), NotedLog()
     one = Kept(Standby(readers=asyncio.get_running_loop(), log=log, memory=AgentMetrics()), clock, log, [], script)
     try:
         one.standby.start(one.spawn, {"INPLACE_EPOCH": "1"})
@@ -121,7 +132,7 @@ async def test_a_worker_that_tells_steps_has_a_standby_after_them() -> None:
 async def test_a_standby_imports_in_turns() -> None:
     """While it is not ready it is stopped most of the time; then it runs."""
 
-    class Watching(HastyClock):
+    class Watching(TurningClock):
         """Looks at the standby in each pause."""
 
         def timeout(self, delay_s: float | None) -> asyncio.Timeout:
@@ -171,7 +182,7 @@ async def test_a_launcher_is_told_why_it_has_no_standby() -> None:
 
 async def test_a_standby_that_never_gets_ready_is_killed() -> None:
     """It hangs in an import, or trains: after READY_S_MAX it is ended, and no other one is started in this run."""
-    async with kept(HANGS) as one, asyncio.timeout(RUN_S_MAX):
+    async with kept(HANGS, HastyClock()) as one, asyncio.timeout(RUN_S_MAX):
         await one.keep()
         worker, early = one.children
         assert one.clock.monotonic_s() > READY_S_MAX
