@@ -141,9 +141,14 @@ class Group:
 
     async def kill_all(self, container: str) -> None:
         """Send SIGKILL to the last process of a container in each Pod, to all before anybody can react."""
-        victims = [await self._process(slot, container, -1) for slot in range(self.slots)]
+        victims = await self._last_processes(container)
+        while not all(Path(f"/proc/{victim}").exists() for victim in victims):  # one ended while others were looked up
+            victims = await self._last_processes(container)
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
+
+    async def _last_processes(self, container: str) -> list[int]:
+        return [await self._process(slot, container, -1) for slot in range(self.slots)]
 
     async def _process(self, slot: int, container: str, place: int) -> int:
         """Return a process of a container.
