@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -100,7 +100,8 @@ def last_step(file: Path) -> int:
 async def end(group: Supervised) -> None:
     """End the supervisor and its worker, a stopped one too."""
     group.child.terminate()
-    os.kill(main_of(group), signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it took the supervisor's SIGTERM first
+        os.kill(main_of(group), signal.SIGKILL)
     await group.finished()
 
 
