@@ -3,8 +3,8 @@ Carry out the plan of one JobSet.
 
 Guarantees:
 * Every possible action is done, even if another one fails.
-* An action that only a person can make possible is tried once a pass, and later (`refusals`). An unreachable server is
-  tried once a pass.
+* An action that only a person can make possible is tried once a pass, and later (`refusals`). A server that is
+  unreachable, or does not know our token, is tried once a pass.
 * An object of ours that exists already counts as created.
 * Deletions and suspensions name the object that the plan looked at (UID).
 * Answers go into the caches, so the next pass does not work on an older view than this one.
@@ -23,7 +23,7 @@ from anyio import create_task_group
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unauthorized
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.informer import Informer, Log
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
@@ -104,21 +104,21 @@ class Executor:
             return None
         slots = asyncio.Semaphore(PARALLEL_MAX)
         failures: list[tuple[Action, Exception]] = []
-        unreachable = False
+        in_vain = False  # no request of this pass can succeed
         due, again_s = self._due(jobset, actions)
 
         async def perform_one(action: Action) -> None:
-            nonlocal unreachable
+            nonlocal in_vain
             created = _created_by(jobset.namespace, action)
             try:
-                if unreachable or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
+                if in_vain or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
                     self._created_s.pop(created, None)
                     return
                 await self._perform(jobset, action)
             except (ApiError, TransportError, ForeignObjectError) as error:
                 # Its traceback holds this frame, and the frame `failures`: a circle around the whole Job.
                 failures.append((action, error.with_traceback(None)))
-                unreachable |= isinstance(error, TransportError) and not error.sent
+                in_vain |= isinstance(error, Unauthorized) or (isinstance(error, TransportError) and not error.sent)
                 self._created_s.pop(created, None)
                 self.refusals.note(jobset, action, error)
             else:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.virtual_time
 MANY = 2 * PARALLEL_MAX
 FIT = 20
 FORBIDDEN, INVALID = refusal(403, "Forbidden"), refusal(422, "Invalid")
+UNAUTHORIZED = refusal(401, "Unauthorized")
 
 
 class Refusing:
@@ -109,6 +110,19 @@ async def test_a_server_that_is_unreachable_is_asked_once_a_pass() -> None:
         await rig.settle(1.0)
         assert refusing.asked(0.05) <= FIT + PARALLEL_MAX + 5
         assert refusing.asked(1.0) - refusing.asked(0.05) <= 5
+
+
+async def test_a_server_that_knows_no_token_of_ours_is_asked_once_a_pass() -> None:
+    """A 401 is the answer to every request, so each pass sends one: a thousand missing Jobs once sent a thousand."""
+    rig = Rig()
+    async with rig.running():
+        refusing = Refusing(rig, lambda *_: UNAUTHORIZED)
+        crew = await rig.submit(many())
+        await rig.settle(1.0)
+        assert 2 <= refusing.asked(1.0) <= 10
+        refusing.refuses = lambda *_: None
+        await rig.settle(5.0)
+        assert len(await crew.jobs()) == MANY
 
 
 async def test_events_in_between_ask_for_nothing() -> None:
