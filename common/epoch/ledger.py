@@ -50,6 +50,7 @@ class Ledger:
     _occupants: dict[Slot, dict[str, _Record]] = field(default_factory=dict)  # live and leaving Pods of expected slots
     _pods_at: Counter[int] = field(default_factory=Counter)  # live Pods of expected slots, by epoch
     _slots_at: Counter[int] = field(default_factory=Counter)  # slots whose only occupant is live, by its epoch
+    _shared_at: Counter[int] = field(default_factory=Counter)  # slots with two occupants of one epoch, by that
     _ghosts: int = 0  # Pods outside every expected slot whose containers may still run
     _succeeded: Counter[tuple[str, int]] = field(default_factory=Counter)  # completed Pods, by Job
     _ahead: set[str] = field(default_factory=set)  # Pods that announce an epoch beyond S + 1
@@ -152,7 +153,7 @@ class Ledger:
             uncounted: epochs that were not counted restarts (resumes, uncounted recreations, resizes).
         """
         top = max(self._pods_at, default=0)
-        broken = self._is_running() and bool(self._intruders or self._broken)
+        broken = self._is_running() and bool(self._intruders or self._broken or self._shared_at[self.synced])
         must_restart = broken or self._is_restarting()
         reached = max(top, self.synced + 1 if must_restart else self.synced)
         restarts = max(0, reached - 1 - uncounted)
@@ -227,14 +228,9 @@ class Ledger:
         """Return live Pods by announced epoch."""
         return dict(self._pods_at)
 
-    def problems(self) -> dict[str, int]:
-        """Return how many Pods stand in the way, by reason; for messages."""
-        counts = {"ahead": len(self._ahead), "intruder": len(self._intruders), "ghost": self._ghosts}
-        return {reason: count for reason, count in counts.items() if count}
-
     def names_in_the_way(self) -> Mapping[str, list[str]]:
-        """Return the names of those Pods, sorted; O(Pods), so for a barrier that waits and not for an event."""
-        names: dict[str, list[str]] = {reason: [] for reason in self.problems()}
+        """Return the names of Pods in the way by reason; O(Pods), so for a barrier that waits and not for an event."""
+        names: dict[str, list[str]] = {"ahead": [], "intruder": [], "ghost": []}
         for uid, record in self._records.items():
             if not record.expected and _may_run(record):
                 names["ghost"].append(record.pod.name)
@@ -242,7 +238,7 @@ class Ledger:
                 names["ahead"].append(record.pod.name)
             elif uid in self._intruders:
                 names["intruder"].append(record.pod.name)
-        return {reason: sorted(found) for reason, found in names.items()}
+        return {reason: sorted(found) for reason, found in names.items() if found}
 
     def _is_running(self) -> bool:
         """Say whether epoch S is the running one: synced, and not deprecated."""
@@ -335,7 +331,7 @@ class Ledger:
     def _enter(self, record: _Record) -> None:
         """Add what one Pod contributes to the counters."""
         self._count(record, +1)
-        if not _is_occupant(record):
+        if not (record.expected and _may_run(record)):
             return
         slot = self._occupants.setdefault(record.pod.slot, {})
         self._count_slot(slot, -1)
@@ -345,7 +341,7 @@ class Ledger:
     def _withdraw(self, record: _Record) -> None:
         """Take back what `_enter` added; the record must not have changed in between."""
         self._count(record, -1)
-        if not _is_occupant(record):
+        if not (record.expected and _may_run(record)):
             return
         slot = self._occupants[record.pod.slot]
         self._count_slot(slot, -1)
@@ -366,6 +362,8 @@ class Ledger:
 
     def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
         """Count a slot in or out."""
+        for epoch in _shared_epochs(slot) if len(slot) > 1 else ():
+            bump(self._shared_at, epoch, sign)
         if (only := _only_live(slot)) is None:
             return
         if only.epoch is not None:
@@ -383,16 +381,18 @@ def _epoch_of(slot: dict[str, _Record]) -> int | None:
     return only.epoch if only is not None else None
 
 
+def _shared_epochs(slot: dict[str, _Record]) -> set[int]:
+    """Return the epochs that more than one occupant of a slot announced."""
+    epochs = Counter(record.epoch for record in slot.values() if record.epoch is not None)
+    return {epoch for epoch, count in epochs.items() if count > 1}
+
+
 def _only_live(slot: dict[str, _Record]) -> _Record | None:
     """Return the occupant of a slot that counts: the only one, while that is live."""
     if len(slot) != 1:
         return None
     (only,) = slot.values()
     return only if only.pod.life is PodLife.LIVE else None
-
-
-def _is_occupant(record: _Record) -> bool:
-    return record.expected and _may_run(record)
 
 
 def _may_run(record: _Record) -> bool:

@@ -63,6 +63,7 @@ class History:
         dying: (Pod's uid, epoch) of each worker that ended BEFORE its leftovers: its guard tells its agent after them.
         causes: how many events may have ended an epoch: deaths, and users' actions.
         free: how many epochs users' actions and recreations may take without using up maxRestarts.
+        sending: the highest S that a controller has sent, stored or not.
         grown: how often S grew: at the first start, and with each group restart. Edited annotations can move S by
             fifty in one group restart; that counts as one.
         ended: the JobSet as it was when it became terminal; later edits had no part in that.
@@ -78,6 +79,7 @@ class History:
     dying: set[tuple[str, int]] = field(default_factory=set)
     causes: int = 0
     free: int = 0
+    sending: int = 0
     grown: int = 0
     ended: KubeObject | None = None
 
@@ -112,7 +114,7 @@ class Judge(WorkerWatcher):
         self._pods: dict[str, KubeObject] = {}
         self._ended: set[str] = set()  # uids of Pods that ended or are being deleted
         self._vanished: set[str] = set()  # uids of Pods that were deleted BEFORE their phase was Succeeded or Failed
-        self._unknown: set[str] = set()  # the part of `_vanished` that was gone BEFORE a controller listed all Pods
+        self._unknown: set[str] = set()  # uids of Pods of whose end no controller could know when it decided S
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
         """Judge the start of a worker."""
@@ -172,6 +174,12 @@ class Judge(WorkerWatcher):
     def note_pods_listed(self) -> None:
         """Note that a controller listed the Pods: it cannot know of Pods that vanished before."""
         self._unknown |= self._vanished
+
+    def note_synced_sent(self, jobset: str, synced: int) -> None:
+        """Note that a controller decided S, and sends it: it cannot know of Pods that end before it is stored."""
+        for uid, obj in self._jobsets.items():
+            if obj["metadata"]["name"] == jobset:
+                self.histories[uid].sending = max(synced, self.histories[uid].sending)
 
     def observe(self, plural: str, event: Event) -> None:
         """Judge a write; the store calls this inside the write."""
@@ -264,7 +272,10 @@ class Judge(WorkerWatcher):
         ended = event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")
         if ended and uid not in self._ended:
             self._ended.add(uid)
-            self.histories[_jobset_of(obj)].causes += 1
+            history = self.histories[_jobset_of(obj)]
+            history.causes += 1
+            if history.sending > history.synced:
+                self._unknown.add(uid)
         before = self._pods.get(uid)
         if event.type == "DELETED":
             self._pods.pop(uid, None)

@@ -8,9 +8,11 @@ Retry-After: another event may wake its key earlier.)
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict, deque
 from collections.abc import Callable
 
+from inplace.common import wire
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Request, Response
 from inplace.simulator.campaign.disturbance import is_lease, is_write
@@ -52,6 +54,8 @@ class Manners:
             self._judge_leader(who, f"{method} {path}")
         if who.startswith("controller-") and method == "GET" and path.endswith("/pods"):
             self._judge.note_pods_listed()
+        if who.startswith("controller-") and method == "PATCH" and "/jobsets/" in path and path.endswith("/status"):
+            self._note_status(path.split("/")[-2], request.body)
         before_s = self._sent_s[what]
         if len(before_s) == SAME_MAX and now_s - before_s[0] < WINDOW_S:
             self._judge.breaks(L5, f"{who}: {method} {path}, {SAME_MAX + 1} times within {now_s - before_s[0]:.3f} s")
@@ -64,6 +68,11 @@ class Manners:
         after_s = answer.headers.get("retry-after")
         if after_s is not None and (what := _key(request)) is not None and what[0].startswith("agent/"):
             self._not_before_s[what] = self._clock.monotonic_s() + float(after_s) - EPSILON_S
+
+    def _note_status(self, jobset: str, body: bytes) -> None:
+        """Note the S of a status that a controller sends."""
+        synced, _ = wire.epochs_as_written(json.loads(body).get("status") or {})
+        self._judge.note_synced_sent(jobset, synced)
 
     def _judge_leader(self, who: str, wrote: str) -> None:
         """Report a write of a controller that does not lead; excused for a while after a person edited the Lease."""

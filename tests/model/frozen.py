@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 FIELDS = (
-    *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at"),
+    *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),
     *("_ghosts", "_succeeded", "_ahead", "_slots_ahead", "_intruders", "_broken", "_census", "_vanished"),
 )
 RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran", "fenced")
@@ -36,6 +36,7 @@ def freeze(ledger: Any) -> Frozen:
         tuple(sorted((slot, tuple(sorted(pods))) for slot, pods in ledger._occupants.items())),
         tuple(sorted(ledger._pods_at.items())),
         tuple(sorted(ledger._slots_at.items())),
+        tuple(sorted(ledger._shared_at.items())),
         ledger._ghosts,
         tuple(sorted(ledger._succeeded.items())),
         tuple(sorted(ledger._ahead)),
@@ -56,6 +57,7 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
         occupants,
         pods_at,
         slots_at,
+        shared_at,
         ghosts,
         succeeded,
         ahead,
@@ -71,6 +73,7 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
         ledger._occupants[slot] = {uid: ledger._records[uid] for uid in uids}
     ledger._pods_at.update(dict(pods_at))
     ledger._slots_at.update(dict(slots_at))
+    ledger._shared_at.update(dict(shared_at))
     ledger._succeeded.update(dict(succeeded))
     ledger._ghosts, ledger._census, ledger._vanished = ghosts, census, vanished
     ledger._ahead.update(ahead)

@@ -91,7 +91,8 @@ class DumbLedger:
         epochs = [pod.epoch for pod in self._counted() if pod.epoch]
         top = max(epochs, default=0)
         running = self.synced > self.deprecated
-        disturbed = running and (bool(self.broken) or any(pod.intruded for pod in self.pods.values()))
+        intruded = any(pod.intruded for pod in self.pods.values())
+        disturbed = running and (bool(self.broken) or intruded or self._is_shared(self.synced))
         restarting = 0 < self.synced <= self.deprecated
         reached = max(top, self.synced + 1 if disturbed or restarting else self.synced)
         restarts = max(0, reached - 1 - uncounted)
@@ -154,6 +155,11 @@ class DumbLedger:
     def _is_at(self, slot: Slot, epoch: int) -> bool:
         occupants = self._in(slot)
         return len(occupants) == 1 and occupants[0].view.life is PodLife.LIVE and occupants[0].epoch == epoch
+
+    def _is_shared(self, epoch: int) -> bool:
+        """Say whether two Pods that may run in one slot are at `epoch`."""
+        slots = [pod.view.slot for pod in self._occupying() if pod.epoch == epoch and self.shape.expects(pod.view.slot)]
+        return len(set(slots)) < len(slots)
 
     def _completed_jobs(self) -> frozenset[tuple[str, int]]:
         pods = [pod.view for pod in self.pods.values() if pod.view.life is PodLife.SUCCEEDED]

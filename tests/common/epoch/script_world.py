@@ -252,7 +252,7 @@ class ScriptWorld(ScriptCluster):
         """`ledger`: print what the controller counts."""
         ledger = self.controllers["controller"].ledger
         counts = " ".join(f"{epoch}:{count}" for epoch, count in sorted(ledger.histogram().items()))
-        problems = " ".join(f"{name}={count}" for name, count in ledger.problems().items())
+        problems = " ".join(f"{name}={len(pods)}" for name, pods in ledger.names_in_the_way().items())
         return [f"ledger: epochs {counts or '-'}" + (f", {problems}" if problems else "")]
 
     def do_workers(self) -> list[str]:

@@ -156,9 +156,9 @@ def test_a_ghost_outside_every_slot_is_fenced_too() -> None:
     ledger = Ledger(Shape({"w": (1, 1)}), 5, 5)
     ledger.observe(pod("new", 6))
     ledger.observe(pod("ghost", 5, PodLife.LEAVING, index=1))
-    assert (ledger.decide(restarts_max=99).synced, ledger.problems()) == (5, {"ghost": 1})
+    assert (ledger.decide(restarts_max=99).synced, ledger.names_in_the_way()) == (5, {"ghost": [""]})
     ledger.fence("ghost")
-    assert (ledger.decide(restarts_max=99).synced, ledger.problems()) == (6, {})
+    assert (ledger.decide(restarts_max=99).synced, ledger.names_in_the_way()) == (6, {})
 
 
 def test_only_a_pod_that_leaves_can_be_fenced() -> None:

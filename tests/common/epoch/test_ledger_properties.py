@@ -149,9 +149,9 @@ def test_forgetting_every_pod_leaves_nothing(pods: list[PodView]) -> None:
         ledger.forget(pod.uid)
 
     assert ledger.histogram() == {}
-    assert ledger.problems() == {}
+    assert ledger.names_in_the_way() == {}
     assert not any([ledger._records, ledger._occupants, ledger._slots_at, ledger._succeeded, ledger._ghosts])
-    assert not any([ledger._ahead, ledger._slots_ahead])
+    assert not any([ledger._ahead, ledger._slots_ahead, ledger._shared_at])
 
 
 @given(st.lists(pod_views(), max_size=20))
@@ -179,4 +179,4 @@ def test_an_intruder_whose_slot_is_removed_is_a_ghost() -> None:
     ledger.reshape(Shape({"a": (1, 1)}))
 
     assert ledger.decide(restarts_max=5).deprecated == 0
-    assert ledger.problems() == {"ghost": 1}
+    assert ledger.names_in_the_way() == {"ghost": [""]}

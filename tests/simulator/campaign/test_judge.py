@@ -155,6 +155,54 @@ async def replaced_by_force(bench: Bench) -> None:
     bench.judge.worker_started(replacement, 1)
 
 
+async def deleted(bench: Bench) -> None:
+    """Let somebody delete a Pod."""
+    ending = pod(0, 1)
+    ending["metadata"]["deletionTimestamp"] = "now"
+    bench.write("pods", ending)
+    await asyncio.sleep(0.001)
+
+
+async def replaced_before_s_is_decided(bench: Bench) -> None:
+    """Delete a Pod that waits, and send S then: the controller could know."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    await deleted(bench)
+    bench.judge.note_synced_sent("train", 1)
+    await started_twice(bench)
+
+
+async def replaced_while_s_is_sent(bench: Bench) -> None:
+    """Delete a Pod that waits while the write of S is under way: no controller could know."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    await asyncio.sleep(0.001)
+    bench.judge.note_synced_sent("train", 1)
+    await deleted(bench)
+    await started_twice(bench)
+
+
+async def replaced_after_s_is_stored(bench: Bench) -> None:
+    """Delete a Pod after S was stored: its replacement has no business in that epoch."""
+    bench.sync(0, 0)
+    bench.announce(1, 0, 1)
+    await asyncio.sleep(0.001)
+    bench.judge.note_synced_sent("train", 1)
+    bench.sync(1, 0)
+    await asyncio.sleep(0.001)
+    await deleted(bench)
+    await started_twice(bench)
+
+
+async def started_twice(bench: Bench) -> None:
+    """Let S be stored; a Pod that waited and its replacement start."""
+    bench.sync(1, 0)
+    await bench.start(0)
+    replacement = pod(0, 1)
+    replacement["metadata"]["uid"] = "replacement"
+    bench.judge.worker_started(replacement, 1)
+
+
 async def replaced_by_force_unseen(bench: Bench) -> None:
     """Delete a waiting Pod by force, then let a new leader list the Pods: it cannot know of the deleted one."""
     bench.sync(0, 0)
@@ -332,6 +380,8 @@ BROKEN = [
     (two_epochs, rules.S1),
     (twice, rules.S2),
     (replaced_by_force, rules.S2),
+    (replaced_before_s_is_decided, rules.S2),
+    (replaced_after_s_is_stored, rules.S2),
     (early, rules.S3),
     (synced_alone, rules.S3),
     (edited_beside_another, rules.S3),
@@ -358,6 +408,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         good,
         recreated_after_success,
         replaced_by_force_unseen,
+        replaced_while_s_is_sent,
         outlived_by_its_worker,
         skipped,
         moved_by_two,
