@@ -11,22 +11,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.requests import read_fence
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 TOLERATION: Final = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
 REPLACED_EARLY: Final = "TerminatingOrFailed"
-
-
-def fence_after_s(jobset: JobSet) -> int | None:
-    """Return the length of its workers' leases; None where there are none, or it cannot be read."""
-    try:
-        return read_fence(jobset.annotations) if jobset.is_in_place else None
-    except RemoteProtocolError:
-        return None
 
 
 def fence(job_spec: dict[str, Any], after_s: int) -> None:

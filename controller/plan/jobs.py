@@ -13,7 +13,7 @@ from typing import Any
 
 from inplace.common import wire
 from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, KubeObject
-from inplace.controller.plan.fence import fence, fence_after_s
+from inplace.controller.plan.fence import fence
 from inplace.controller.spec.bad_nodes import avoid_in_template
 from inplace.controller.spec.fields import Claim, Coordinator, ReplicatedJob
 from inplace.controller.spec.jobset import JobSet
@@ -44,7 +44,7 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
         pod_spec.get("restartPolicy") or "OnFailure"
     )  # absent or "", as upstream's webhook has it
     _add_volumes(jobset, pod_spec)
-    if (after_s := fence_after_s(jobset)) is not None and not job.has_opted_out:
+    if (after_s := jobset.fence_after_s) is not None and not job.has_opted_out:
         fence(spec, after_s)
     place_exclusively(jobset, job, jobset.job_name(job.name, index), keys[wire.JOB_KEY], pod_spec)
     if jobset.bad_nodes is not None and not job.has_opted_out:

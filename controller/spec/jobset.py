@@ -7,10 +7,10 @@ raises RemoteProtocolError, which affects this JobSet only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,11 +37,12 @@ from inplace.controller.spec.fields import (
 from inplace.controller.spec.form import check_form
 from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
 from inplace.controller.spec.places import Numbers, Places
-from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_request
+from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_fence, read_request
 from inplace.controller.spec.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from inplace.controller.spec.size import oversize
 from inplace.controller.spec.stored import as_value
 
+Asked = TypeVar("Asked")
 COMPLETED = "Completed"
 FAILED = "Failed"
 STARTUP_COMPLETED = "StartupPolicyCompleted"
@@ -210,34 +211,34 @@ class JobSet:
     @cached_property
     def restart_request(self) -> RestartRequest | None:
         """Return the restart that a person asks for; None for none, or an invalid one."""
-        try:
-            return read_request(self.annotations)
-        except RemoteProtocolError:
-            return None
+        return self._asked(read_request)
 
     @cached_property
     def barrier_deadline(self) -> BarrierDeadline | None:
         """Return how long barriers may wait; None for ever, or what cannot be read."""
-        try:
-            return read_deadline(self.annotations)
-        except RemoteProtocolError:
-            return None
+        return self._asked(read_deadline)
 
     @cached_property
     def bad_nodes(self) -> BadNodes | None:
         """Return when replaced Pods avoid a node; None for never, or what cannot be read."""
-        try:
-            return read_bad_nodes(self.annotations) if self.is_in_place else None
-        except RemoteProtocolError:
-            return None
+        return self._asked(read_bad_nodes) if self.is_in_place else None
 
     @cached_property
     def ladder(self) -> Ladder:
         """Return the rungs of the escalation; none where there is no ladder, or it cannot be read."""
+        return (self._asked(read_ladder) if self.is_in_place else None) or ()
+
+    @cached_property
+    def fence_after_s(self) -> int | None:
+        """Return the length of its workers' leases; None where there are none, or it cannot be read."""
+        return self._asked(read_fence) if self.is_in_place else None
+
+    def _asked(self, read: Callable[[Mapping[str, Any]], Asked | None]) -> Asked | None:
+        """Return what an annotation asks for; None for nothing, or what `controller.plan.problems` says of it."""
         try:
-            return read_ladder(self.annotations) if self.is_in_place else ()
+            return read(self.annotations)
         except RemoteProtocolError:
-            return ()
+            return None
 
     def has_no_rung(self, scope: Scope) -> bool:
         """Say whether the status says that no rung had room for the restart to a scope's next epoch."""
@@ -252,10 +253,7 @@ class JobSet:
     @cached_property
     def no_progress(self) -> NoProgressLimit | None:
         """Return how many epochs may end without progress; None for any number, or what cannot be read."""
-        try:
-            return read_no_progress(self.annotations) if self.is_in_place else None
-        except RemoteProtocolError:
-            return None
+        return self._asked(read_no_progress) if self.is_in_place else None
 
     @property
     def replaces_pods(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.stall_limit import EXPECTED, parse_limit
-from inplace.controller.plan.fence import fence_after_s
 from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.escalation import read_ladder
 from inplace.controller.spec.jobset import JobSet
@@ -44,7 +43,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
                 f"metadata.annotations[{name}]: expected {EXPECTED}, saw {seen!r}; the agents leave their limit as it "
                 "was; correct it"
             )
-    if fence_after_s(jobset) is not None:
+    if jobset.fence_after_s is not None:
         yield from _unfenced(jobset)
     if jobset.is_in_place:
         yield from _wider_than_the_budget(jobset)
