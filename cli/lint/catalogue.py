@@ -150,6 +150,7 @@ RULES: Final[Mapping[str, LintRule]] = {
         "stall_limit_too_short after three steps, and use twice the fastest one"
     ),
     "stall-start": _warning("a rank's first step loads and compiles; it takes longer than the others"),
+    "no-progress-unwatched": _warning("without a watchdog no Pod tells its steps, so no epoch is judged by them"),
     # Saving before a planned stop: cli/lint/saving.py
     "save-grace": _warning("kubelet kills a Pod that is drained before its worker had its time to save"),
     "save-half": _error("the guard asks its worker before a drain, the agent before a restart on request"),
@@ -158,6 +159,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     "check-unawaited": _error(
         "the agent announces before the check is over, or waits for ever for one that never comes"
     ),
+    "check-deadline": _warning("the barrier's deadline is over while Pods still wait for their checks"),
     # Leases, for a dead node in seconds: cli/lint/fence.py
     "fence-env": _error(
         "the agent keeps no lease, so the barrier waits for the Pod of a dead node until that is gone (docs/adr/0072)"

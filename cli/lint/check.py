@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from inplace.agent.arguments import ArgumentsError, GuardOptions, RunOptions, parse
-from inplace.cli.lint.env import agent_environment, settled_environment
+from inplace.agent.arguments import GuardOptions, RunOptions
+from inplace.cli.lint.env import settled_environment
+from inplace.cli.lint.options import guard_options, run_options
 from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
+from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.cli.manifests.restart_rules import Ending, ending
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.resources import KubeObject
 from inplace.common.unfit import CODE
+from inplace.controller.spec.requests import read_deadline
 
 _VARIABLE: Final = "CHECKS_BEFORE_ANNOUNCE"
 
 
-def check_before_announce(member: Member, agent: Container, jobset_name: str) -> Iterator[Finding]:
-    """Yield a check whose failure does not end its Pod, and an agent that waits for another number of checks."""
+def check_before_announce(member: Member, agent: Container, jobset: KubeObject) -> Iterator[Finding]:
+    """Yield a check that does not end its Pod, one that outlasts the barrier, and an agent that waits for others."""
     if agent.is_upstream_supervisor:
         return
-    verb, workers = (RUN, (agent,)) if member.mode == "supervisor" else (GUARD, member.workers)
-    checking = [worker for worker in workers if _has_check(worker, verb, jobset_name)]
-    for worker in checking:
+    metadata = jobset.get("metadata") or {}
+    jobset_name = str(metadata.get("name", ""))
+    checks = checks_of(member, agent, jobset_name)
+    deadline_s = _deadline_s(metadata.get("annotations") or {})
+    for worker, options in checks:
         after = ending(worker.raw, CODE, str(member.pod_spec.get("restartPolicy") or "Never"))
         if after is not Ending.STAYS:
             fix = f"add {CODE} to the values of the rule's NotIn; then the Job replaces the Pod"
             path, found = f"{worker.path}.restartPolicyRules", f"after exit code {CODE} {after.value}"
             yield Finding("check-restarts", path, found, "the container stays down", fix)
+        if deadline_s is not None and options.check_timeout_s >= deadline_s:
+            path, found = f"{worker.path}.command", f"{options.check_timeout_s:g} s for the check"
+            fix = f"lower --before-announce-timeout, or raise {wire.BARRIER_DEADLINE}"
+            yield Finding("check-deadline", path, found, f"less than the barrier's {deadline_s} s", fix)
     awaited = settled_environment(agent, jobset_name).get(_VARIABLE) or "0"
-    if verb == GUARD and awaited != str(len(checking)):
+    if member.mode != "supervisor" and awaited != str(len(checks)):
         where, fix = f'{agent.path}.env[name="{_VARIABLE}"]', "set it to the number of guards with --before-announce"
-        yield Finding("check-unawaited", where, shown(awaited), str(len(checking)), fix)
+        yield Finding("check-unawaited", where, shown(awaited), str(len(checks)), fix)
 
 
-def _has_check(container: Container, verb: str, jobset_name: str) -> bool:
-    arguments = container.arguments(verb)
+def checks_of(member: Member, agent: Container, jobset_name: str) -> list[tuple[Container, RunOptions | GuardOptions]]:
+    """Return the containers that run a check before each announcement, with their options."""
+    options: list[tuple[Container, RunOptions | GuardOptions | None]]
+    if member.mode == "supervisor":
+        options = [(agent, run_options(agent, jobset_name))]
+    else:
+        options = [(worker, guard_options(worker, jobset_name)) for worker in member.workers]
+    return [(container, found) for container, found in options if found is not None and found.before_announce]
+
+
+def _deadline_s(annotations: Mapping[str, Any]) -> int | None:
+    """Return the barrier's deadline; None for none, or one that cannot be read, which another rule says."""
     try:
-        options = parse(arguments, agent_environment(container, jobset_name)) if arguments is not None else None
-    except ArgumentsError:
-        return False  # has a finding of its own
-    return isinstance(options, RunOptions | GuardOptions) and bool(options.before_announce)
+        deadline = read_deadline(annotations)
+    except RemoteProtocolError:
+        return None
+    return deadline.seconds if deadline is not None else None

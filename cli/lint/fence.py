@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.agent.arguments import ArgumentsError, GuardOptions, parse
-from inplace.cli.lint.env import agent_environment, settled_environment
+from inplace.cli.lint.env import settled_environment
+from inplace.cli.lint.options import guard_options
 from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import GUARD, Container, Member
+from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common import wire
 from inplace.common.epoch.lease import END_S
 from inplace.common.kube.resources import KubeObject
@@ -27,20 +27,33 @@ def check_fence(member: Member, agent: Container, jobset: KubeObject) -> Iterato
         if asked:
             yield Finding("fence-env", where, "nothing", f"fieldRef {_FIELD}", "add it to the agent's container")
         return
-    if member.mode == "sidecar" and env.get("RESTART_DEPTH", "").lower() != wire.PROCESS:
+    if not _can_keep(member, env):
         fix = "set RESTART_DEPTH=process beside a guard, or use a supervisor"
         yield Finding("fence-depth", where, "a lease", "an agent that stays while its worker ends", fix)
         return
     for worker in member.workers if member.is_guarded else ():
-        if (grace_s := _grace_s(worker, name)) > END_S:
+        options = guard_options(worker, name)
+        if options is not None and options.grace_s > END_S:
             fix = "lower the guard's --grace (WORKER_GRACE_S)"
-            yield Finding("fence-grace", f"{worker.path}.command", f"{grace_s:g} s", f"at most {END_S} s", fix)
+            yield Finding("fence-grace", f"{worker.path}.command", f"{options.grace_s:g} s", f"at most {END_S} s", fix)
 
 
-def _grace_s(worker: Container, jobset_name: str) -> float:
-    arguments = worker.arguments(GUARD)
-    try:
-        options = parse(arguments, agent_environment(worker, jobset_name)) if arguments is not None else None
-    except ArgumentsError:
-        return 0.0
-    return options.grace_s if isinstance(options, GuardOptions) else 0.0
+def lease_s(member: Member, agent: Container, jobset_name: str, asked_s: int | None) -> int:
+    """Return the length of the workers' leases; 0 where the agent keeps none.
+
+    Args:
+        member: the Pods.
+        agent: their agent's container.
+        jobset_name: of the JobSet.
+        asked_s: what the JobSet's annotation says; None for nothing.
+    """
+    env = settled_environment(agent, jobset_name)
+    if VARIABLE not in agent.env or not _can_keep(member, env):
+        return 0
+    own = env.get(VARIABLE, "")
+    return int(own) if own.isdecimal() else asked_s or 0
+
+
+def _can_keep(member: Member, env: Mapping[str, str]) -> bool:
+    """Say whether the agent stays while its worker ends."""
+    return member.mode == "supervisor" or env.get("RESTART_DEPTH", "").lower() == wire.PROCESS

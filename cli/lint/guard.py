@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.arguments import ArgumentsError, GuardOptions, parse
 from inplace.agent.link_address import LINK_FILE
 from inplace.cli.lint.agent import check_command
 from inplace.cli.lint.env import agent_environment
+from inplace.cli.lint.options import guard_options
 from inplace.cli.lint.worker import check_program_file
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import GUARD, Container, field_path
@@ -33,16 +33,6 @@ def check_guard(worker: Container, agent: Container, jobset_name: str, pod_spec:
         if field_path(entry) in _EPOCHS:
             path, found = f'{worker.path}.env[name="{name}"]', f"fieldRef {field_path(entry)}"
             yield Finding("guard-epoch", path, found, "INPLACE_EPOCH", "read INPLACE_EPOCH instead, and remove it")
-
-
-def guard_options(worker: Container, jobset_name: str) -> GuardOptions | None:
-    """Return a guard's options; None where they cannot be read, which another rule says."""
-    arguments = worker.arguments(GUARD)
-    try:
-        options = parse(arguments, agent_environment(worker, jobset_name)) if arguments is not None else None
-    except ArgumentsError:
-        return None
-    return options if isinstance(options, GuardOptions) else None
 
 
 def _standby(worker: Container, agent: Container, jobset_name: str) -> Iterator[Finding]:

@@ -15,11 +15,22 @@ from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import problems_of
-from inplace.controller.spec.jobset import parse_jobset
+from inplace.controller.spec.jobset import JobSet, parse_jobset
 
-# problems_of reads metadata that only stored objects have.
 _OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
+# problems_of reads metadata that only stored objects have.
 _STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
+UNREADABLE: Final = (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError)  # of `as_stored`
+
+
+def as_stored(jobset: KubeObject) -> JobSet:
+    """Read a JobSet as the controller does when it is new.
+
+    Raises:
+        UNREADABLE: it does not have a JobSet's form.
+    """
+    metadata = {"name": "?", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
+    return parse_jobset(jobset | {"metadata": metadata, "status": {}})
 
 
 def is_in_place(jobset: KubeObject) -> bool:
@@ -95,12 +106,11 @@ def _rules(jobset: KubeObject) -> list[KubeObject]:
 
 def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
     """Let the controller's own code read the JobSet."""
-    metadata = {"name": "?", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
     try:
-        parsed = parse_jobset(jobset | {"metadata": metadata, "status": {}})
+        parsed = as_stored(jobset)
         said_below = set(bad_manifests(parsed))  # by check_job, with a rule for each
         problems = [problem for problem in problems_of(parsed) if problem not in said_below]
-    except (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError) as error:
+    except UNREADABLE as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
     for problem in problems:
         path, _, rest = problem.partition(": ")

@@ -19,6 +19,7 @@ from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.jobset import check_group, check_jobset, group_of, is_in_place
 from inplace.cli.lint.pod import check_containers, check_pod
 from inplace.cli.lint.policy import policy_sentences
+from inplace.cli.lint.stall import check_no_progress
 from inplace.cli.manifests.documents import Stream, StreamError, name_of, read_stream
 from inplace.cli.manifests.finding import ClusterError, Finding
 from inplace.cli.manifests.pod_roles import members
@@ -46,7 +47,7 @@ class LintReport:
     """What was found in one JobSet; its name is for people.
 
     Args:
-        policy: sentences that say what it does about failures; none where no annotation chooses that.
+        policy: sentences that say what it does about failures; none where the JobSet cannot be read.
     """
 
     name: str
@@ -90,7 +91,7 @@ def lint(stream: Stream) -> list[LintReport]:
     """Return the findings about each JobSet of a stream, from the manifest alone."""
     objects = list(stream.objects())
     return [
-        LintReport(name_of(jobset), tuple(_findings(jobset, objects)), tuple(policy_sentences(jobset)))
+        LintReport(name_of(jobset), tuple(_findings(jobset, objects)), policy_sentences(jobset))
         for jobset in stream.jobsets()
     ]
 
@@ -120,6 +121,7 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
     group = group_of(jobset) if is_in_place(jobset) else []
     if is_in_place(jobset):
         yield from check_group(jobset)
+        yield from check_no_progress(jobset)
     size = sum(member.pods for member in group)
     inside = {member.path for member in group}
     for member in members(jobset):

@@ -45,7 +45,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
         yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
     yield from check_stall(member, agent, jobset)
     yield from check_saving(member, agent, jobset_name)
-    yield from check_before_announce(member, agent, jobset_name)
+    yield from check_before_announce(member, agent, jobset)
     yield from check_fence(member, agent, jobset)
     for worker in member.workers:
         yield from check_launcher(worker, jobset_name)

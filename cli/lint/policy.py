@@ -1,64 +1,110 @@
-"""Say in sentences what a JobSet does about failures, where its annotations choose more than maxRestarts. Pure."""
+"""
+Say in sentences what a JobSet does about failures, with what holds where nothing is set. Pure.
+
+The sentences say what the controller does: a value that it cannot read has no effect here either, and has a finding.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.cli.lint.jobset import UNREADABLE, as_stored
+from inplace.cli.lint.pod_policy import pod_sentences
+from inplace.cli.lint.words import absence, duration, number
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.spec.bad_nodes import read_bad_nodes
-from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Ladder, read_ladder
-from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
+from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Ladder
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB
 
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
     REPLACE_POD: "the Pod that failed first is replaced, and the others restart in place",
     RECREATE_JOBS: "all Jobs are deleted and created anew",
 }
+_SCOPES: Final = {
+    BY_GROUP: "Each groupName restarts for itself; maxRestarts and the rungs count for all together.",
+    BY_REPLICATED_JOB: "Each replicatedJob restarts for itself; maxRestarts and the rungs count for all together.",
+}
 
 
-def policy_sentences(jobset: KubeObject) -> Iterator[str]:
-    """Yield what happens at a failure; nothing where no annotation chooses it, or one cannot be read."""
-    annotations = (jobset.get("metadata") or {}).get("annotations") or {}
+def policy_sentences(jobset: KubeObject) -> tuple[str, ...]:
+    """Return what happens at a failure; nothing of a JobSet that cannot be read."""
     try:
-        ladder, limit, bad_nodes = read_ladder(annotations), read_no_progress(annotations), read_bad_nodes(annotations)
-    except (RemoteProtocolError, AttributeError, TypeError):
-        return  # has a finding of its own
-    if ladder:
-        policy = (jobset.get("spec") or {}).get("failurePolicy") or {}
-        yield from _ladder_sentences(ladder, policy.get("maxRestarts") or 0)
-    if limit is not None:
-        yield from _progress_sentences(limit)
-    if bad_nodes is not None:
-        yield f"Pods and nodes: {bad_nodes}."
+        return tuple(_sentences(as_stored(jobset), jobset))
+    except UNREADABLE:
+        return ()  # has a finding of its own
 
 
-def _ladder_sentences(ladder: Ladder, restarts_max: object) -> Iterator[str]:
+def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
+    policy = jobset.failure_policy
+    if policy is None:
+        yield "The first Job that fails fails the JobSet: it has no failurePolicy."
+        return
+    if jobset.is_in_place and wire.DISABLE in jobset.annotations:
+        yield f"No worker waits for the others, and no group restarts: {wire.DISABLE} switches it off."
+        return
+    if policy.rules:
+        yield "If a Job fails, the rules of the failurePolicy come first; what follows is for Jobs that fit none."
+    if jobset.ladder:
+        yield from _ladder_sentences(jobset.ladder, policy.restarts_max)
+    else:
+        yield from _budget_sentences(DONE[IN_PLACE if jobset.is_in_place else RECREATE_JOBS], policy.restarts_max)
+    if not jobset.is_in_place:
+        return
+    if jobset.wanted_scope in _SCOPES:
+        yield _SCOPES[jobset.wanted_scope]
+    yield from _progress_sentences(jobset)
+    yield from _node_sentences(jobset)
+    yield _deadline_sentence(jobset)
+    yield from pod_sentences(jobset, raw)
+
+
+def _budget_sentences(done: str, restarts_max: int) -> Iterator[str]:
+    if restarts_max == 0:
+        yield "The first failure fails the JobSet, with the reason ReachedMaxRestarts: maxRestarts is 0."
+        return
+    yield f"After a failure {done}: {_often(restarts_max)} in the JobSet's life (maxRestarts)."
+    yield "The next failure fails the JobSet, with the reason ReachedMaxRestarts."
+
+
+def _ladder_sentences(ladder: Ladder, restarts_max: int) -> Iterator[str]:
     first, *others = ladder
     yield f"After a failure {DONE[first.name]}: {_often(first.uses_max)} in any {duration(first.window_s)}."
     for rung in others:
         yield f"Beyond that {DONE[rung.name]}: {_often(rung.uses_max)} in any {duration(rung.window_s)}."
     yield "Beyond that the JobSet fails, with the reason RestartLimitExceeded."
-    yield f"After {restarts_max} restarts in all it fails at the next failure, whatever the windows say."
+    total = number(restarts_max, "restart")
+    yield f"After {total} in all (maxRestarts) it fails at the next failure, whatever the windows say."
 
 
 def _often(uses: int) -> str:
     return "once" if uses == 1 else f"up to {uses} times"
 
 
-def duration(seconds: int) -> str:
-    """Return whole days, hours or minutes where they fit, else seconds."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds % size == 0:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
-def _progress_sentences(limit: NoProgressLimit) -> Iterator[str]:
+def _progress_sentences(jobset: JobSet) -> Iterator[str]:
+    limit = jobset.no_progress
+    if limit is None:
+        yield f"A failure that comes back at the same step counts as any other ({absence(jobset, wire.NO_PROGRESS)})."
+        return
     epochs = "an epoch ends" if limit.epochs == 1 else f"{limit.epochs} epochs in a row end"
     yield f"If {epochs} by a failure and without a higher step than ever before, the JobSet fails: NoProgress."
-    if limit.short_s is None:
-        yield "An epoch whose steps no Pod tells is not judged; Pods tell steps only where a watchdog is on."
-    else:
+    if limit.short_s is not None:
         yield f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {limit.short_s} s."
+
+
+def _node_sentences(jobset: JobSet) -> Iterator[str]:
+    if jobset.bad_nodes is None:
+        yield f"No node is avoided: a Pod that is replaced may return to its node ({absence(jobset, wire.BAD_NODES)})."
+        return
+    yield f"Pods and nodes: {jobset.bad_nodes}."
+    yield "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
+
+
+def _deadline_sentence(jobset: JobSet) -> str:
+    deadline = jobset.barrier_deadline
+    if deadline is None:
+        return f"A group waits without limit for Pods that are missing ({absence(jobset, wire.BARRIER_DEADLINE)})."
+    done = "the Jobs of the missing Pods are recreated" if deadline.recreates else "an Event says so, and it waits on"
+    return f"If a group waits longer than {duration(deadline.seconds)} for Pods that are missing, {done}."

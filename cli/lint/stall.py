@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from inplace.agent.arguments import ArgumentsError, RunOptions, parse
@@ -10,14 +11,31 @@ from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.sidecar import UNWATCHED
 from inplace.agent.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
 from inplace.cli.lint.env import agent_environment, settled_environment
+from inplace.cli.lint.jobset import UNREADABLE, as_stored, group_of
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import RUN, Container, Member
 from inplace.common import wire
 from inplace.common.epoch.rank import StallSettings
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.jobset import JobSet
 
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall
 _ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watchdog:
+    """What one agent watches by.
+
+    Args:
+        limits: those that hold, from wherever they come.
+        own: the agent's own settings.
+        problem: why it cannot watch; "" if it can.
+    """
+
+    limits: StallSettings
+    own: WatchSettings
+    problem: str = ""
 
 
 def check_stall(member: Member, agent: Container, jobset: KubeObject) -> Iterator[Finding]:
@@ -28,35 +46,24 @@ def check_stall(member: Member, agent: Container, jobset: KubeObject) -> Iterato
         agent: their agent's container.
         jobset: has the annotations.
     """
-    metadata = jobset.get("metadata") or {}
-    annotations, name = metadata.get("annotations") or {}, str(metadata.get("name", ""))
-    arguments = agent.arguments(RUN) if member.mode == "supervisor" and not agent.is_upstream_supervisor else None
     try:
-        options = parse(arguments, agent_environment(agent, name)) if arguments is not None else None
+        given = _given(member, agent, jobset)
+        watchdog = _watchdog(member, agent, jobset, given)
     except ArgumentsError:
         return  # has a finding of its own
-    given = dict(options.variables) if isinstance(options, RunOptions) else {}
-    env = settled_environment(agent, name) | given
-    try:
-        config = AgentConfig.from_env(env)
     except ConfigError as error:
-        for problem in error.problems if given else ():
+        for problem in error.problems:
             if problem.partition(":")[0] in given:
                 path, fix = f"{agent.path}.command", "see inplace-agent --help"
                 yield Finding("agent-command", path, problem, "options that the agent accepts", fix)
         return
-    own = config.watch or WatchSettings(folder=config.progress_dir)
-    texts = [text if isinstance(text := annotations.get(name), str) else None for name in _ANNOTATIONS]
-    limits, _ = annotated_limits(own, StallSettings(), (texts[0], texts[1]))
+    limits, own = watchdog.limits, watchdog.own
     if not limits.are_set:
         return
     where = _place(agent, given, own, number=0 if limits.stall_after_s is not None else 1)
-    unwatched = UNWATCHED if member.mode == "sidecar" and not config.link_file else ""
-    if not unwatched and not own.pattern and not own.folder.startswith("/"):
-        unwatched = "expected EPOCH_FILE or LINK_FILE on an emptyDir, or PROGRESS_FILE, but none is set"
-    if unwatched:
+    if watchdog.problem:
         fix = "use `inplace inject`, whose worker has a guard; or remove the limit"
-        yield Finding("stall-unwatched", where, "a limit", unwatched, fix)
+        yield Finding("stall-unwatched", where, "a limit", watchdog.problem, fix)
         return
     stall_s, start_s = limits.stall_after_s, limits.start_stall_after_s
     if stall_s is not None and stall_s < SHORT_S:
@@ -68,7 +75,61 @@ def check_stall(member: Member, agent: Container, jobset: KubeObject) -> Iterato
         yield Finding("stall-start", where, f"{start_s:g} s", f"at least {stall_s:g} s, as between two steps", fix)
 
 
-def _place(agent: Container, given: dict[str, str], own: WatchSettings, *, number: int) -> str:
+def stall_limits(member: Member, agent: Container, jobset: KubeObject) -> StallSettings:
+    """Return the limits by which an agent watches its worker; none where it does not, or they cannot be read."""
+    try:
+        watchdog = _watchdog(member, agent, jobset, _given(member, agent, jobset))
+    except (ArgumentsError, ConfigError):
+        return StallSettings()
+    return StallSettings() if watchdog.problem else watchdog.limits
+
+
+def is_judging_steps(jobset: JobSet) -> bool:
+    """Say whether only steps tell progress."""
+    return jobset.no_progress is not None and jobset.no_progress.short_s is None
+
+
+def is_unwatched(jobset: KubeObject) -> bool:
+    """Say whether no agent of the group watches its worker: then no Pod tells its steps."""
+    agents = [(member, agent) for member in group_of(jobset) if (agent := member.agent) is not None]
+    return not any(stall_limits(member, agent, jobset).are_set for member, agent in agents)
+
+
+def check_no_progress(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield a limit on epochs without progress where nobody tells the steps."""
+    try:
+        parsed = as_stored(jobset)
+        is_blind = is_judging_steps(parsed) and is_unwatched(jobset)
+    except UNREADABLE:
+        return  # has a finding of its own
+    if is_blind:
+        path, found = f'metadata.annotations["{wire.NO_PROGRESS}"]', "a limit, and no watchdog that tells steps"
+        fix = f"set {wire.STALL_AFTER}, or add seconds as in 3/600: shorter epochs then count"
+        yield Finding("no-progress-unwatched", path, found, "a watchdog, or seconds", fix)
+
+
+def _given(member: Member, agent: Container, jobset: KubeObject) -> dict[str, str]:
+    """Return a supervisor's options that stand for variables."""
+    arguments = agent.arguments(RUN) if member.mode == "supervisor" and not agent.is_upstream_supervisor else None
+    name = str((jobset.get("metadata") or {}).get("name", ""))
+    options = parse(arguments, agent_environment(agent, name)) if arguments is not None else None
+    return dict(options.variables) if isinstance(options, RunOptions) else {}
+
+
+def _watchdog(member: Member, agent: Container, jobset: KubeObject, given: dict[str, str]) -> _Watchdog:
+    metadata = jobset.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    config = AgentConfig.from_env(settled_environment(agent, str(metadata.get("name", ""))) | given)
+    own = config.watch or WatchSettings(folder=config.progress_dir)
+    texts = [text if isinstance(text := annotations.get(name), str) else None for name in _ANNOTATIONS]
+    limits, _ = annotated_limits(own, StallSettings(), (texts[0], texts[1]))
+    problem = UNWATCHED if member.mode == "sidecar" and not config.link_file else ""
+    if not problem and not own.pattern and not own.folder.startswith("/"):
+        problem = "expected EPOCH_FILE or LINK_FILE on an emptyDir, or PROGRESS_FILE, but none is set"
+    return _Watchdog(limits, own, problem)
+
+
+def _place(agent: Container, given: Mapping[str, str], own: WatchSettings, *, number: int) -> str:
     """Return where a limit comes from."""
     variable = (STALL_AFTER, START_STALL_AFTER)[number]
     if variable in given:

@@ -72,6 +72,11 @@ SAVINGS += [
     ("train-guarded", both(_CHECKS, _final), "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
     ("train-guarded", _AWAITED, "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
 ]
+_DEADLINE = put(lambda document: document["metadata"], annotations={wire.BARRIER_DEADLINE: "30"})
+SAVINGS += [
+    ("train-supervisor", both(_CHECKS, _DEADLINE), "check-deadline", f"{SUPERVISOR}.command"),
+    ("train-supervisor", both(run_with("--before-announce-timeout", "29"), both(_CHECKS, _DEADLINE)), "", ""),
+]
 FENCE_VARIABLE = f'{AGENT}.env[name="FENCE_AFTER_S"]'
 _FENCED = put(lambda document: document["metadata"], annotations={wire.FENCE_AFTER: "60"})
 _SUPERVISORS_LEASE = f'{SUPERVISOR}.env[name="FENCE_AFTER_S"]'
@@ -86,6 +91,8 @@ FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-guarded", both(_STAYS, run_with("--grace", "30")), "fence-grace", f"{WORKER}.command"),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
+_NO_PROGRESS = _annotated(wire.NO_PROGRESS)
+_LIMIT = put(lambda document: document["metadata"], annotations={wire.NO_PROGRESS: "3"})
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train-guarded", limits("120", "900"), "", ""),
     ("train-guarded", limits("0"), "", ""),
@@ -96,6 +103,8 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train-guarded", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-short", _STALL_VARIABLE),
     ("train-guarded", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
     ("train-guarded", limits("120", "60"), "stall-start", START_STALL),
+    ("train-guarded", _LIMIT, "no-progress-unwatched", _NO_PROGRESS),
+    ("train-guarded", both(_LIMIT, limits("120")), "", ""),
     ("train-guarded", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train", limits("120"), "stall-unwatched", STALL),
     ("train", limits(start="120"), "stall-unwatched", START_STALL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,14 @@ import pytest
 
 from inplace.cli.lint.jobset import check_jobset
 from inplace.cli.lint.lint import LintOptions, run_lint
-from inplace.cli.lint.policy import duration, policy_sentences
+from inplace.cli.lint.policy import policy_sentences
+from inplace.cli.lint.stall import check_no_progress
+from inplace.cli.lint.words import duration
+from inplace.cli.manifests.yaml_loader import parse
 from inplace.common import wire
+from tests.cli.injecting import EXAMPLES, example
+from tests.cli.lint.cases import Break, both, env, job, pod, put, worker
+from tests.cli.lint.stall_cases import run_with
 from tests.controller.manifests import jobset
 
 
@@ -22,22 +29,94 @@ def annotated(**annotations: str) -> dict[str, Any]:
     return manifest
 
 
+def of_example(name: str, **annotations: str) -> dict[str, Any]:
+    """Return the JobSet of an example, with annotations."""
+    document: dict[str, Any] = list(parse(example(f"{name}.yaml")))[-1]
+    given = {getattr(wire, key): text for key, text in annotations.items()}
+    document["metadata"]["annotations"] = (document["metadata"].get("annotations") or {}) | given
+    return document
+
+
 def test_a_ladder_is_told_rung_by_rung() -> None:
     """Each rung with what it does, how often and in which window; then what ends the JobSet."""
     manifest = annotated(ESCALATION="InPlace=3/21600, ReplacePod=1/90, RecreateJobs=1/86400")
-    assert list(policy_sentences(manifest)) == [
+    assert list(policy_sentences(manifest)[:5]) == [
         "After a failure all workers restart in their Pods: up to 3 times in any 6 h.",
         "Beyond that the Pod that failed first is replaced, and the others restart in place: once in any 90 s.",
         "Beyond that all Jobs are deleted and created anew: once in any 1 d.",
         "Beyond that the JobSet fails, with the reason RestartLimitExceeded.",
-        "After 100 restarts in all it fails at the next failure, whatever the windows say.",
+        "After 100 restarts in all (maxRestarts) it fails at the next failure, whatever the windows say.",
     ]
 
 
-@pytest.mark.parametrize("manifest", [jobset(), annotated(ESCALATION="InPlace=0/5"), {"metadata": None}])
-def test_without_a_policy_nothing_is_said(manifest: dict[str, Any]) -> None:
-    """Neither where there is none nor where it cannot be read: the finding says that."""
-    assert list(policy_sentences(manifest)) == []
+def test_where_nothing_is_set_the_defaults_are_told() -> None:
+    """What a failure does, what ends the JobSet, and what hangs, nodes and missing Pods do."""
+    document = list(parse(example("train.yaml")))[-1]
+    assert policy_sentences(document) == (
+        "After a failure all workers restart in their Pods: up to 10 times in the JobSet's life (maxRestarts).",
+        "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
+        f"A failure that comes back at the same step counts as any other ({wire.NO_PROGRESS} is not set).",
+        f"No node is avoided: a Pod that is replaced may return to its node ({wire.BAD_NODES} is not set).",
+        f"A group waits without limit for Pods that are missing ({wire.BARRIER_DEADLINE} is not set).",
+        f"A worker that hangs is not noticed: no watchdog is on ({wire.STALL_AFTER} is not set).",
+        f"{GIVEN_UP}until its object is gone ({wire.FENCE_AFTER} is not set).",
+    )
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.yaml")))
+def test_every_example_has_a_policy(name: str) -> None:
+    """Each JobSet of the examples says in its first sentences what ends it."""
+    for document in parse(example(name)):
+        if document["kind"] == "JobSet":
+            assert any("fails the JobSet" in sentence for sentence in policy_sentences(document))
+
+
+WITHOUT_EFFECT = [
+    ("ESCALATION", "InPlace=0/5", "The next failure fails the JobSet, with the reason ReachedMaxRestarts."),
+    ("NO_PROGRESS", "3/315360000", f"counts as any other ({wire.NO_PROGRESS} has no effect)."),
+    ("BAD_NODES", "2/315360000", f"may return to its node ({wire.BAD_NODES} has no effect)."),
+    ("BARRIER_DEADLINE", "0", f"for Pods that are missing ({wire.BARRIER_DEADLINE} has no effect)."),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "end"), WITHOUT_EFFECT)
+def test_what_cannot_be_read_has_no_effect(name: str, text: str, end: str) -> None:
+    """The sentence says what holds instead, beside the finding; other annotations keep their effect."""
+    sentences = policy_sentences(annotated(**{name: text}))
+    assert [sentence for sentence in sentences if sentence.endswith(end)]
+    assert [one.rule for one in check_jobset(annotated(**{name: text}))] == ["spec-problem"]
+
+
+def test_a_jobset_that_cannot_be_read_has_no_sentences() -> None:
+    """The finding says why."""
+    assert policy_sentences({"metadata": None, "spec": {"replicatedJobs": 3}}) == ()
+
+
+def test_other_strategies_are_told() -> None:
+    """Jobs are recreated, the rules of the failurePolicy come first, and without one a failure is the end."""
+    rule = {"name": "a", "action": "FailJobSet"}
+    manifest = jobset(restarts_max=1) | {"metadata": {"name": "a"}}
+    manifest["spec"]["failurePolicy"] |= {"restartStrategy": "Recreate", "rules": [rule]}
+    assert policy_sentences(manifest) == (
+        "If a Job fails, the rules of the failurePolicy come first; what follows is for Jobs that fit none.",
+        "After a failure all Jobs are deleted and created anew: once in the JobSet's life (maxRestarts).",
+        "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
+    )
+    manifest["spec"]["failurePolicy"] = {"maxRestarts": 0}
+    assert policy_sentences(manifest)[0].startswith("The first failure fails the JobSet")
+    del manifest["spec"]["failurePolicy"]
+    assert policy_sentences(manifest) == ("The first Job that fails fails the JobSet: it has no failurePolicy.",)
+
+
+def test_a_switch_and_a_scope_are_told() -> None:
+    """Switched off, nothing restarts; a scope says what restarts together."""
+    assert policy_sentences(annotated(DISABLE="")) == (
+        f"No worker waits for the others, and no group restarts: {wire.DISABLE} switches it off.",
+    )
+    assert (
+        "Each replicatedJob restarts for itself; maxRestarts and the rungs count for all together."
+        in policy_sentences(annotated(RESTART_SCOPE="ReplicatedJob"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,26 +148,98 @@ def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "\npolicy After a failure all workers restart in their Pods: once in any 1 min.\n" in capsys.readouterr().out
     run_lint(str(file), LintOptions(output="json"))
     (sentences,) = json.loads(capsys.readouterr().out)["policies"].values()
-    assert len(sentences) == 3
+    assert sentences == list(policy_sentences(annotated(ESCALATION="InPlace=1/60")))
 
 
 def test_no_progress_is_told_with_what_it_needs() -> None:
-    """With and without seconds."""
+    """With and without seconds; without, it needs a watchdog."""
     end = "without a higher step than ever before, the JobSet fails: NoProgress."
     first = f"If 3 epochs in a row end by a failure and {end}"
-    assert list(policy_sentences(annotated(NO_PROGRESS="3"))) == [
-        first,
-        "An epoch whose steps no Pod tells is not judged; Pods tell steps only where a watchdog is on.",
-    ]
-    assert list(policy_sentences(annotated(NO_PROGRESS="3/600"))) == [
-        first,
-        "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s.",
-    ]
+    without = f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
+    short = "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s."
+    for text, stall, told in (("3", "0", [first, without]), ("3/600", "0", [first, short]), ("3", "120", [first])):
+        document = of_example("train-guarded", NO_PROGRESS=text, STALL_AFTER=stall)
+        assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
+        assert [one.rule for one in check_no_progress(document)] == ["no-progress-unwatched"] * (without in told)
 
 
 def test_bad_nodes_are_told() -> None:
-    """In a sentence with its numbers."""
-    (sentence,) = policy_sentences(annotated(BAD_NODES="2/3600"))
-    assert sentence.startswith(
-        "Pods and nodes: a node whose worker was the first to fail 2 times within 3600 s, or whose"
+    """In two sentences with their numbers."""
+    sentences = policy_sentences(annotated(BAD_NODES="2/3600"))
+    assert [one for one in sentences if one.startswith("Pods and nodes: a node whose worker was the first to fail 2")]
+    assert (
+        "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
+        in sentences
     )
+
+
+@pytest.mark.parametrize(
+    ("deadline", "end"),
+    [
+        ({}, "10 min for Pods that are missing, an Event says so, and it waits on."),
+        (
+            {"BARRIER_DEADLINE_ACTION": "RecreateJobs"},
+            "10 min for Pods that are missing, the Jobs of the missing Pods are recreated.",
+        ),
+    ],
+)
+def test_a_barriers_deadline_is_told(deadline: dict[str, str], end: str) -> None:
+    """With what happens then."""
+    sentences = policy_sentences(annotated(BARRIER_DEADLINE="600", **deadline))
+    assert f"If a group waits longer than {end}" in sentences
+
+
+GIVEN_UP = "A Pod is given up 300 s after Kubernetes says that its node is gone (its default), and the group waits "
+EARLY = "A Pod is replaced as soon as Kubernetes says that its node is gone, and the group waits "
+LEASE = "for its worker's end for at most 70 s. An API server that is away for longer than 60 s ends EVERY worker."
+BY_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.FENCE_AFTER}']"}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (env("FENCE_AFTER_S", of=worker, **BY_FIELD), f"{EARLY}{LEASE}"),
+        (put(pod), f"{EARLY}until its object is gone ({wire.FENCE_AFTER} has no effect)."),
+        (
+            both(env("FENCE_AFTER_S", of=worker, **BY_FIELD), put(job, podFailurePolicy={"rules": []})),
+            f"{GIVEN_UP}{LEASE}",
+        ),
+    ],
+)
+def test_a_dead_node_is_told(change: Break, sentence: str) -> None:
+    """With leases, where the agents do not keep them, and where Kubernetes does not replace early."""
+    document = of_example("train-supervisor", FENCE_AFTER="60")
+    change(document)
+    assert policy_sentences(document)[-1] == sentence
+
+
+def test_checks_hangs_and_saving_are_told() -> None:
+    """With their times, the agents' own options included."""
+    document = of_example("train-supervisor", STALL_AFTER="30", START_STALL_AFTER="900")
+    run_with("--save-within", "60", "--before-announce", "true", "--before-announce-unanswered", "leave")(document)
+    told = policy_sentences(document)
+    assert (
+        "A worker hangs if a step takes longer than 30 s or the first step comes later than 900 s after the start; "
+        "that is a failure."
+    ) in told
+    assert (
+        "Before a Pod joins an epoch it runs a check; if that fails, the Pod is replaced. A Pod whose check is not "
+        "over after 30 s, or cannot be run, ends."
+    ) in told
+    assert (
+        "Before a planned stop workers have up to 60 s to save. A save that takes longer than 30 s is a hang, unless "
+        "the script says inplace.busy."
+    ) in told
+
+
+def test_parts_that_differ_are_named() -> None:
+    """Where one replicatedJob has a watchdog, both sentences name theirs."""
+    document = of_example("train-supervisor")
+    other = copy.deepcopy(document["spec"]["replicatedJobs"][0]) | {"name": "other"}
+    run_with("--stall-after", "30")(document)
+    document["spec"]["replicatedJobs"].append(other)
+    hangs = [one for one in policy_sentences(document) if "hangs" in one]
+    assert hangs == [
+        "workers: A worker hangs if a step takes longer than 30 s; that is a failure.",
+        f"other: A worker that hangs is not noticed: no watchdog is on ({wire.STALL_AFTER} is not set).",
+    ]

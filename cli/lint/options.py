@@ -1,0 +1,27 @@
+"""Read the options of an agent or a guard with the agent's own parser. Pure."""
+
+from __future__ import annotations
+
+from inplace.agent.arguments import ArgumentsError, GuardOptions, RunOptions, parse
+from inplace.cli.lint.env import agent_environment
+from inplace.cli.manifests.pod_roles import GUARD, RUN, Container
+
+
+def guard_options(worker: Container, jobset_name: str) -> GuardOptions | None:
+    """Return a guard's options; None where there is none, or they cannot be read, which another rule says."""
+    options = _options(worker, GUARD, jobset_name)
+    return options if isinstance(options, GuardOptions) else None
+
+
+def run_options(agent: Container, jobset_name: str) -> RunOptions | None:
+    """Return a supervisor's options; None where it is none, or they cannot be read, which another rule says."""
+    options = _options(agent, RUN, jobset_name)
+    return options if isinstance(options, RunOptions) else None
+
+
+def _options(container: Container, verb: str, jobset_name: str) -> object:
+    arguments = container.arguments(verb)
+    try:
+        return parse(arguments, agent_environment(container, jobset_name)) if arguments is not None else None
+    except ArgumentsError:
+        return None

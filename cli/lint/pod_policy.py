@@ -1,0 +1,96 @@
+"""
+Say in sentences what the Pods' own settings add to a JobSet's policy: hangs, checks, saving, dead nodes. Pure.
+
+Where replicatedJobs differ, each sentence names those that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from inplace.cli.lint.check import checks_of
+from inplace.cli.lint.fence import lease_s
+from inplace.cli.lint.jobset import group_of
+from inplace.cli.lint.saving import save_within_s
+from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
+from inplace.cli.lint.words import absence
+from inplace.cli.manifests.pod_roles import Container, Member
+from inplace.common import wire
+from inplace.common.epoch.lease import promised_s
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.jobset import JobSet
+
+GIVEN_UP_S: Final = 300  # Kubernetes' default toleration of a node that nobody can reach
+
+
+def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
+    """Yield what the Pods of the group add."""
+    group = [(member, agent) for member in group_of(raw) if (agent := member.agent) is not None]
+
+    def say(words: Callable[[Member, Container], str]) -> Iterator[str]:
+        by_words: dict[str, list[str]] = {}
+        for member, agent in group:
+            by_words.setdefault(words(member, agent), []).append(member.name)
+        for sentence, names in by_words.items():
+            if sentence:
+                yield sentence if len(by_words) == 1 else f"{', '.join(names)}: {sentence}"
+
+    yield from say(lambda member, agent: _hang(member, agent, jobset, raw))
+    if is_judging_steps(jobset) and is_unwatched(raw):
+        yield f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
+    yield from say(lambda member, agent: _check(member, agent, jobset.name))
+    yield from say(lambda member, agent: _saving(member, agent, raw))
+    yield from say(lambda member, agent: _dead_node(member, agent, jobset))
+
+
+def _hang(member: Member, agent: Container, jobset: JobSet, raw: KubeObject) -> str:
+    limits = stall_limits(member, agent, raw)
+    if not limits.are_set:
+        return f"A worker that hangs is not noticed: no watchdog is on ({absence(jobset, wire.STALL_AFTER)})."
+    times = []
+    if limits.stall_after_s is not None:
+        times.append(f"a step takes longer than {limits.stall_after_s:g} s")
+    if limits.start_stall_after_s is not None:
+        times.append(f"the first step comes later than {limits.start_stall_after_s:g} s after the start")
+    return f"A worker hangs if {' or '.join(times)}; that is a failure."
+
+
+def _check(member: Member, agent: Container, jobset_name: str) -> str:
+    checks = [] if agent.is_upstream_supervisor else checks_of(member, agent, jobset_name)
+    if not checks:
+        return ""
+    longest_s = max(options.check_timeout_s for _, options in checks)
+    joins = all(options.joins_unanswered for _, options in checks)
+    unanswered = "joins" if joins else "ends"
+    return (
+        "Before a Pod joins an epoch it runs a check; if that fails, the Pod is replaced. A Pod whose check is not "
+        f"over after {longest_s:g} s, or cannot be run, {unanswered}."
+    )
+
+
+def _saving(member: Member, agent: Container, raw: KubeObject) -> str:
+    within_s = save_within_s(member, agent, str((raw.get("metadata") or {}).get("name", "")))
+    if within_s <= 0:
+        return ""
+    stall_s = stall_limits(member, agent, raw).stall_after_s
+    slow = ""
+    if stall_s is not None and stall_s < within_s:
+        slow = f" A save that takes longer than {stall_s:g} s is a hang, unless the script says inplace.busy."
+    return f"Before a planned stop workers have up to {within_s:g} s to save.{slow}"
+
+
+def _dead_node(member: Member, agent: Container, jobset: JobSet) -> str:
+    length_s = lease_s(member, agent, jobset.name, jobset.fence_after_s)
+    is_replaced_early = jobset.fence_after_s is not None and not member.job_spec.get("podFailurePolicy")
+    replaced = (
+        "is replaced as soon as Kubernetes says that its node is gone"
+        if is_replaced_early
+        else f"is given up {GIVEN_UP_S} s after Kubernetes says that its node is gone (its default)"
+    )
+    if not length_s:
+        return f"A Pod {replaced}, and the group waits until its object is gone ({absence(jobset, wire.FENCE_AFTER)})."
+    return (
+        f"A Pod {replaced}, and the group waits for its worker's end for at most {promised_s(length_s)} s. "
+        f"An API server that is away for longer than {length_s} s ends EVERY worker."
+    )
