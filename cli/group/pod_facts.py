@@ -39,6 +39,7 @@ class Annotations(
         "attempt": wire.ATTEMPT,
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
+        "fenced_within": wire.FENCED_WITHIN,
     },
 ):
     """What its agent announced."""
@@ -47,6 +48,7 @@ class Annotations(
     attempt: str | None = None
     phases: str | None = None
     worker_failed: str | None = None
+    fenced_within: str | None = None
 
 
 class Managed(msgspec.Struct, frozen=True, gc=False):

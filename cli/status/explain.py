@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.cluster_events import Event, read_events
 from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
-from inplace.cli.terminal.moments import clock_text
+from inplace.cli.terminal.moments import clock_text, count_text, date_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
@@ -26,6 +28,7 @@ WAITING: Final = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADE
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
 DETAILS_MAX: Final = 10  # Pods of a large group that are read whole
 PODS_SHOWN: Final = 10
+NODES_SHOWN: Final = 3
 
 
 def run_explain(name: str, target: Target, *, output: Output) -> int:
@@ -77,6 +80,7 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
             {"kind": cause.kind, "text": cause.text, "pods": list(cause.pods), "advice": cause.advice}
             for cause in explanation.causes
         ],
+        "avoidedNodes": [{"node": one.node, "until": one.until_s, "why": one.why} for one in explanation.avoided],
         "unread": list(facts.unread),
     }
 
@@ -87,6 +91,16 @@ def saving_text(saving: Saving) -> str:
     return f"its workers save before a restart, until {until} UTC at the latest (request {one_line(saving.request)})"
 
 
+def avoided_lines(avoided: Sequence[AvoidedNode], name: str) -> list[str]:
+    """Return a line for each of the nodes that new Pods avoid, the newest first."""
+    lines = [
+        f"new Pods avoid node {one_line(one.node)} until {date_text(one.until_s)} UTC: {one_line(one.why)}"
+        for one in reversed(avoided[-NODES_SHOWN:])
+    ]
+    rest = len(avoided) - NODES_SHOWN
+    return [*lines, f"and {count_text(rest, 'node')} more: inplace nodes {name}"] if rest > 0 else lines
+
+
 def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     """Return the lines for people, each with its style."""
     state = explanation.facts.state
@@ -95,6 +109,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
     lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
     lines += [(saving_text(scope.saving), "") for scope in state.scopes if scope.saving is not None]
+    lines += [(line, "") for line in avoided_lines(explanation.avoided, state.name)]
     if explanation.moments:
         lines += [("", ""), ("What happened (UTC)", "bold")]
         for moment in explanation.moments:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inplace.cli.group.avoided_nodes import AvoidedNode, avoided_nodes
+from inplace.cli.group.fenced import fenced_pods
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupPhase, GroupState, ScopeState
@@ -80,18 +82,25 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer."""
+    """The answer.
+
+    Args:
+        avoided: the nodes that new Pods avoid.
+    """
 
     facts: Facts
     headline: str
     moments: Sequence[Moment]
     causes: Sequence[Obstacle]
+    avoided: Sequence[AvoidedNode] = ()
 
 
 def explain(facts: Facts, *, now_s: float) -> Explanation:
     """Explain a JobSet."""
     moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
-    return Explanation(facts, headline(facts.state), moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)))
+    jobset = facts.state.jobset
+    avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
+    return Explanation(facts, headline(facts.state), moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)), avoided)
 
 
 def headline(state: GroupState) -> str:
@@ -183,7 +192,9 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
     elif state.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
         yield from _of_controller(facts, now_s)
-        yield from _of_strays(state)
+        fenced = fenced_pods(state, facts.pods, now_s)
+        yield from _of_fenced(fenced, now_s)
+        yield from _of_strays([name for name in state.strays if name not in fenced])
         yield from _of_stragglers(facts)
         yield from _of_counting(state)
 
@@ -210,14 +221,23 @@ def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     yield Obstacle("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
 
 
-def _of_strays(state: GroupState) -> Iterator[Obstacle]:
+def _of_fenced(fenced: Mapping[str, float], now_s: float) -> Iterator[Obstacle]:
+    """Yield Pods that are being deleted where nobody can see them end, and whose workers end by themselves."""
+    if fenced:
+        left = duration_text(max(fenced.values()) - now_s)
+        text = f"{count_text(len(fenced), 'Pod')}: its node does not say that its worker ended; its lease ends it"
+        advice = f"wait {left} until that is sure (fence-after); a controller that started meanwhile counts anew"
+        yield Obstacle("Fenced", text, advice, tuple(sorted(fenced)))
+
+
+def _of_strays(strays: Sequence[str]) -> Iterator[Obstacle]:
     """Yield Pods that no slot counts: their workers may still run, and no barrier lifts beside them."""
-    if not state.strays:
+    if not strays:
         return
-    text = f"{count_text(len(state.strays), 'Pod')} in no slot of the group, or beside another Pod in one"
-    shown = " ".join(state.strays[:NAMES_IN_ADVICE])
+    text = f"{count_text(len(strays), 'Pod')} in no slot of the group, or beside another Pod in one"
+    shown = " ".join(strays[:NAMES_IN_ADVICE])
     advice = f"they may be left over; if they do not end, delete them: kubectl delete pod {shown}"
-    yield Obstacle("InNoSlot", text, advice, tuple(state.strays))
+    yield Obstacle("InNoSlot", text, advice, tuple(strays))
 
 
 def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:

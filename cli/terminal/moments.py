@@ -21,6 +21,11 @@ def clock_text(wall_s: float) -> str:
     return datetime.fromtimestamp(wall_s, UTC).strftime("%H:%M:%S")
 
 
+def date_text(wall_s: float) -> str:
+    """Return day and minute, UTC."""
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M")
+
+
 def duration_text(seconds: float) -> str:
     """Return a duration in at most two units: `0.8 s`, `42 s`, `4m12s`, `3h05m`, `12d`."""
     if seconds < 10:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
-from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.pod_facts import Annotations, PodFact
 from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Facts, explain
+from inplace.cli.terminal.moments import parse_time
 from inplace.common import wire
 from tests.cli.status.test_status import jobset
 
@@ -65,3 +67,26 @@ def test_the_elder_of_two_pods_in_one_slot_is_named() -> None:
     state = group_state(jobset(2, wire.status_of_epochs(1, 1)), pods)
 
     assert state.strays == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("promise", "now", "kind"), [("70", 40, "Fenced"), ("70", 75, "InNoSlot"), ("x", 40, "InNoSlot")]
+)
+def test_a_pod_whose_lease_ends_its_worker_is_waited_for(promise: str, now: int, kind: str) -> None:
+    """With the seconds that are left; one without a promise, or whose time is over, is as any other."""
+    status = wire.status_of_epochs(1, 1) | {wire.LAST_GROUP_RESTART: {"epoch": 2, "startedAt": "2026-01-03T00:00:00Z"}}
+    ghost = leaving(pod(1, 1, "ghost"), promise)
+    pods = [pod(0, 2), pod(1, 2, "new", "2026-01-02T00:00:00Z"), ghost]
+    now_s = parse_time("2026-01-03T00:00:00Z") or 0.0
+    (cause,) = explain(Facts(group_state(jobset(2, status), pods), pods), now_s=now_s + now).causes
+    assert (cause.kind, cause.pods) == (kind, ("ghost",))
+    assert ("wait 30 s" in cause.advice) == (kind == "Fenced")
+
+
+def leaving(found: PodFact, promise: str) -> PodFact:
+    """Return a Pod that is being deleted, with its agent's promise."""
+    annotations = msgspec.structs.replace(found.metadata.annotations or Annotations(), fenced_within=promise)
+    metadata = msgspec.structs.replace(
+        found.metadata, annotations=annotations, deletion_timestamp="2026-01-03T00:00:00Z"
+    )
+    return msgspec.structs.replace(found, metadata=metadata)

@@ -1,0 +1,34 @@
+"""Find the Pods that nobody can see end, and whose workers end by themselves (docs/adr/0072). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.state import GroupState
+from inplace.cli.terminal.moments import parse_time
+from inplace.common import wire
+from inplace.common.epoch.errors import RemoteProtocolError
+
+
+def fenced_pods(state: GroupState, pods: Iterable[PodFact], now_s: float) -> dict[str, float]:
+    """Return until when the group waits for each Pod, by name; those whose time is over are left out.
+
+    The controller counts from when it knew that the epoch is over, which is the start of the group restart; a new
+    leader counts anew, so it may be later.
+    """
+    began_s = parse_time(state.last.started_at) if state.last is not None else None
+    if began_s is None:
+        return {}
+    promises = {pod.name: _promise_s(pod) for pod in pods if pod.is_leaving and pod.status.phase == "Running"}
+    waits = {name: began_s + promised_s for name, promised_s in promises.items() if promised_s is not None}
+    return {name: until_s for name, until_s in waits.items() if until_s > now_s}
+
+
+def _promise_s(pod: PodFact) -> int | None:
+    """Return within how many seconds a Pod's worker ends once its epoch is over; None for ever."""
+    text = pod.metadata.annotations.fenced_within if pod.metadata.annotations is not None else None
+    try:
+        return None if text is None else wire.parse_int32(text, wire.FENCED_WITHIN, least=1)
+    except RemoteProtocolError:
+        return None

@@ -1,0 +1,62 @@
+"""`inplace explain` names the nodes that new Pods avoid: as many as the controller avoids, until when, and why."""
+
+from __future__ import annotations
+
+import msgspec
+
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.state import group_state
+from inplace.cli.status.explain import explanation_data, explanation_lines
+from inplace.cli.status.explanation import Explanation, Facts, explain
+from inplace.cli.terminal.moments import parse_time
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from tests.cli.status.test_explain_strays import pod
+from tests.cli.status.test_status import jobset
+
+NOW_S = parse_time("2026-01-01T02:20:00Z") or 0.0
+
+
+def explained(nodes: int, policy: str = "2/3600/50", in_use: int = 10) -> Explanation:
+    """Explain a group that trains on `in_use` nodes, `nodes` of which are bad; another one was bad yesterday."""
+    old: KubeObject = {"node": "old", "avoidedSince": "2025-12-31T02:10:00Z", "why": "exit code 1"}
+    entries = [
+        {"node": f"n{index}", "avoidedSince": f"2026-01-01T02:1{index}:00Z", "why": f"GPU {index}"}
+        for index in range(nodes)
+    ]
+    raw = jobset(in_use, wire.status_of_epochs(1, 0) | {wire.NODE_FAILURES: [old, *entries]})
+    raw["metadata"]["annotations"] = {wire.BAD_NODES: policy}
+    pods = [on_node(pod(index, 1), f"node-{index}") for index in range(in_use)]
+    return explain(Facts(group_state(raw, pods), pods), now_s=NOW_S)
+
+
+def on_node(found: PodFact, node: str) -> PodFact:
+    """Return the Pod on another node."""
+    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, node_name=node))
+
+
+def avoided_lines(explanation: Explanation) -> list[str]:
+    """Return the lines about nodes."""
+    return [line for line, _ in explanation_lines(explanation) if "avoid" in line or "inplace nodes" in line]
+
+
+def test_each_avoided_node_has_a_line() -> None:
+    """The newest first, with the end of its time and its failure; what is forgotten has none."""
+    found = explained(2)
+    assert avoided_lines(found) == [
+        "new Pods avoid node n1 until 2026-01-01 03:11 UTC: GPU 1",
+        "new Pods avoid node n0 until 2026-01-01 03:10 UTC: GPU 0",
+    ]
+    first = {"node": "n0", "until": (parse_time("2026-01-01T03:10:00Z") or 0.0), "why": "GPU 0"}
+    assert explanation_data(found)["avoidedNodes"][0] == first
+
+
+def test_many_nodes_are_counted() -> None:
+    """Three have a line."""
+    assert avoided_lines(explained(5))[3:] == ["and 2 nodes more: inplace nodes train"]
+
+
+def test_no_more_than_the_controller_avoids() -> None:
+    """Of five bad nodes one is avoided where 10 % of ten are the limit; without a policy none is."""
+    assert [one.node for one in explained(5, "2/3600/10").avoided] == ["n4"]
+    assert avoided_lines(explained(5, "never")) == []
