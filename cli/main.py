@@ -260,6 +260,29 @@ def inject(
             "the worker's process, by its guard. Written into the JobSet as the annotation inplace.dev/restart."
         ),
     ] = None,
+    before_announce: Annotated[
+        str, typer.Option(help="A check that each Pod runs before it joins an epoch; if it fails, the Pod is replaced.")
+    ] = "",
+    before_announce_timeout: Annotated[
+        float | None, typer.Option(min=0.1, max=3600, help="Seconds that the check may take [default: 30].")
+    ] = None,
+    before_announce_unanswered: Annotated[
+        Literal["join", "leave"] | None,
+        typer.Option(help="What a Pod does whose check hangs or cannot be run [default: join]."),
+    ] = None,
+    save_within: Annotated[
+        int, typer.Option(min=0, max=3600, help="Seconds for workers to save before a planned stop; 0: not asked.")
+    ] = 0,
+    fence_after: Annotated[
+        str | None,
+        typer.Option(
+            help="Experimental. Seconds (15 to 600) without the API server after which an agent ends its worker."
+        ),
+    ] = None,
+    bad_nodes: Annotated[
+        str | None,
+        typer.Option(metavar="FAILURES/SECONDS[/PERCENT]", help="When new Pods avoid a node, such as 2/3600."),
+    ] = None,
     worker: Annotated[
         list[str] | None,
         typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
@@ -291,6 +314,7 @@ def inject(
     """
     from inplace.cli.inject.inject import run_inject
     from inplace.cli.inject.pod import InjectOptions
+    from inplace.cli.inject.policies import PolicyOptions
 
     options = InjectOptions(
         mode=mode,
@@ -304,6 +328,9 @@ def inject(
         barrier=barrier,
         depth=restart,
         agent_in_image=agent_in_image,
+        policies=PolicyOptions(
+            before_announce, before_announce_timeout, before_announce_unanswered, save_within, fence_after, bad_nodes
+        ),
     )
     raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet))
 

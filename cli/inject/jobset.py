@@ -12,7 +12,9 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
-from inplace.cli.inject.pod import InjectOptions, change_pod, fill
+from inplace.cli.inject.pod import InjectOptions, change_pod
+from inplace.cli.inject.policies import add_policies, annotate
+from inplace.cli.inject.worker import fill
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.documents import is_jobset, objects_of
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
@@ -81,6 +83,8 @@ def _change(
         yield refusal("spec.replicatedJobs", None, "a replicatedJob whose Pods restart as a group", "add one")
     problem, options = _with_depth(metadata, options)
     yield from problem
+    yield from annotate(metadata, options.policies)
+    leased = wire.FENCE_AFTER in (metadata.get("annotations") or {})
     for member in group:
         yield from _change_job(member, options)
         if not member.containers:
@@ -88,6 +92,7 @@ def _change(
             yield refusal(path, None, "the worker's container", "add it: inject does not know what to run")
             continue
         yield from change_pod(member, options)
+        yield from add_policies(member, options.policies, leased=leased)
         path, account = _account(member, options)
         member.pod_spec["serviceAccountName"] = account
         if _is_granted(objects, namespace, account):

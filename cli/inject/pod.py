@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from inplace.agent.barrier_address import OUR_PORT
 from inplace.agent.exit_code import ExitCode
-from inplace.cli.inject.worker import add_restart_rules, add_variables, final_codes, wrap
+from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
+from inplace.cli.inject.worker import add_restart_rules, add_variables, fill, final_codes, wrap
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal
 from inplace.cli.manifests.pod_roles import Container, Member, Mode
@@ -32,6 +33,7 @@ class InjectOptions:
             startup probe, and with "wait" its own command as well (agent/wait.py). An agent that is there keeps its.
         depth: of a group restart in a guarded Pod; None is for the JobSet's annotation to say.
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
+        policies: checks, saving, leases and bad nodes.
     """
 
     mode: Mode = "sidecar"
@@ -45,6 +47,7 @@ class InjectOptions:
     barrier: Barrier = "guard"
     depth: Depth | None = None
     agent_in_image: bool = False
+    policies: PolicyOptions = NO_POLICIES
 
 
 def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
@@ -215,10 +218,3 @@ def _port_conflicts(member: Member, options: InjectOptions) -> Iterator[Finding]
                 path = f"{container.path}.ports[{position}].containerPort"
                 fix = "choose another port for the agent with --port"
                 yield refusal(path, options.port, "a port that the agent does not need", fix)
-
-
-def fill(parent: KubeObject, key: str, empty: Any) -> Any:
-    """Return a part of an object, made when it is not there or null."""
-    if parent.get(key) is None:
-        parent[key] = empty
-    return parent[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, shown
@@ -68,3 +68,10 @@ def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterat
 
 
 _LITERALS: Final = ("NAMESPACE", "JOBSET_NAME", "GROUP_SIZE", "GROUP_OFFSET", "BARRIER_ADDRESS")  # may be fixed values
+
+
+def fill(parent: KubeObject, key: str, empty: Any) -> Any:
+    """Return a part of an object, made when it is not there or null."""
+    if parent.get(key) is None:
+        parent[key] = empty
+    return parent[key]

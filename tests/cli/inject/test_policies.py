@@ -1,0 +1,157 @@
+"""`inplace inject` adds what policies need, in one piece that lint finds nothing wrong with, or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inplace.agent.arguments import GuardOptions, parse
+from inplace.cli.inject.jobset import Refusal
+from inplace.cli.inject.policies import PolicyOptions
+from inplace.cli.lint.lint import lint
+from inplace.cli.manifests.documents import read_stream
+from inplace.common import wire
+from tests.cli.command import run
+from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
+
+PLAIN = example("plain.yaml")
+ALL = PolicyOptions("test -e /dev/nvidia0", 20.0, "leave", 60, "60", "2/3600")
+FIELD = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.FENCE_AFTER}']"}}
+
+
+def values(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a container's variables."""
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+@pytest.mark.parametrize("options", [{"depth": "process"}, {"mode": "supervisor"}], ids=repr)
+def test_all_policies_together_are_complete(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Lint has no finding, the policy's sentences know them, and a second run changes nothing."""
+    made = injected(PLAIN, tmp_path, policies=ALL, **options)
+    assert injected(made, tmp_path, policies=ALL, **options) == made
+    assert injected(made, tmp_path, **options) == made
+    file = tmp_path / "made.yaml"
+    file.write_text(made)
+    (report,) = lint(read_stream(str(file)))
+    assert report.findings == ()
+    told = " ".join(report.policy)
+    for words in ("not over after 20 s", "up to 60 s to save", "for at most 70 s", "2 times within 3600 s"):
+        assert words in told
+    assert pod_spec_of(made)["terminationGracePeriodSeconds"] == 90
+
+
+def test_a_guard_and_its_agent_share_the_settings(tmp_path: Path) -> None:
+    """The guard checks and asks, the agent waits for one check and keeps the lease; code 6 ends the Pod."""
+    pod = pod_spec_of(injected(PLAIN, tmp_path, policies=ALL, depth="process"))
+    guard, agent = values(pod["containers"][0]), values(pod["initContainers"][0])
+    assert {name: guard[name] for name in guard if name.startswith("BEFORE")} == {
+        "BEFORE_ANNOUNCE": "test -e /dev/nvidia0",
+        "BEFORE_ANNOUNCE_TIMEOUT_S": "20",
+        "BEFORE_ANNOUNCE_UNANSWERED": "leave",
+    }
+    assert (guard["SAVE_WITHIN_S"], agent["SAVE_WITHIN_S"], agent["CHECKS_BEFORE_ANNOUNCE"]) == ("60", "60", "1")
+    assert agent["FENCE_AFTER_S"] == FIELD
+    assert pod["containers"][0]["restartPolicyRules"][0]["exitCodes"]["values"] == [0, 6]
+    read = parse(["guard", "--", "x"], {name: text for name, text in guard.items() if isinstance(text, str)})
+    assert isinstance(read, GuardOptions)
+    assert (read.before_announce, read.check_timeout_s, read.joins_unanswered) == ("test -e /dev/nvidia0", 20.0, False)
+
+
+def test_kubelet_replaces_nothing_in_a_check(tmp_path: Path) -> None:
+    """A shell's $( and $$ are escaped; other dollars stay."""
+    made = injected(PLAIN, tmp_path, policies=PolicyOptions('test "$(id -u)" != $$$HOME'))
+    assert values(pod_spec_of(made)["containers"][0])["BEFORE_ANNOUNCE"] == 'test "$$(id -u)" != $$$$$HOME'
+
+
+def test_an_annotation_that_is_there_asks_as_well(tmp_path: Path) -> None:
+    """Its agents get the variable; a JobSet without it keeps every byte."""
+    annotated = PLAIN.replace("  name: plain", f'  name: plain\n  annotations: {{{wire.FENCE_AFTER}: "60"}}', 1)
+    pod = pod_spec_of(injected(annotated, tmp_path, mode="supervisor"))
+    assert values(pod["containers"][0])["FENCE_AFTER_S"] == FIELD
+    assert "FENCE" not in injected(PLAIN, tmp_path, mode="supervisor")
+
+
+def test_many_jobs_tell_their_index_to_the_agent(tmp_path: Path) -> None:
+    """So that the first Pod of the replicatedJob alone is asked to save."""
+    several = PLAIN.replace("replicas: 1", "replicas: 2")
+    assert several != PLAIN
+    for text, there in ((PLAIN, False), (several, True)):
+        agent = pod_spec_of(injected(text, tmp_path, policies=PolicyOptions(save_within_s=60)))["initContainers"][0]
+        assert ("JOB_INDEX" in values(agent)) is there
+
+
+SAVES = PolicyOptions(save_within_s=60)
+CHECKS = PolicyOptions("true")
+LEASE = PolicyOptions(fence_after_s="60")
+IN_6 = "{action: RestartAllContainers, exitCodes: {operator: In, values: [6]}}"
+IN_3 = "{operator: In, values: [3]}"
+REFUSED: list[tuple[str, str, dict[str, Any], str]] = [  # old, new, options, words of the refusal
+    ("", "", {"barrier": "wait", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
+    ("", "", {"barrier": "probe", "policies": SAVES}, "--save-within: found no guard in the Pod"),
+    ("", "", {"policies": PolicyOptions(check_timeout_s=3.0)}, "--before-announce: found nothing beside its other"),
+    ("", "", {"policies": LEASE}, "--restart process, --mode supervisor, or no inplace.dev/fence-after"),
+    ("", "", {"policies": PolicyOptions(fence_after_s="5"), "mode": "supervisor"}, "--fence-after: found '5'"),
+    ("", "", {"policies": PolicyOptions(bad_nodes="2")}, "--bad-nodes: found '2', needed FAILURES/SECONDS"),
+    (
+        "  name: plain",
+        f"  name: plain\n  annotations: {{{wire.BAD_NODES}: 3/3600}}",
+        {"policies": PolicyOptions(bad_nodes="2/3600")},
+        "found 3/3600, needed 2/3600; change the annotation, or leave the option out",
+    ),
+    (
+        "            containers:",
+        "            terminationGracePeriodSeconds: 60\n            containers:",
+        {"policies": SAVES},
+        "terminationGracePeriodSeconds: found 60, needed more than the 60 s to save",
+    ),
+    (
+        "              env:",
+        "              env:\n              - {name: SAVE_WITHIN_S, value: '30'}",
+        {"policies": SAVES},
+        'env[name="SAVE_WITHIN_S"]: found 30, needed 60; change it there, or leave the option out',
+    ),
+    (
+        "[python3, -m, inplace.examples.train]",
+        "[inplace-agent, run, --save-within=30, --, python3, -m, inplace.examples.train]",
+        {"policies": SAVES},
+        "found --save-within already",
+    ),
+    (
+        "              env:",
+        f"              restartPolicyRules: [{IN_6}]\n              env:",
+        {"policies": CHECKS},
+        "restartPolicyRules: found after exit code 6",
+    ),
+    (
+        "        completions: 8\n",
+        f"        completions: 8\n        podFailurePolicy: {{rules: [{{action: Count, onExitCodes: {IN_3}}}]}}\n",
+        {"policies": LEASE, "mode": "supervisor"},
+        "podFailurePolicy: found one, needed none beside leases",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "options", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_what_cannot_work_is_refused(tmp_path: Path, old: str, new: str, options: dict[str, Any], words: str) -> None:
+    """In one sentence with the place, what is there, what is needed, and what to do."""
+    assert old in PLAIN
+    with pytest.raises(Refusal) as refused:
+        injected(PLAIN.replace(old, new, 1) if old else PLAIN, tmp_path, **options)
+    (finding,) = map(str, refused.value.findings)
+    assert words in finding
+
+
+def test_the_command_has_the_options(tmp_path: Path) -> None:
+    """Each under its name."""
+    file = tmp_path / "plain.yaml"
+    file.write_text(PLAIN)
+    options = ["--before-announce", "true", "--before-announce-timeout", "20", "--before-announce-unanswered", "leave"]
+    options += ["--save-within", "60", "--fence-after", "60", "--bad-nodes", "2/3600", "--restart", "process"]
+    made = run("inject", "-q", "-f", str(file), *options)
+    assert made.returncode == 0
+    annotations = jobset_of(made.stdout)["metadata"]["annotations"]
+    assert (annotations[wire.FENCE_AFTER], annotations[wire.BAD_NODES]) == ("60", "2/3600")
+    assert "BEFORE_ANNOUNCE_UNANSWERED" in made.stdout
