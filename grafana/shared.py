@@ -31,6 +31,7 @@ _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
 QUIET: Final = "no group restart in this range"
 UNWATCHED: Final = "no restart whose Pods told their steps; that needs a watchdog"
+WITHOUT_LADDER: Final = "no rung was used: no JobSet has inplace.dev/escalation, or none failed"
 CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
 JOBSETS: Final[tuple[Json, ...]] = (
     CLUSTERS,
@@ -207,6 +208,35 @@ def budget() -> Panel:
                 "{{namespace}}/{{jobset}}",
             ),
         ),
+    )
+
+
+def rungs() -> Panel:
+    """Return the panel of the rungs that were used."""
+    uses = counted(f"inplace_restart_rungs_total{{{JOBSET}}}", RANGE)
+    return Panel(
+        "bargauge",
+        "Rungs used",
+        "How often each JobSet used each rung of its escalation in the range of the board. Fail: no rung had room.",
+        "short",
+        "InplaceLastRung",
+        (Query(f"topk(10, sum by ({BY_JOBSET}, rung) ({uses}) > 0)", "{{namespace}}/{{jobset}} {{rung}}"),),
+        empty=WITHOUT_LADDER,
+    )
+
+
+def node_verdicts() -> Panel:
+    """Return the panel of bad nodes."""
+    verdicts = counted(f"inplace_node_verdicts_total{{{JOBSET}}}", RANGE)
+    return Panel(
+        "bargauge",
+        "Bad nodes",
+        "NodeAvoided: a JobSet found a node bad, in the range of the board. NodeVerdictTakenBack: no other node was "
+        "free, so a Pod returned there. `inplace nodes JOBSET` names them.",
+        "short",
+        "InplaceNodesAvoided",
+        (Query(f"topk(10, sum by ({BY_JOBSET}, verdict) ({verdicts}) > 0)", "{{namespace}}/{{jobset}} {{verdict}}"),),
+        empty="no node was found bad, or no JobSet has inplace.dev/bad-nodes",
     )
 
 
