@@ -13,6 +13,7 @@ from functools import partial
 from statistics import median
 
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
+from inplace.simulator.campaign.partition import PARTITION, run_partition
 from inplace.simulator.campaign.report import (
     describe,
     plan_command,
@@ -112,6 +113,20 @@ def _saving(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
+def _partitions(options: argparse.Namespace) -> int:
+    """Cut a node off beside other faults, with and without leases; print each seed that fails."""
+    seeds, failures = range(options.first, options.first + options.seeds), 0
+    for leased in (True, False):
+        outcomes = [one for _, one in in_processes(partial(run_partition, leased=leased), seeds, options.processes)]
+        broken = [one for one in outcomes if one.violation is not None]
+        cuts = sum(bool(one.fired[PARTITION]) for one in outcomes)
+        name = "with leases" if leased else "without"
+        print(f"{name:12} {len(seeds)} runs, {cuts} with a node cut off, {len(broken)} violations", flush=True)
+        _print([f"  seed {one.seed}: {one.violation}" for one in broken])
+        failures += len(broken)
+    return 1 if failures else 0
+
+
 def _sieve(options: argparse.Namespace) -> int:
     """Disturb situations at every write and delivery; print each plan that fails."""
     failures = 0
@@ -183,6 +198,11 @@ def _parser() -> argparse.ArgumentParser:
     saving.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
     saving.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
     saving.set_defaults(do=_saving)
+    cuts = verbs.add_parser("partitions", help="cut a node off beside other faults", allow_abbrev=False)
+    cuts.add_argument("--seeds", type=_seeds, default=100, metavar="N", help="runs with and without (default: 100)")
+    cuts.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
+    cuts.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    cuts.set_defaults(do=_partitions)
     sieve = verbs.add_parser("sieve", help="disturb ten situations at every write and delivery", allow_abbrev=False)
     sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
     sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")

@@ -3,7 +3,8 @@ Judge the pace of requests, at each request in the moment in which it is sent.
 
 A controller that lost the Lease does not write. No program repeats a request without a pause. An agent that gets
 Retry-After does not send before that time, because there are thousands of agents. (A controller is not held to
-Retry-After: another event may wake its key earlier.)
+Retry-After: another event may wake its key earlier. An agent with a lease reads the JobSet in two loops, for its watch
+and for the lease, by the same request; each waits for itself, so these reads are not judged.)
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ class Manners:
 
     Args:
         lease_holder: returns the stored holder of the controllers' Lease.
+        leased: agents keep leases.
     """
 
-    def __init__(self, judge: Judge, clock: Clock, lease_holder: Callable[[], str]) -> None:
+    def __init__(self, judge: Judge, clock: Clock, lease_holder: Callable[[], str], *, leased: bool) -> None:
         self._judge = judge
         self._clock = clock
         self._lease_holder = lease_holder
+        self._leased = leased
         self._sent_s: dict[RequestKey, deque[float]] = defaultdict(lambda: deque(maxlen=SAME_MAX))
         self._not_before_s: dict[RequestKey, float] = {}
 
@@ -66,6 +69,8 @@ class Manners:
     def refused(self, request: Request, answer: Response) -> None:
         """Note the Retry-After of an answer to an agent."""
         after_s = answer.headers.get("retry-after")
+        if self._leased and request.method == "GET" and "watch=" not in request.path:
+            return
         if after_s is not None and (what := _key(request)) is not None and what[0].startswith("agent/"):
             self._not_before_s[what] = self._clock.monotonic_s() + float(after_s) - EPSILON_S
 

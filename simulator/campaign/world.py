@@ -101,7 +101,8 @@ class World:
             trace,
             self.note_fired,
         )
-        manners = Manners(self.judge, self.clock, self._lease_holder)
+        leased = scenario.fence_after_s is not None
+        manners = Manners(self.judge, self.clock, self._lease_holder, leased=leased)
         self.network.on_send, self.network.on_refusal = manners.sent, manners.refused
         self.machine = Machine(
             self.clock,
@@ -118,6 +119,7 @@ class World:
         self.controller_crash_at: dict[str, int] = {}
         self.kubelets: dict[str, Kubelet] = {}
         self.kubelet_processes: dict[str, Process] = {}
+        self._unheard: dict[str, dict[str, tuple[str, KubeObject]]] = {}  # by node that is cut off, and by UID
         self._runtime = CampaignRuntime(self.machine)
         timings, rng = scenario.timings, self.random
         self.scheduler = Scheduler(self.client("scheduler"), clock=self.clock, rng=rng("scheduler"), timings=timings)
@@ -237,6 +239,21 @@ class World:
         self.kubelets.pop(name)
         self.kubelet_processes.pop(name).kill()
 
+    def deafen(self, node: str) -> None:
+        """Let a kubelet hear of nothing from now on; what it runs, it runs on."""
+        self._unheard.setdefault(node, {})
+
+    def undeafen(self, node: str) -> None:
+        """Let it hear of everything again, and first of the newest version of each Pod that changed meanwhile."""
+        for event_type, pod in self._unheard.pop(node, {}).values():
+            self._pod_changed(node, event_type, pod)
+
+    def _pod_changed(self, node: str, event_type: str, pod: KubeObject) -> None:
+        if node in self._unheard:
+            self._unheard[node][pod["metadata"]["uid"]] = event_type, pod
+        elif (kubelet := self.kubelets.get(node)) is not None:
+            kubelet.pod_changed(event_type, pod)
+
     def delay_garbage(self, delay_s: float) -> None:
         """Delay the garbage collector until faults are over."""
         self.servers[0].options = replace(self.servers[0].options, gc_delay_s=delay_s)
@@ -306,9 +323,7 @@ class World:
         if plural in _JUDGED:
             self.judge.observe(plural, event)
         if plural == "pods":
-            kubelet = self.kubelets.get(obj["spec"].get("nodeName", ""))
-            if kubelet is not None:
-                kubelet.pod_changed(event.type, obj)
+            self._pod_changed(obj["spec"].get("nodeName", ""), event.type, obj)
         if plural in ("pods", "jobs"):
             self.jobs.observe(plural, event.type, obj)
         if plural in ("pods", "nodes"):

@@ -40,6 +40,14 @@ def test_stalls_counts_what_was_watched(capsys: pytest.CaptureFixture[str]) -> N
     assert re.search(r"0 violations; a hang was found 0\.\d\d s after its limit", printed)
 
 
+def test_partitions_counts_the_cuts(capsys: pytest.CaptureFixture[str]) -> None:
+    """`partitions` says in how many runs a node was cut off, with leases and without."""
+    assert main(["partitions", "--seeds", "2", "--processes", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^with leases +2 runs, [12] with a node cut off, 0 violations$", printed, re.MULTILINE)
+    assert re.search(r"^without +2 runs, [12] with a node cut off, 0 violations$", printed, re.MULTILINE)
+
+
 def test_a_failure_comes_out_of_its_process() -> None:
     """A violation in a child process reaches the soak unchanged: it can be pickled."""
     failure = replace(run_seed(0, only=[]), violation=ViolationError("S1", "two epochs"))

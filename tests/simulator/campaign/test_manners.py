@@ -17,6 +17,7 @@ from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
 
 PATCH = Request("PATCH", "/api/v1/namespaces/default/pods/pod-0?fieldManager=agent", {})
+LIST = Request("GET", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldSelector=x", {})
 LEASE = Request("PUT", "/apis/coordination.k8s.io/v1/namespaces/inplace-system/leases/inplace-controller", {})
 AGENT, LEADER = "agent/pod-0#1", "controller-0#1"
 
@@ -24,10 +25,10 @@ AGENT, LEADER = "agent/pod-0#1", "controller-0#1"
 class Bench:
     """A judge of manners, and programs that send requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, leased: bool = False) -> None:
         self.judge = Judge(Trace())
         self.holder = LEADER
-        self.manners = Manners(self.judge, ProcessClock(0.0), lambda: self.holder)
+        self.manners = Manners(self.judge, ProcessClock(0.0), lambda: self.holder, leased=leased)
 
     async def ask(self, by: str, *requests: Request, pause_s: float = 0.0) -> None:
         """Let a process send requests, each after a pause."""
@@ -39,11 +40,11 @@ class Bench:
 
         await Process(by).start(program())
 
-    async def refuse(self, by: str, after_s: int) -> None:
+    async def refuse(self, by: str, after_s: int, request: Request = PATCH) -> None:
         """Let the server answer a process with Retry-After."""
 
         async def program() -> None:
-            self.manners.refused(PATCH, refusal(429, "TooManyRequests", retry_after_s=after_s))
+            self.manners.refused(request, refusal(429, "TooManyRequests", retry_after_s=after_s))
 
         await Process(by).start(program())
 
@@ -52,9 +53,9 @@ class Bench:
         self.judge.observe("leases", Event(1, "MODIFIED", ("ns", "lease"), {"metadata": {"name": "lease"}}, None))
 
 
-def rule_of(scene: Callable[[Bench], object]) -> str | None:
+def rule_of(scene: Callable[[Bench], object], *, leased: bool = False) -> str | None:
     """Play a scene under virtual time; return the rule that it broke."""
-    bench = Bench()
+    bench = Bench(leased=leased)
 
     async def main() -> None:
         await scene(bench)  # type: ignore[misc]
@@ -138,3 +139,14 @@ MANNERS = [
 def test_manners(scene: Callable[[Bench], object], rule: str | None) -> None:
     """Exactly a deposed leader's write, a request without a pause and one before Retry-After are violations."""
     assert rule_of(scene) == rule
+
+
+@pytest.mark.parametrize(("request_", "leased", "rule"), [(LIST, False, L6), (LIST, True, None), (PATCH, True, L6)])
+def test_two_readers_of_one_agent_wait_each_for_itself(request_: Request, *, leased: bool, rule: str | None) -> None:
+    """With a lease an agent reads for it and for its watch: a read before the other's Retry-After breaks nothing."""
+
+    async def scene(bench: Bench) -> None:
+        await bench.refuse(AGENT, 2, request_)
+        await bench.ask(AGENT, request_, pause_s=1.0)
+
+    assert rule_of(scene, leased=leased) == rule
