@@ -353,7 +353,7 @@ def lint(
 ) -> None:
     """Check a JobSet manifest.
 
-    Says what keeps the JobSet from restarting in place.
+    Says what keeps the JobSet from restarting in place, and in sentences what it does about failures.
     Exit codes: 0 no errors, 1 errors, 2 the file or the cluster cannot be read.
     """
     from inplace.cli.lint.lint import LintOptions, run_lint
