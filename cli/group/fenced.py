@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
@@ -10,19 +11,21 @@ from inplace.cli.terminal.moments import parse_time
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 
+LATE_S: Final = 10.0  # from the first sign of a failure to the status that ends the epoch, of a slow controller
+
 
 def fenced_pods(state: GroupState, pods: Iterable[PodFact], now_s: float) -> dict[str, float]:
-    """Return until when the group waits for each Pod, by name; those whose time is over are left out.
+    """Return until about when the group waits for each Pod, by name; those whose time is long over are left out.
 
-    The controller counts from when it knew that the epoch is over, which is the start of the group restart; a new
-    leader counts anew, so it may be later.
+    The controller counts from when it knew that the epoch is over. The status says when the group restart began, a
+    moment earlier; and a new leader counts anew.
     """
     began_s = parse_time(state.last.started_at) if state.last is not None else None
     if began_s is None:
         return {}
     promises = {pod.name: _promise_s(pod) for pod in pods if pod.is_leaving and pod.status.phase == "Running"}
     waits = {name: began_s + promised_s for name, promised_s in promises.items() if promised_s is not None}
-    return {name: until_s for name, until_s in waits.items() if until_s > now_s}
+    return {name: until_s for name, until_s in waits.items() if until_s + LATE_S > now_s}
 
 
 def _promise_s(pod: PodFact) -> int | None:

@@ -225,8 +225,10 @@ def _of_fenced(fenced: Mapping[str, float], now_s: float) -> Iterator[Obstacle]:
     """Yield Pods that are being deleted where nobody can see them end, and whose workers end by themselves."""
     if fenced:
         left = duration_text(max(fenced.values()) - now_s)
-        text = f"{count_text(len(fenced), 'Pod')}: its node does not say that its worker ended; its lease ends it"
-        advice = f"wait {left} until that is sure (fence-after); a controller that started meanwhile counts anew"
+        text = (
+            f"{count_text(len(fenced), 'Pod')} on a node that does not say whether the worker ended; its lease ends it"
+        )
+        advice = f"wait about {left} until that is sure (fence-after); a controller that began meanwhile counts anew"
         yield Obstacle("Fenced", text, advice, tuple(sorted(fenced)))
 
 
