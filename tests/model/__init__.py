@@ -31,6 +31,10 @@ decides for every controller. Only the environment is modelled here:
 * The status. With `lost` a person removes it, or writes an older one; with `torn` a person writes D beyond S, which
   production's `common.wire` reads. A process that saw the loss sees no older version. After a loss, S2 is checked for
   each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0053).
+* With `fence`, nodes are cut off and heal, and time passes in ticks. What the group may rely on of a Pod's lease is in
+  `tests.model.leases`; that an agent keeps it is shown for one Pod, read by read (`tests.model.promises`). One Pod of
+  a slot is LEAVING at a time: where its replacement is cut off, too, the first node ends before the second Pod leaves.
+  With a fence no agent dies and no status is lost.
 * Workers may die and, with `success`, complete. With `early`, kubelet reports the container's state, with lag.
 
 Every fault costs one of `faults`, which makes the space finite.
@@ -48,7 +52,7 @@ Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.m
 The ladder of restarts has a world of its own (`tests.model.ladders`): windows, rungs, the clock, changes of leader.
 
 Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/epoch do), several slots to a Job, int32's
-end, time and backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
+end, backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
 agents and controller.
 
 The rules are in `tests.model.rules`. S1 is checked in every state, S2 and S3 whenever a worker starts, the others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tests.model.pods import KINDS, Config
@@ -12,8 +13,9 @@ def kinds(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# One slot is enough: what the fence keeps apart are two Pods of one slot.
+# One slot is enough: what the fence keeps apart are two Pods of one slot. Two faults are two cuts, too.
 FENCED: Final = Config(1, 1, kinds("cut"), supervisor=True, overlap=True, fence=True)
+FENCED_BESIDE_A_DEATH: Final = replace(FENCED, faults=2, kinds=kinds("cut worker"), stale=1)
 
 # The largest first, so that two processes finish at about the same time.
 FULL: Final = (
@@ -49,6 +51,9 @@ FULL: Final = (
     Config(2, 2, kinds("lost worker agent"), supervisor=True),
     Config(2, 2, kinds("torn worker controller")),
     Config(2, 1, kinds("torn worker agent"), supervisor=True),
+    FENCED_BESIDE_A_DEATH,
+    replace(FENCED_BESIDE_A_DEATH, kinds=kinds("cut controller")),
+    replace(FENCED, slots=2, stale=1),
     FENCED,
 )
 QUICK: Final = (

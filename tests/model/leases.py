@@ -1,69 +1,83 @@
-"""The lease of a Pod's worker, and time: what the fence of a dead node needs (docs/adr/0072)."""
+"""
+Leases in the world of a group, and time: what the fence of a dead node needs (docs/adr/0072).
+
+An agent promises that it holds no lease for longer than LEASE ticks after its epoch was over. `tests.model.promises`
+shows that it keeps that, read by read. Here only the promise stands: a lease begins whenever it may and its agent
+reaches the API server, and ends at any time where the agent is cut off, or at the last moment where it is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from tests.model.code import Code
 from tests.model.pods import LEASE, NO_WORKER, RUNNING, Pod, SlotState
 from tests.model.rules import Version
-from tests.model.statuses import Statuses
 
 Step = Callable[[SlotState, Pod, Any, Version, str], tuple[str, Pod, str]]
-UNSENT: Final = None
+Over = tuple[int, ...]
+"""For how many ticks each epoch has been over, epoch 1 first, up to a lease; an epoch that may run has no place."""
 
 
 class LeaseMoves:
-    """Knows what an agent does about its lease: it reads, and takes note of its lease's beginning and end."""
+    """Knows when the lease of a Pod may begin, and when it may end."""
 
     def __init__(self, code: Code, stepped: Step) -> None:
         self._agent = code.agent
         self._lease = code.lease
         self._stepped = stepped
-        self._read = Statuses(code).read
 
-    def moves(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[tuple[str, Pod, str]]:
-        """Yield every move; the adversary gives a read the oldest status that it may show."""
-        if pod.read is UNSENT and not pod.cut and pod.lease < LEASE:
-            yield "sends a consistent read", pod._replace(read=now, read_age=0), ""
-        if pod.read is not UNSENT and not pod.cut:
-            yield self._answered(slot, pod, now)
-        if pod.read is not UNSENT and pod.cut:
-            yield "its read fails", pod._replace(read=UNSENT, read_age=0), ""
-        if pod.agent.agent.leased != (pod.lease > 0):
-            held = pod.lease > 0
-            text = "its lease begins" if held else "its lease is over"
-            yield self._stepped(slot, pod, self._agent.Lease(held), now, text)
-
-    def _answered(self, slot: SlotState, pod: Pod, now: Version) -> tuple[str, Pod, str]:
-        assert pod.read is not None
-        version, sent = pod.read, -pod.read_age
-        pod = pod._replace(read=UNSENT, read_age=0, seen=max(pod.seen, version))
-        text = f"reads S={version[1]} D={version[2]}, {-sent} ticks old"
-        text, pod, kind = self._stepped(slot, pod, self._agent.View(*self._read(version)), now, text)
-        if pod.agent is not None:
-            pod = pod._replace(lease=self._lease.renewed_until_s(pod.lease, sent, LEASE, pod.agent.agent))
-        return text, pod, kind
+    def moves(self, slot: SlotState, pod: Pod, now: Version, over: Over) -> Iterator[tuple[str, Pod, str]]:
+        """Yield every move."""
+        if pod.agent is None:
+            return
+        agent = pod.agent.agent
+        if agent.leased and (pod.cut or over_for(over, leased_epoch(agent)) == LEASE):
+            yield self._stepped(slot, pod, self._agent.Lease(False), now, "its lease is over")
+        may_begin = not pod.cut and agent.epoch > 0 and over_for(over, agent.epoch) < LEASE
+        if not agent.leased and may_begin and self._lease.renewed_until_s(0, 0, LEASE, agent):
+            yield self._stepped(slot, pod, self._agent.Lease(True), now, "its lease begins")
 
 
-def is_waited_for(pod: Pod | None) -> bool:
-    """Say whether time stands still for a Pod: what it does takes no time that counts.
+def over_for(over: Over, epoch: int) -> int:
+    """Return for how many ticks an epoch has been over; 0 for one that may run."""
+    return over[epoch - 1] if 0 < epoch <= len(over) else 0
 
-    An agent notices the end of its lease, and kills its worker, within a tick. One that reaches the API server renews
-    its lease before it ends, unless its epoch is over: so only those that are cut off lose it.
-    """
-    if pod is None or pod.agent is None or not pod.exposed:
+
+def leased_epoch(agent: Any) -> int:
+    """Return the epoch of an agent's lease: before it chooses its next one, of the one before; 0 for none."""
+    return agent.epoch or agent.previous or 0
+
+
+def over_since(over: Over, now: Version) -> Over:
+    """Return what is over once a status is stored."""
+    _, synced, deprecated = now
+    return over + (0,) * (max(synced - 1, deprecated) - len(over))
+
+
+def a_tick_older(over: Over, most: int = LEASE) -> Over:
+    """Return what is over a tick later; beyond `most` ticks nobody counts."""
+    return tuple(min(most, ticks + 1) for ticks in over)
+
+
+def without_the_past(over: Over, slots: Iterable[SlotState], most: int = LEASE) -> Over:
+    """Forget since when epochs have been over that no Pod is in, or comes to, so that equal states are equal."""
+    pods = [pod for slot in slots for pod in (slot.live, slot.leaving) if pod is not None]
+    first = min((_first_epoch(pod) for pod in pods), default=0)
+    return tuple(most if epoch < first else ticks for epoch, ticks in enumerate(over, 1))
+
+
+def _first_epoch(pod: Pod) -> int:
+    epoch = pod.annotation if pod.agent is None else leased_epoch(pod.agent.agent)
+    return epoch if pod.worker == NO_WORKER else min(epoch, pod.worker[0])
+
+
+def is_waited_for(pod: Pod | None, over: Over) -> bool:
+    """Say whether time stands still for a Pod: its lease is over, and what is left to do takes less than a tick."""
+    if pod is None or pod.agent is None:
         return False
-    dies = pod.worker != NO_WORKER and (pod.killed or pod.worker[1] != RUNNING)
-    if pod.lease == 0 and (pod.agent.agent.leased or dies):
+    if pod.agent.agent.leased and over_for(over, leased_epoch(pod.agent.agent)) == LEASE:
         return True
-    return not pod.cut and not pod.told and pod.worker[1] == RUNNING and pod.lease < LEASE
-
-
-def a_tick_older(pod: Pod | None) -> Pod | None:
-    """Return a Pod a tick later."""
-    if pod is None or not pod.exposed:
-        return pod
-    older = pod._replace(lease=max(0, pod.lease - 1))
-    return older if pod.read is UNSENT else older._replace(read_age=min(LEASE, pod.read_age + 1))
+    dies = pod.worker != NO_WORKER and (pod.killed or pod.worker[1] != RUNNING)
+    return dies and over_for(over, pod.worker[0]) == LEASE

@@ -7,11 +7,12 @@ configuration known to show it. A bug that goes uncaught means that the checker,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.model.code import Code, planted
-from tests.model.configurations import FENCED, kinds
+from tests.model.configurations import kinds
 from tests.model.explore import Result, explore
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
@@ -27,18 +28,16 @@ class Bug:
         module: one of `Code`, such as agent or ledger; "" if the environment is at fault.
         old: text that occurs once in the module.
         new: what stands there instead.
-        config: where it shows; None is the link of one Pod.
+        where: it shows, in the world of a group or in one of one Pod.
         slow: takes too long for --quick.
-        process: it shows in a Pod of depth `process`.
     """
 
     name: str
-    config: Config | None
+    where: Config | Callable[[Code], Result]
     module: str = ""
     old: str = ""
     new: str = ""
     slow: bool = False
-    process: bool = False
 
     def code(self) -> Code:
         """Return the code with the bug in it."""
@@ -46,9 +45,7 @@ class Bug:
 
     def hunt(self) -> Result:
         """Explore the code with the bug in it, where it shows."""
-        if self.config is not None:
-            return explore(self.config, self.code())
-        return explore_linked_workers(self.code()) if self.process else explore_links(self.code())
+        return explore(self.where, self.code()) if isinstance(self.where, Config) else self.where(self.code())
 
 
 _JUDGE: Final = """    if epoch <= view.deprecated:
@@ -88,13 +85,9 @@ _WORKER: Final = Config(2, 1, kinds("worker"))
 _PODS: Final = Config(2, 1, kinds("worker replace"))
 _OVERLAP: Final = Config(2, 1, kinds("replace"), overlap=True)
 _SUPERVISED: Final = Config(2, 1, kinds("worker"), supervisor=True)
-_FENCED_WAITING: Final = Config(1, 2, kinds("cut worker"), stale=1, supervisor=True, overlap=True, fence=True)
-_FENCES: Final = """            self._vanished = max(self._vanished, record.epoch or 0)
-            self._withdraw(record)
-"""
 
 
-def _dropped(name: str, assumption: str, config: Config, *, slow: bool = False) -> Bug:
+def dropped(name: str, assumption: str, config: Config, *, slow: bool = False) -> Bug:
     """Drop an assumption about the environment."""
     return Bug(f"environment: {name}", replace(config, dropped=frozenset({assumption})), slow=slow)
 
@@ -246,86 +239,85 @@ BUGS: Final = (
         "record.pod.failed_epoch == self.synced and",
         "record.pod.failed_epoch is not None and",
     ),
-    Bug("guard: starts its worker before the lift", None, "guard", _UNLINKED, _STARTS),
-    Bug("guard: does not end its worker when the agent leaves", None, "guard", _STOPS, "return state, ()"),
-    Bug("guard: tells of a final code", None, "guard", " and code not in state.final_codes", ""),
-    Bug("guard: tells of a Pod that ends", None, "guard", "failed = state.phase == RUNNING and code", "failed = code"),
+    Bug("guard: starts its worker before the lift", explore_links, "guard", _UNLINKED, _STARTS),
+    Bug("guard: does not end its worker when the agent leaves", explore_links, "guard", _STOPS, "return state, ()"),
+    Bug("guard: tells of a final code", explore_links, "guard", " and code not in state.final_codes", ""),
+    Bug(
+        "guard: tells of a Pod that ends",
+        explore_links,
+        "guard",
+        "failed = state.phase == RUNNING and code",
+        "failed = code",
+    ),
     Bug(
         "guard: keeps a death to itself",
-        None,
+        explore_links,
         "guard",
         "return gone, (told, Leave(code))",
         "return gone, (Leave(code),)",
     ),
     Bug(
         "sidecar: tells of each death in its Pod",
-        None,
+        explore_links,
         "telling",
         "if state.failure is not None:",
         "if state.failure is event:",
     ),
     Bug(
         "sidecar: leaves before its PATCH is out",
-        None,
+        explore_links,
         "sidecar",
         "if isinstance(event, FailureTold) and",
         "if isinstance(event, FailureTold | TellingDue) and",
     ),
     Bug(
         "guard: says that nothing is left beside what its worker left",
-        None,
+        explore_linked_workers,
         "guard",
         "if not ended.is_tree_gone:",
         "if False:",
-        process=True,
     ),
     Bug(
         "guard: starts the next worker without a lift",
-        None,
+        explore_linked_workers,
         "guard",
         "return replace(state, phase=WAITING), (*words, TellAbsent())",
         "return replace(state, phase=RUNNING), (*words, StartWorker(state.epoch))",
-        process=True,
     ),
     Bug(
         "guard: does not end its worker when the agent says so",
-        None,
+        explore_linked_workers,
         "guard",
         "if state.phase == WAITING or not state.stays:",
         "if True:",
-        process=True,
     ),
     Bug(
         "linked worker: the next epoch is announced before the guard says that nothing is left",
-        None,
+        explore_linked_workers,
         "linked_worker",
         "not state.is_ending or any(peer.life != ABSENT for peer in state.peers):",
         "not state.is_ending:",
-        process=True,
     ),
     Bug(
         "linked worker: a container that is gone counts as one that waits",
-        None,
+        explore_linked_workers,
         "linked_worker",
         "if life in (LIFTED, RUNS):\n",
         "if False:\n",
-        process=True,
     ),
     Bug(
         "supervisor: leaves for clean containers before its PATCH is out",
-        None,
+        explore_linked_workers,
         "supervisor",
         "        if isinstance(event, FailureTold):\n            return _leave(state)",
         "        if isinstance(event, TellingDue | FailureTold):\n            return _leave(state)",
-        process=True,
     ),
     Bug(
         "supervisor: never asks for clean containers",
-        None,
+        explore_linked_workers,
         "supervisor",
         "in_vain < PROCESS_RESTARTS_MAX and",
         "in_vain < 99 and",
-        process=True,
     ),
     Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",
@@ -420,61 +412,16 @@ BUGS: Final = (
         "return max(synced, deprecated), deprecated",
         "return synced, deprecated",
     ),
-    Bug(
-        "controller: a ghost is not waited for",
-        FENCED,
-        "lease",
-        "return over_since_s + promised - now_s",
-        "return 0.0",
-    ),
-    Bug(
-        "controller: waits for the lease, and not for the worker's end",
-        FENCED,
-        "lease",
-        "return over_since_s + promised - now_s",
-        "return over_since_s + promised - 1 - now_s",
-    ),
-    Bug(
-        "agent: does not end its worker when the lease is over",
-        FENCED,
-        "agent",
-        "if state.phase is AgentPhase.LIFTED and not state.leased and",
-        "if False and",
-    ),
-    Bug(
-        "agent: lifts without a lease",
-        replace(_FENCED_WAITING, stale=2),  # it sees a sync that has been over for long
-        "agent",
-        "or (phase is AgentPhase.LIFTED and not state.leased)",
-        "or False",
-        slow=True,
-    ),
-    Bug(
-        "supervisor: a worker in its grace outlives the lease",
-        FENCED,
-        "supervisor",
-        "ends = state.life is WorkerLife.STOPPING and not held",
-        "ends = False",
-    ),
-    Bug(
-        "ledger: the epoch that a fenced ghost waits for is not skipped",
-        _FENCED_WAITING,
-        "ledger",
-        _FENCES,
-        _FENCES.replace("record.epoch or 0", "0"),
-        slow=True,
-    ),
-    _dropped("an announcement on a Pod that is being deleted counts", "leaving", FENCED),
-    _dropped(
+    dropped(
         "a PATCH of a supervisor lands after its next one",
         "late patch",
         Config(2, 2, kinds("worker patch"), supervisor=True),
     ),
-    _dropped("status writes do not conflict", "conflict", Config(2, 2, kinds("worker handover"))),
-    _dropped("kubelet passes an old annotation", "previous", Config(2, 2, kinds("worker"))),
-    _dropped("a PATCH outlives its containers", "late patch", Config(2, 2, kinds("worker agent patch"))),
-    _dropped("Jobs are deleted by name alone", "uid", Config(2, 2, kinds("worker success"))),
-    _dropped(
+    dropped("status writes do not conflict", "conflict", Config(2, 2, kinds("worker handover"))),
+    dropped("kubelet passes an old annotation", "previous", Config(2, 2, kinds("worker"))),
+    dropped("a PATCH outlives its containers", "late patch", Config(2, 2, kinds("worker agent patch"))),
+    dropped("Jobs are deleted by name alone", "uid", Config(2, 2, kinds("worker success"))),
+    dropped(
         "Pod events of one slot out of order",
         "order",
         Config(2, 2, kinds("replace"), stale=1, overlap=True),

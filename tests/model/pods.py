@@ -65,6 +65,7 @@ class Config:
 
     def __post_init__(self) -> None:
         assert self.kinds <= KINDS | SPOILERS | {CUT}, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
+        assert not self.fence or not self.kinds & {"agent", *SPOILERS}, "with a fence, these are not modelled"
         assert self.dropped <= ASSUMPTIONS, f"expected {sorted(ASSUMPTIONS)}, saw {sorted(self.dropped)}"
 
     def __str__(self) -> str:
@@ -111,10 +112,6 @@ class Pod(NamedTuple):
     started: Version | None = None  # the status when this process started; None once it no longer matters
     floor: int = 0  # with overlap: the newest epoch a worker of this slot had run when this process started
     cut: bool = False  # its node can reach nothing, and its kubelet ends nothing
-    exposed: bool = False  # it was cut once; of others, with a fence, every read is answered at once
-    lease: int = 0  # with a fence: for how many ticks the worker may run
-    read: Version | None = None  # with a fence: what the consistent read that is out will show
-    read_age: int = 0  # ticks since it was sent
     late: bool = False  # with a fence: the PATCH that is not answered was stored when the Pod was being deleted
     killed: bool = False  # with a fence: the worker is being killed
     rule: str = ""  # the rule that this Pod just broke

@@ -15,6 +15,7 @@ from tests.model.links import explore_links
 from tests.model.planted import Bug
 from tests.model.planted_ladders import LadderBug
 from tests.model.pods import Config
+from tests.model.promises import explore_promises
 
 _Item = TypeVar("_Item")
 LADDER_RUNS: Final = tuple(itertools.product(LADDERS, (False, True)))  # and whether a failed Job counts
@@ -25,7 +26,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     """Explore every configuration and print a line for each, as they finish."""
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
-    pods = [explore_links(), explore_linked_workers()]
+    pods = [explore_links(), explore_linked_workers(), explore_promises()]
     for result in itertools.chain(pods, _in_parallel(_climb, LADDER_RUNS), _in_parallel(explore, configs)):
         results.append(result)
         print(_line(result), flush=True)

@@ -14,6 +14,7 @@ S6: Final = "S6 more counted restarts than maxRestarts"
 S7: Final = "S7 more group restarts than agents, workers and Pods that died"
 S8: Final = "S8 the JobSet failed with restarts left"
 F1: Final = "F1 a Pod that a controller counts as gone runs a worker"
+F2: Final = "F2 an agent holds its lease, or its worker runs, for longer than it promised"
 INVARIANT: Final = "INV production code raised InvariantError"
 STUCK: Final = "L1 the group cannot come together again without a further fault"
 

@@ -8,12 +8,12 @@ from typing import Any
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.record import replace
 from tests.model.code import Code
+from tests.model.leases import LeaseMoves, Over
 from tests.model.pods import (
     COMPLETE,
     CUT,
     FAILED,
     HEALS,
-    LEASE,
     LEAVING,
     LIVE,
     NO_WORKER,
@@ -42,6 +42,7 @@ class SlotMoves:
         self.agent = code.agent
         self._read = Statuses(code).read
         self._supervised = SupervisorMoves(config, code) if config.supervisor else None
+        self._leases = LeaseMoves(code, self._supervised.stepped) if self._supervised and config.fence else None
 
     def is_lifted(self, pod: Pod) -> bool:
         """Say whether the Pod's agent has lifted its barrier."""
@@ -60,21 +61,26 @@ class SlotMoves:
         state = agent.AgentState(phase=agent.AgentPhase.LIFTED, epoch=1, view=agent.View(1, 0))
         pod = Pod(f"{index}.0", annotation=1, agent=state, worker=(1, RUNNING), floor=floor)
         if self._supervised is not None:
-            lease = LEASE if self.config.fence else 0
-            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0), lease=lease)
+            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0))
         return SlotState(index, pod, announced=1, ran=1)
 
-    def moves(self, slot: SlotState, versions: tuple[Version, ...]) -> Iterator[Move]:
-        """Yield every move; `versions` are what a cache may still answer with, the current one last."""
+    def moves(self, slot: SlotState, versions: tuple[Version, ...], over: Over = ()) -> Iterator[Move]:
+        """Yield every move.
+
+        Args:
+            slot: before it.
+            versions: what a cache may still answer with, the current one last.
+            over: with a fence, for how long which epochs have been over.
+        """
         for name in ("live", "leaving"):
             pod: Pod | None = getattr(slot, name)
             if pod is None:
                 continue
-            for text, moved, kind in self._pod_moves(slot, pod, versions):
+            for text, moved, kind in self._pod_moves(slot, pod, versions, over):
                 if moved != pod:
                     yield (
                         f"pod {pod.uid}: {text}",
-                        _settle(slot, name, moved._replace(rule="")),
+                        settled(slot, name, moved._replace(rule="")),
                         kind,
                         moved.rule,
                     )
@@ -82,19 +88,15 @@ class SlotMoves:
 
     def _replacements(self, slot: SlotState, now: Version) -> Iterator[Move]:
         live, leaving = slot.live, slot.leaving
-        if leaving is not None and not leaving.cut:
+        # A slot has one leaving Pod here: where its replacement is cut off, too, the first node ends before the second.
+        if leaving is not None and (not leaving.cut or (live is not None and live.cut)):
             yield f"pod {leaving.uid}: is gone", slot._replace(leaving=None), "", ""
         for name in ("live", "leaving") if self.config.fence else ():
             pod = getattr(slot, name)
             if pod is not None:
                 text = "is reachable again" if pod.cut else "is cut off with its node"
                 kind = HEALS if pod.cut else CUT
-                yield (
-                    f"pod {pod.uid}: {text}",
-                    slot._replace(**{name: pod._replace(cut=not pod.cut, exposed=True)}),
-                    kind,
-                    "",
-                )
+                yield f"pod {pod.uid}: {text}", slot._replace(**{name: pod._replace(cut=not pod.cut)}), kind, ""
         expected = slot.number < self.config.slots - self.config.ghosts
         if live is not None and leaving is None and not expected:
             gone = live._replace(life=LEAVING)
@@ -112,11 +114,12 @@ class SlotMoves:
         floor = ran if self.config.overlap else 0
         if self._supervised is None:
             return Pod(f"{index}.{generation}", agent=self.agent.AgentState(), started=now, floor=floor)
-        agent, lease = self._supervised.first(), LEASE if self.config.fence else 0
-        uid = f"{index}.{generation}"
-        return Pod(uid, agent=agent, started=now, floor=floor, container=(1, RUNNING), lease=lease)
+        agent, uid = self._supervised.first(), f"{index}.{generation}"
+        return Pod(uid, agent=agent, started=now, floor=floor, container=(1, RUNNING))
 
-    def _pod_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
+    def _pod_moves(
+        self, slot: SlotState, pod: Pod, versions: tuple[Version, ...], over: Over
+    ) -> Iterator[tuple[str, Pod, str]]:
         if pod.orphan:
             refused = self.config.admission and pod.orphan < pod.annotation
             annotation = pod.annotation if refused else pod.orphan
@@ -130,6 +133,8 @@ class SlotMoves:
             return
         if self._supervised is not None:
             yield from self._supervised.moves(slot, pod, versions)
+            if self._leases is not None:
+                yield from self._leases.moves(slot, pod, versions[-1], over)
             return
         if pod.agent is not None:
             yield from self._agent_moves(slot, pod, versions)
@@ -226,7 +231,7 @@ class SlotMoves:
         return remembering(self.config, pod._replace(worker=(epoch, RUNNING), rule=rule))
 
 
-def _settle(slot: SlotState, name: str, pod: Pod) -> SlotState:
+def settled(slot: SlotState, name: str, pod: Pod) -> SlotState:
     """Put a Pod back into its slot and keep the slot's history."""
     slot = slot._replace(live=pod) if name == "live" else slot._replace(leaving=pod)
     return slot._replace(announced=max(slot.announced, pod.annotation), ran=max(slot.ran, pod.worker[0]))

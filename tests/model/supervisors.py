@@ -8,7 +8,6 @@ from typing import Any, Final
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.record import replace
 from tests.model.code import Code
-from tests.model.leases import LeaseMoves
 from tests.model.pods import (
     COMPLETE,
     FAILED,
@@ -41,11 +40,11 @@ class SupervisorMoves:
         self.agent = code.agent
         self.machine = code.supervisor
         self._read = Statuses(code).read
-        self._leases = LeaseMoves(code, self._stepped) if config.fence else None
 
     def first(self, previous: int | None = None, reached: int = 0) -> Any:
         """Return the machine of a process that has just started."""
-        return self.machine.SupervisorState(self.agent.AgentState(previous=previous, reached=reached))
+        leased = not self.config.fence
+        return self.machine.SupervisorState(self.agent.AgentState(previous=previous, reached=reached, leased=leased))
 
     def at_work(self) -> Any:
         """Return the machine of a supervisor whose worker runs in epoch 1."""
@@ -62,10 +61,8 @@ class SupervisorMoves:
                 yield from self._views(slot, pod, versions)
             yield from self._outcomes(slot, pod, versions[-1])
             yield from self._worker(slot, pod, versions[-1])
-            if pod.exposed and self._leases is not None:
-                yield from self._leases.moves(slot, pod, versions[-1])
             if pod.life == LEAVING and pod.agent.code is None and not self.config.fence:
-                yield self._stepped(slot, pod, self.machine.Terminate(SIGTERM), versions[-1], "gets SIGTERM")
+                yield self.stepped(slot, pod, self.machine.Terminate(SIGTERM), versions[-1], "gets SIGTERM")
             died = without_agent(pod)._replace(container=(pod.container[0], FAILED))
             yield "the supervisor dies", died, "agent"
         if self.config.early and pod.reported != pod.container:
@@ -78,31 +75,31 @@ class SupervisorMoves:
             text = f"sees S={version[1]} D={version[2]}"
             if version > pod.seen:
                 shown = pod._replace(seen=version)
-                yield self._stepped(slot, shown, self.agent.View(*self._read(version)), versions[-1], text)
+                yield self.stepped(slot, shown, self.agent.View(*self._read(version)), versions[-1], text)
             if pod.asked and pod.started is not None and version >= pod.started:
                 shown = pod._replace(seen=max(pod.seen, version))
                 view = self.agent.View(*self._read(version), consistent=True)
-                yield self._stepped(slot, shown, view, versions[-1], f"{text} consistently")
+                yield self.stepped(slot, shown, view, versions[-1], f"{text} consistently")
 
     def _outcomes(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
         """Settle the PATCH on the wire, or begin another one."""
         if pod.agent.agent.phase is self.agent.AgentPhase.WAITING:
-            yield self._stepped(slot, pod, self.agent.StillWaiting(), now, "has waited for long", "remind")
+            yield self.stepped(slot, pod, self.agent.StillWaiting(), now, "has waited for long", "remind")
         if epoch := pod.request:
             late = self.config.fence and pod.life == LEAVING
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch, late=late), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
             event = self.agent.NotAccepted(epoch)
-            yield self._stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
-            yield self._stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
+            yield self.stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
+            yield self.stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
         if (epoch := pod.reply) and not pod.cut:
             answered = pod._replace(reply=0, late=False)
             outcome, text = self.agent.Accepted(epoch), f"PATCH {epoch} is answered"
             if pod.late and "leaving" not in self.config.dropped:
                 outcome, text = self.agent.NotAccepted(epoch), f"{text}: the Pod is being deleted"
-            yield self._stepped(slot, answered, outcome, now, text)
+            yield self.stepped(slot, answered, outcome, now, text)
             text = f"the answer to PATCH {epoch} is lost"
-            yield self._stepped(slot, answered, self.agent.NotAccepted(epoch), now, text, "patch")
+            yield self.stepped(slot, answered, self.agent.NotAccepted(epoch), now, text, "patch")
 
     def _worker(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
         """End the worker's main process, let the supervisor notice, and end the leftovers: three moves."""
@@ -116,12 +113,12 @@ class SupervisorMoves:
             case "failed" | "succeeded":
                 left = pod._replace(worker=(epoch, LEFTOVERS))
                 event = self.machine.WorkerExited(0 if state == SUCCEEDED else 1)
-                yield self._stepped(slot, left, event, now, "reaps its worker")
+                yield self.stepped(slot, left, event, now, "reaps its worker")
             case "leftovers":
                 gone = pod._replace(worker=NO_WORKER, told=False, killed=False)
-                yield self._stepped(slot, gone, self.machine.WorkerGone(), now, "has nothing left of its worker")
+                yield self.stepped(slot, gone, self.machine.WorkerGone(), now, "has nothing left of its worker")
 
-    def _stepped(
+    def stepped(
         self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
     ) -> tuple[str, Pod, str]:
         """Step the production machine and perform its actions."""
@@ -170,7 +167,6 @@ class SupervisorMoves:
             orphan=(pod.request or pod.orphan) if "late patch" in self.config.dropped else 0,
             worker=NO_WORKER,
             told=False,
-            read=None,
             late=False,
             killed=False,
             container=(pod.container[0] + 1, RUNNING),

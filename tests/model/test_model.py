@@ -20,8 +20,10 @@ from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.planted import BUGS, Bug
+from tests.model.planted_fences import FENCE_BUGS
 from tests.model.planted_ladders import LADDER_BUGS, LadderBug
 from tests.model.pods import Config
+from tests.model.promises import explore_promises
 from tests.model.rules import S3
 
 SHAPE = Shape({"a": (2, 2)})
@@ -60,7 +62,9 @@ def test_each_planted_bug_of_the_ladder_fits_the_code(bug: LadderBug) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [bug for bug in (*BUGS, *LADDER_BUGS) if not bug.slow], ids=lambda bug: bug.name)
+@pytest.mark.parametrize(
+    "bug", [bug for bug in (*BUGS, *FENCE_BUGS, *LADDER_BUGS) if not bug.slow], ids=lambda bug: bug.name
+)
 def test_planted_bug_is_caught(bug: Bug | LadderBug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
     assert bug.hunt().rule
@@ -70,6 +74,15 @@ def test_planted_bug_is_caught(bug: Bug | LadderBug) -> None:
 def test_no_reachable_state_of_a_guarded_pod_breaks_a_rule(explore_pod: Callable[[], Result]) -> None:
     """The link's two machines in both depths, explored together with everything between them."""
     result = explore_pod()
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
+
+
+@pytest.mark.slow
+def test_an_agent_keeps_what_it_promised() -> None:
+    """Whenever its reads are sent and answered, no worker runs for longer than promised after its epoch was over."""
+    result = explore_promises()
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete
@@ -96,7 +109,7 @@ def test_what_is_planted_must_occur_once() -> None:
         planted("agent", "no such line", "")
 
 
-@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.module], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [bug for bug in (*BUGS, *FENCE_BUGS) if bug.module], ids=lambda bug: bug.name)
 def test_each_planted_bug_fits_the_code(bug: Bug) -> None:
     """Each planted bug's text occurs in the current code."""
     assert bug.code() != Code()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.model.code import Code
 from tests.model.controllers import Controllers, Observation
-from tests.model.leases import a_tick_older, is_waited_for
+from tests.model.leases import Over, a_tick_older, is_waited_for, over_since, without_the_past
 from tests.model.pods import (
     COMPLETE,
     CUT,
@@ -24,10 +24,11 @@ from tests.model.rules import F1, INVARIANT, S1, S3_NOW, S5, S8, Epochs, Version
 from tests.model.slots import SlotMoves
 from tests.model.statuses import Statuses, spoiled
 
-# (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, waited, slot, slot, ...)
-# `waited` is for how many ticks each of the two has known that every epoch so far is over, up to FENCE.
+# (versions, leader's ledger, old leader's ledger + 1 or 0, faults left, deaths, failed, waited, over, slot, slot, ...)
+# `waited` is for how many ticks each of the two has known that every epoch so far is over, up to FENCE; `over` is for
+# how many ticks which epochs have been over.
 State = tuple[int, ...]
-FIRST_SLOT = 7
+FIRST_SLOT = 8
 DEADLY = frozenset({"agent", "worker", "replace"})  # the faults that cost a group restart
 CUT_COST = 3  # a worker that is fenced, a Pod that is replaced, and an epoch that is skipped for it
 
@@ -63,7 +64,10 @@ class World:
         self._slots: list[SlotState] = []
         self._slot_numbers: dict[SlotState, int] = {}
         self._running: list[int] = []
-        self._moves: dict[tuple[int, int], tuple[tuple[str, int, str, str], ...]] = {}
+        self._presents: dict[tuple[int, ...], int] = {}
+        self._overs: list[Over] = []
+        self._over_numbers: dict[Over, int] = {}
+        self._moves: dict[tuple[int, int, int], tuple[tuple[str, int, str, str], ...]] = {}
         self._observed: dict[tuple[int, int], tuple[Observation, ...]] = {}
         self._listings: dict[tuple[int, int], int] = {}
 
@@ -74,7 +78,7 @@ class World:
         make = self._slot_moves.at_work if is_at_work else self._slot_moves.first
         slots = tuple(self._intern_slot(make(index)) for index in range(self.config.slots))
         leader = self._listed(slots, self._read(status))
-        return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, 0, *slots)
+        return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, 0, self._intern_over(()), *slots)
 
     def broken(self, state: State) -> str:
         """Name the rule that `state` itself breaks, or return ""."""
@@ -111,18 +115,31 @@ class World:
 
     def moves(self, state: State) -> Iterator[Move]:
         """Yield every move of `state`."""
-        versions, leader, old_leader, left, deaths, failed, waited = state[:FIRST_SLOT]
+        for move in self._all_moves(state):
+            yield self._without_the_past(move) if self.config.fence else move
+
+    def _without_the_past(self, move: Move) -> Move:
+        """Drop from a state for how long epochs have been over that no Pod is in."""
+        times = move.state[7:]
+        over = self._presents.get(times)
+        if over is None:
+            slots = [self._slots[number] for number in times[1:]]
+            over = self._presents[times] = self._intern_over(without_the_past(self._overs[times[0]], slots))
+        return move if over == times[0] else move._replace(state=(*move.state[:7], over, *move.state[8:]))
+
+    def _all_moves(self, state: State) -> Iterator[Move]:
+        versions, leader, old_leader, left, deaths, failed, waited, over = state[:FIRST_SLOT]
         if failed:
             return
         for position in range(FIRST_SLOT, len(state)):
             number = state[position]
             before, after = state[FIRST_SLOT:position], state[position + 1 :]
-            for text, slot, kind, rule in self._moves_of_slot(number, versions):
+            for text, slot, kind, rule in self._moves_of_slot(number, versions, over):
                 if kind in ("", HEALS):
                     yield Move(text, (*state[:position], slot, *after), kind == HEALS, rule)
                 elif left:
                     died = deaths + (CUT_COST if kind == CUT else kind in DEADLY)
-                    target = (versions, leader, old_leader, left - 1, died, 0, waited, *before, slot, *after)
+                    target = (versions, leader, old_leader, left - 1, died, 0, waited, over, *before, slot, *after)
                     yield Move(text, target, True, rule)
             for text, ledger, repeated in self._observations(leader, number):
                 yield Move(f"controller: {text}", (versions, ledger, *state[2:]), repeated, "")
@@ -138,18 +155,13 @@ class World:
             yield Move("old leader: stops", (versions, leader, 0, *state[3:]), False, "")
 
     def _time_passes(self, state: State) -> Iterator[Move]:
-        """Let a tick pass, where time matters and nothing is due before it."""
-        slots = [self._slots[number] for number in state[FIRST_SLOT:]]
-        pods = [pod for slot in slots for pod in (slot.live, slot.leaving)]
-        matters = any(slot.leaving is not None for slot in slots) or any(pod is not None and pod.cut for pod in pods)
-        if not matters or any(is_waited_for(pod) for pod in pods):
+        """Let a tick pass, where nothing is due before it."""
+        slots, over = [self._slots[number] for number in state[FIRST_SLOT:]], self._overs[state[7]]
+        if any(is_waited_for(pod, over) for slot in slots for pod in (slot.live, slot.leaving)):
             return
         waited = [min(FENCE, ticks + 1) for ticks in divmod(state[6], FENCE + 1)]
-        older = (
-            self._intern_slot(slot._replace(live=a_tick_older(slot.live), leaving=a_tick_older(slot.leaving)))
-            for slot in slots
-        )
-        after = self._waiting((*state[:6], waited[0] * (FENCE + 1) + waited[1], *older), state)
+        times = (waited[0] * (FENCE + 1) + waited[1], self._intern_over(a_tick_older(over)))
+        after = self._waiting((*state[:6], *times, *state[FIRST_SLOT:]), state)
         if after != state:
             yield Move("time passes", after, False, "")
 
@@ -161,7 +173,7 @@ class World:
         for which, position in enumerate((1, 2)):
             if not (self._is_over(state, position) and self._is_over(before, position)):
                 waited[which] = 0
-        return (*state[:6], waited[0] * (FENCE + 1) + waited[1], *state[FIRST_SLOT:])
+        return (*state[:6], waited[0] * (FENCE + 1) + waited[1], *state[7:])
 
     def _is_over(self, state: State, position: int) -> bool:
         """Say whether a controller knows that every epoch so far is over."""
@@ -195,9 +207,11 @@ class World:
         if not left or not kinds & {"controller", "handover"}:
             return
         listed = self._listed(state[FIRST_SLOT:], self._read(self._versions[state[0]][-1]))
+        # A new leader fences a ghost anew, and so skips an epoch anew for one that went on announcing.
+        deaths = state[4] + self.config.fence
         if "controller" in kinds:
             text = "controller: dies; the next one lists everything"
-            target = (state[0], listed, state[2], left - 1, *state[4:6], state[6] % (FENCE + 1), *state[FIRST_SLOT:])
+            target = (state[0], listed, state[2], left - 1, deaths, state[5], state[6] % (FENCE + 1), *state[7:])
             yield Move(text, target, True, "")
         if "handover" in kinds and not state[2]:
             text = "controller: loses its lease without noticing; the next one lists everything"
@@ -206,9 +220,10 @@ class World:
                 listed,
                 state[1] + 1,
                 left - 1,
-                *state[4:6],
+                deaths,
+                state[5],
                 state[6] // (FENCE + 1),
-                *state[FIRST_SLOT:],
+                *state[7:],
             )
             yield Move(text, target, True, "")
 
@@ -261,7 +276,7 @@ class World:
         if not rule and is_sync and not self._is_together(state, number, want[0]):
             rule = S3_NOW
         recent = (*versions, (life, *want))[-self.config.stale :]
-        written = (self._intern_versions(recent), *state[1:])
+        written = (self._intern_versions(recent), *state[1:7], self._over_since(state[7], recent[-1]), *state[8:])
         text = f"{name}: writes S={want[0]} D={want[1]}"
         yield Move(text, self._with_ledger(written, position, self._controllers.learn(number, want)), False, rule)
         if "write" in self.config.kinds and state[3]:
@@ -303,14 +318,16 @@ class World:
     def _with_ledger(self, state: State, position: int, ledger: int) -> State:
         return self._waiting((*state[:position], ledger + position - 1, *state[position + 1 :]), state)
 
-    def _moves_of_slot(self, number: int, versions: int) -> tuple[tuple[str, int, str, str], ...]:
-        key = (number, versions)
+    def _moves_of_slot(self, number: int, versions: int, over: int) -> tuple[tuple[str, int, str, str], ...]:
+        key = (number, versions, over)
         found = self._moves.get(key)
         if found is None:
             kinds = self.config.kinds
             found = self._moves[key] = tuple(
                 (text, self._intern_slot(slot), kind, rule)
-                for text, slot, kind, rule in self._slot_moves.moves(self._slots[number], self._versions[versions])
+                for text, slot, kind, rule in self._slot_moves.moves(
+                    self._slots[number], self._versions[versions], self._overs[over]
+                )
                 if kind in ("", HEALS) or kind in kinds
             )
         return found
@@ -338,6 +355,15 @@ class World:
             number = self._slot_numbers[slot] = len(self._slots)
             self._slots.append(slot)
             self._running.append(running_epochs(slot, supervisor=self.config.supervisor))
+        return number
+
+    def _over_since(self, over: int, now: Version) -> int:
+        return self._intern_over(over_since(self._overs[over], now)) if self.config.fence else over
+
+    def _intern_over(self, over: Over) -> int:
+        number = self._over_numbers.setdefault(over, len(self._overs))
+        if number == len(self._overs):
+            self._overs.append(over)
         return number
 
     def _intern_versions(self, versions: tuple[Version, ...]) -> int:
