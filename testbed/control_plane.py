@@ -130,6 +130,14 @@ class ControlPlane:
         await self.stop_apiserver(kill=kill)
         await self.start_apiserver()
 
+    async def restart_controller_manager(self, *more_flags: str) -> None:
+        """Replace kube-controller-manager by a new process, with these flags behind its own until the next call."""
+        await self._controller_manager.stop()
+        component = self._controller_components(more_flags)[self._ports.controller_manager]
+        self._controllers[self._ports.controller_manager] = component
+        component.start()
+        await wait_until_healthy(component, f"https://{LOOPBACK}:{self._ports.controller_manager}/healthz", self.ca)
+
     def apiserver_cpu_seconds(self) -> float:
         """Return the CPU time of the current kube-apiserver process; a restart begins at zero."""
         return self._apiserver.cpu_seconds()
@@ -186,13 +194,14 @@ class ControlPlane:
     def _component(self, name: str, arguments: Sequence[str]) -> Component:
         return Component(name, (*self._commands[name], *arguments), self.directory)
 
-    def _controller_components(self) -> dict[int, Component]:
+    def _controller_components(self, more_flags: Sequence[str] = ()) -> dict[int, Component]:
         """Return the two controllers by the port on which each reports its health."""
         components = {}
-        for name, port, spell in (
-            (CONTROLLERS[0], self._ports.controller_manager, flags.controller_manager),
-            (CONTROLLERS[1], self._ports.scheduler, flags.scheduler),
+        for name, port, spell, more in (
+            (CONTROLLERS[0], self._ports.controller_manager, flags.controller_manager, more_flags),
+            (CONTROLLERS[1], self._ports.scheduler, flags.scheduler, ()),
         ):
             kubeconfig = self._credentials.client_kubeconfig(self.url, f"system:{name}", "inplace")
-            components[port] = self._component(name, spell(self._ports, self._credentials, kubeconfig))
+            words = (*spell(self._ports, self._credentials, kubeconfig), *more)
+            components[port] = self._component(name, words)
         return components

@@ -6,7 +6,7 @@ One cluster serves a session: it costs some 15 s. Groups live in namespaces of t
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from inplace.common.kube.client import KubeClient
@@ -66,8 +66,22 @@ class Cluster:
         node = Node(number, programs=self._programs, kubelet=self._kubelet, folder=folder)
         self.nodes.append(node)
         await node.start(self.plane, self._images)
-        await until(lambda: self._is_ready(node), f"{node.name} is Ready", timeout_s=READY_S_MAX, also=node.logs)
+        await self.until_ready(node)
         return node
+
+    async def until_ready(self, node: Node) -> None:
+        """Return once Pods may be scheduled on a node."""
+        await until(lambda: self._is_ready(node), f"{node.name} is Ready", timeout_s=READY_S_MAX, also=node.logs)
+
+    async def cordon(self, node: Node, *, on: bool) -> None:
+        """Mark a node as unschedulable, or as schedulable again."""
+        await self.client.patch(NODES, None, node.name, {"spec": {"unschedulable": on}})
+
+    async def lose(self, node: Node) -> None:
+        """Power a node off and delete its object, if that is still there."""
+        await node.power_off()
+        with suppress(NotFound):
+            await self.client.delete(NODES, None, node.name)
 
     async def _is_ready(self, node: Node) -> bool:
         try:

@@ -115,6 +115,14 @@ class Group:
             key=lambda pod: str(pod["metadata"]["name"]),
         )
 
+    def live(self) -> list[KubeObject]:
+        """Return the Pods that have neither ended nor been told to; one that restarts in place may show as Pending."""
+        return [
+            pod
+            for pod in self.pods()
+            if pod["status"].get("phase") not in ("Failed", "Succeeded") and "deletionTimestamp" not in pod["metadata"]
+        ]
+
     def uids(self) -> set[str]:
         """Return the uids of the Pods that are there."""
         return {pod["metadata"]["uid"] for pod in self.pods()}

@@ -9,7 +9,7 @@ etcd's revisions.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +104,14 @@ class History:
             for version in self._of("Pod")
             if version.event == "DELETED" or "deletionTimestamp" in version.stored["metadata"]
         }
+
+    def first_s(self, kind: str, holds: Callable[[KubeObject], Any]) -> float:
+        """Return when the first version of an object was seen for which this is true.
+
+        Raises:
+            StopIteration: there was none.
+        """
+        return next(version.seen_s for version in self._of(kind) if holds(version.stored))
 
     def _of(self, kind: str) -> list[Version]:
         return sorted((each for each in self.versions if each.kind == kind), key=lambda each: each.number)

@@ -6,9 +6,11 @@ too. Runs in a capsule only (`testbed.node.capsule`), whose end takes the rest d
 """
 
 import asyncio
+import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.component import Component
@@ -85,6 +87,22 @@ class Node:
         """End kubelet; containers run on."""
         await self._kubelet.stop(kill=kill)
 
+    async def restart_kubelet(self, **changes: object) -> None:
+        """Start kubelet anew after changes of its configuration; containers run on."""
+        path = self._folder / "kubelet.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        await self.stop_kubelet()
+        await self.start_kubelet()
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Cut the node's network meanwhile: kubelet and containers live on."""
+        network.cut(self._address)
+        try:
+            yield
+        finally:
+            network.heal(self._address)
+
     async def power_off(self) -> None:
         """End everything on the node at once, without a word to anybody."""
         cgroups.kill(self.cgroup)
@@ -102,6 +120,11 @@ class Node:
             f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-8:])
             for path in sorted(self._folder.glob("*.log"))
         )
+
+    @property
+    def is_on(self) -> bool:
+        """Say whether the node has not been powered off."""
+        return self._holder.pid_or_none() is not None
 
     @property
     def _pid(self) -> int:

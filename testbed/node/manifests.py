@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from inplace.cli.manifests.agent_pieces import DEPTH
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from testbed.node.archives import WORKER_IMAGE
 
@@ -59,9 +60,24 @@ def documents_of(text: str, namespace: str) -> list[KubeObject]:
 
 def watch_over(jobset: KubeObject, stall_after_s: float) -> None:
     """Set the watchdog's limit: on the sidecar, or on the supervisor, which is the worker's container."""
-    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod = _pod_of(jobset)
     agent = (pod.get("initContainers") or pod["containers"])[0]
     agent["env"].append({"name": "STALL_AFTER_S", "value": f"{stall_after_s:g}"})
+
+
+def fence_after(jobset: KubeObject, length_s: int) -> None:
+    """Give the workers leases."""
+    jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(length_s)
+    pod = _pod_of(jobset)
+    agent = (pod.get("initContainers") or pod["containers"])[0]
+    path = f"metadata.annotations['{wire.FENCE_AFTER}']"
+    agent["env"].append({"name": "FENCE_AFTER_S", "valueFrom": {"fieldRef": {"fieldPath": path}}})
+
+
+def _pod_of(jobset: KubeObject) -> dict[str, Any]:
+    """Return the template of the group's Pods."""
+    pod: dict[str, Any] = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return pod
 
 
 def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:

@@ -60,6 +60,16 @@ def connect(address: Address, pid: int) -> None:
     _ip("route", "replace", address.pods, "via", address.node)
 
 
+def cut(address: Address) -> None:
+    """Unplug a node: nothing that it sends arrives, and nobody is told."""
+    _ip("link", "set", f"node{address.number}", "down")
+
+
+def heal(address: Address) -> None:
+    """Plug it in again."""
+    _ip("link", "set", f"node{address.number}", "up")
+
+
 def _ip(*words: str) -> None:
     _run("ip", *words)
 

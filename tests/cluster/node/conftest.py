@@ -18,6 +18,7 @@ from testbed.binaries import Binaries
 from testbed.node import archives, capsule, host
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.group import Group, running_group
+from testbed.node.machine import Node
 from testbed.node.runtime.build import RUNTIME
 
 MODES = (  # CI has what `inject` makes
@@ -48,6 +49,14 @@ async def cluster(binaries: Binaries) -> AsyncIterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     async with running_cluster(binaries, programs=programs, images=images, folder=folder) as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def second(cluster: Cluster) -> AsyncIterator[Node]:
+    """Give a second node; a module's last test may lose it, otherwise it is stopped and deleted at the end."""
+    node = await cluster.add_node()
+    yield node
+    await cluster.lose(node)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=MODES)

@@ -19,8 +19,8 @@ def with_ladder(jobset: KubeObject) -> None:
 
 
 def not_over(group: Group) -> set[str]:
-    """Return the UIDs of the Pods that have not ended; one that restarts in place may show as Pending."""
-    return {pod["metadata"]["uid"] for pod in group.pods() if pod["status"]["phase"] not in ("Failed", "Succeeded")}
+    """Return the UIDs of the Pods that have not ended."""
+    return {pod["metadata"]["uid"] for pod in group.live()}
 
 
 async def test_the_pod_that_failed_is_another_one_after(cluster: Cluster, mode: str) -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import suppress
-
 import pytest
-import pytest_asyncio
 
-from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import Group, running_group
@@ -17,21 +12,6 @@ from testbed.node.machine import Node
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SLOTS = 4
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def second(cluster: Cluster) -> AsyncIterator[Node]:
-    """Give a second node; the last test loses it, otherwise it is stopped and deleted at the end."""
-    node = await cluster.add_node()
-    yield node
-    await node.power_off()
-    with suppress(NotFound):
-        await cluster.client.delete(NODES, None, node.name)
-
-
-async def cordon(node: Node, cluster: Cluster, *, on: bool) -> None:
-    """Mark a node as unschedulable, or as schedulable again."""
-    await cluster.client.patch(NODES, None, node.name, {"spec": {"unschedulable": on}})
 
 
 async def running_on(node: Node, group: Group) -> list[KubeObject]:
@@ -47,7 +27,7 @@ async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cl
     """Evicted Pods come back on the other node; the Pods there stay and restart in place."""
     async with running_group(cluster, mode, pods=SLOTS) as group:
         evicted = await running_on(second, group)
-        await cordon(second, cluster, on=True)
+        await cluster.cordon(second, on=True)
         staying = group.uids() - {pod["metadata"]["uid"] for pod in evicted}
         group.expect_lost(evicted)
         for pod in evicted:
@@ -55,7 +35,7 @@ async def test_a_drained_node_moves_its_pods_and_restarts_the_others(cluster: Cl
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
             await cluster.client.raw("POST", f"{PODS.path(group.namespace, name)}/eviction", body=eviction)
         await group.until_runs(2)
-        await cordon(second, cluster, on=False)
+        await cluster.cordon(second, on=False)
 
         assert staying < group.uids()
         assert {pod["spec"]["nodeName"] for pod in group.pods()} == {cluster.nodes[0].name}
@@ -79,7 +59,7 @@ async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster
         staying = [
             group.uids() - {pod["metadata"]["uid"] for pod in gone} for group, gone in zip(groups, lost, strict=True)
         ]
-        await cordon(second, cluster, on=True)
+        await cluster.cordon(second, on=True)
         await second.power_off()
         for group, gone in zip(groups, lost, strict=True):
             group.expect_lost(gone)
