@@ -80,7 +80,7 @@ test-node: node  ## restart groups with real kubelets and containers; the worker
 
 test-frameworks: $(STAMP)  ## train with users' frameworks (JAX, ...) in the demo and under random kills; FRAMEWORKS names them
 	$(BIN)/python -m testbed.frameworks.venv $(FRAMEWORKS)
-	$(BIN)/python -m pytest -q $(patsubst %,tests/frameworks/test_%.py,$(FRAMEWORKS))
+	$(BIN)/python -m pytest -q $(patsubst %,tests/frameworks/test_%.py,$(FRAMEWORKS)) $(SELECT)
 
 docs: $(STAMP)  ## build the pages of docs/ as a site in build/site; a broken link is an error
 	$(BIN)/mkdocs build -q

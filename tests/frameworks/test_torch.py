@@ -124,7 +124,7 @@ def test_random_kills_below_torchrun_are_recovered_from() -> None:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("example", ["torch.yaml", "torchrun.yaml"])
+@pytest.mark.parametrize("example", ["torch.yaml", pytest.param("torchrun.yaml", marks=pytest.mark.long)])
 async def test_planned_stops_lose_no_step(example: str) -> None:
     """A restart on request and a drain: all ranks save after the step at which any of them was asked."""
     await stop_twice(example, programs=[environment("torch") / "bin"])
