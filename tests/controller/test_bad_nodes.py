@@ -292,7 +292,11 @@ async def test_what_is_asked_for_by_a_person_blames_no_node() -> None:
         assert await crew.epochs() == (1, 1)
         await meet(rig, crew, 2)
         assert shunned(await replaced(rig, crew, 1)) == []
-        assert wire.NODE_FAILURES not in await crew.status()
+        await bind(rig, pod_of(crew, 1), "n1")
+        await meet(rig, crew, 3)
+        status = await crew.status()
+        assert status[wire.LAST_GROUP_RESTART]["trigger"] == "pod_lost"
+        assert wire.NODE_FAILURES not in status
 
 
 async def test_both_gates_of_ours() -> None:
