@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from inplace.cli.manifests.agent_pieces import DEPTH
-from inplace.common import wire
+from inplace.common import unfit, wire
 from inplace.common.kube.resources import KubeObject
 from testbed.node.archives import WORKER_IMAGE
 
@@ -24,6 +24,7 @@ MODES = {
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
+SHELL = Path("/bin/sh")
 
 RESTRICTED = {
     "runAsNonRoot": True,
@@ -63,6 +64,36 @@ def watch_over(jobset: KubeObject, stall_after_s: float) -> None:
     pod = _pod_of(jobset)
     agent = (pod.get("initContainers") or pod["containers"])[0]
     agent["env"].append({"name": "STALL_AFTER_S", "value": f"{stall_after_s:g}"})
+
+
+def avoid_bad_nodes(jobset: KubeObject, policy: str) -> None:
+    """Let replaced Pods avoid bad nodes.
+
+    Several Pods of the group share a node here. The scheduler's default spread would weigh as much as what is to be
+    shown, so the Pods have a constraint of their own, in which all nodes are alike.
+    """
+    jobset["metadata"].setdefault("annotations", {})[wire.BAD_NODES] = policy
+    alike = {"maxSkew": 1, "topologyKey": "no-node-has-it", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+    _pod_of(jobset)["topologySpreadConstraints"] = [alike]
+
+
+def check_before_announcing(jobset: KubeObject, command: str) -> None:
+    """Run a check in the worker's container before each announcement; it knows NODE_NAME.
+
+    The worker's image has no shell, so it gets the machine's, which needs libc alone.
+    """
+    pod = _pod_of(jobset)
+    (worker,) = pod["containers"]
+    worker["env"] += [
+        {"name": "BEFORE_ANNOUNCE", "value": command},
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+    pod["volumes"].append({"name": "shell", "hostPath": {"path": str(SHELL.resolve()), "type": "File"}})
+    worker["volumeMounts"].append({"name": "shell", "mountPath": str(SHELL), "readOnly": True})
+    for agent in pod.get("initContainers", ()):
+        agent["env"].append({"name": "CHECKS_BEFORE_ANNOUNCE", "value": "1"})
+    for rule in worker.get("restartPolicyRules", ()):
+        rule["exitCodes"]["values"].append(unfit.CODE)
 
 
 def fence_after(jobset: KubeObject, length_s: int) -> None:
