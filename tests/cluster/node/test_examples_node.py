@@ -9,9 +9,9 @@ import pytest
 from inplace.common.kube.resources import KubeObject
 from testbed.node.archives import WORKER_IMAGE
 from testbed.node.cluster import Cluster
-from testbed.node.group import SETTLED_S_MAX, Group, running
+from testbed.node.group import Group, running
 from testbed.node.manifests import documents_of
-from testbed.node.patience import until
+from testbed.node.training import train_through_a_kill
 from tests.cli.command import run
 
 PODS = 3
@@ -48,18 +48,8 @@ async def test_what_inject_makes_trains(cluster: Cluster, made: str) -> None:
     documents = documents_of(made, group.namespace)
     adapt(documents[-1])
     async with running(group, documents):
-        await until(
-            lambda: group.printed("worker").count("step=10 ") == PODS,
-            "a first checkpoint",
-            timeout_s=SETTLED_S_MAX,
-            also=group.state,
-        )
-        before = group.uids()
-        await group.kill(1, "worker")
-        await group.until_ended("Completed")
+        text = await train_through_a_kill(group, "step=10 ")
 
-        went_on = re.findall(r"epoch=(\d) goes on from step (\d+)", group.printed("worker"))
+        went_on = re.findall(r"epoch=(\d) goes on from step (\d+)", text)
         assert [epoch for epoch, _ in went_on].count("2") == PODS
         assert all(int(step) >= 10 for epoch, step in went_on if epoch == "2")
-        assert group.epochs() == (2, 1)
-        assert group.uids() == before

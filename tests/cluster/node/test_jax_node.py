@@ -14,9 +14,9 @@ from testbed.frameworks.manifests import documents_of as example_in_mode
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.node import archives
 from testbed.node.cluster import Cluster
-from testbed.node.group import SETTLED_S_MAX, Group, running
+from testbed.node.group import Group, running
 from testbed.node.manifests import documents_of
-from testbed.node.patience import until
+from testbed.node.training import train_through_a_kill
 
 PODS = 2
 STEPS = 60
@@ -50,21 +50,11 @@ async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str)
     documents = documents_of(example, group.namespace)
     adapt(documents[-1])
     async with running(group, documents):
-        await until(
-            lambda: group.printed("worker").count("step=11 ") == PODS,
-            "a first checkpoint",
-            timeout_s=SETTLED_S_MAX,
-            also=group.state,
-        )
-        before = group.uids()
-        await group.kill(1, "worker")
-        await group.until_ended("Completed")
+        text = await train_through_a_kill(group, "step=11 ")
 
-        printed = re.findall(r"^\S+ std(?:out|err) [FP] (.*)$", group.printed("worker"), re.MULTILINE)
+        printed = re.findall(r"^\S+ std(?:out|err) [FP] (.*)$", text, re.MULTILINE)
         lines = WorkerLines.of_text("\n".join(printed))
         assert Findings.of(lines, lines.losses).are_clean, lines.differing + lines.mixed
         assert {epoch: min(steps) >= 10 for epoch, steps in lines.resumed.items()} == {1: False, 2: True}
         assert lines.reached[2] == STEPS
         assert float(lines.losses[STEPS]) < float(lines.losses[11]) < float(lines.losses[1])
-        assert group.epochs() == (2, 1)
-        assert group.uids() == before
