@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
 from inplace.agent.config import AgentConfig, ConfigError
-from inplace.agent.save_requests import SaveFile
+from inplace.agent.log import LazyLog
+from inplace.agent.save_requests import SaveFile, SaveRequests
+from inplace.agent.saving_time import SavingTime
+from inplace.common.epoch.guard import RUNNING, WAITING, GuardState
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import running, supervised, through_the_barrier, until
@@ -183,6 +188,60 @@ def test_a_file_of_a_stranger_is_replaced_and_not_followed(tmp_path: Path) -> No
     (tmp_path / "folder").mkdir()
     assert "cannot write" in SaveFile(f"{tmp_path}/folder").ask(3)
     assert "cannot write" in SaveFile(f"{tmp_path}/gone/save").ask(3)
+
+
+def test_the_file_can_be_read_by_another_user(tmp_path: Path) -> None:
+    """Whatever the umask of the agent is."""
+    before = os.umask(0o077)
+    try:
+        assert SaveFile(f"{tmp_path}/save").ask(3) == ""
+    finally:
+        os.umask(before)
+    assert (tmp_path / "save").stat().st_mode & 0o777 == 0o644
+
+
+def test_each_epoch_is_asked_once(tmp_path: Path) -> None:
+    """A worker that could not be asked may be asked again."""
+    place = SaveFile(f"{tmp_path}/folder/save")
+    requests = SaveRequests(place, 60.0, LazyLog("json", "info", io.StringIO()))
+    assert not requests.ask(3)
+    (tmp_path / "folder").mkdir()
+    assert requests.ask(3)
+    Path(place.path).unlink()
+    assert requests.ask(3)
+    assert not Path(place.path).exists()
+    assert requests.ask(4)
+    assert Path(place.path).read_text() == "4\n"
+
+
+def test_a_guard_holds_one_sigterm_back(tmp_path: Path) -> None:
+    """The second one ends the time, and so does the time itself; whoever asks then is told once."""
+    runs = GuardState(phase=RUNNING, epoch=3)
+    told_twice, too_late = SavingTime(f"{tmp_path}/save", 60.0), SavingTime(f"{tmp_path}/save", 0.0)
+    assert told_twice.begins(signal.SIGTERM, runs)
+    assert (told_twice.by_s is None, told_twice.is_over()) == (False, False)
+    assert not told_twice.begins(signal.SIGTERM, runs)
+    assert (told_twice.by_s, told_twice.ends()) == (None, False)
+    assert too_late.begins(signal.SIGTERM, runs)
+    assert (too_late.is_over(), too_late.is_over(), too_late.by_s) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "folder"),
+    [
+        (signal.SIGINT, GuardState(phase=RUNNING, epoch=3), ""),
+        (signal.SIGTERM, GuardState(phase=WAITING, epoch=3), ""),
+        (signal.SIGTERM, GuardState(phase=RUNNING, epoch=0), ""),
+        (signal.SIGTERM, GuardState(phase=RUNNING, epoch=3), "gone/"),
+    ],
+    ids=["another signal", "nothing runs", "no epoch", "it cannot be asked"],
+)
+def test_a_guard_holds_nothing_else_back(tmp_path: Path, number: int, state: GuardState, folder: str) -> None:
+    """A worker that cannot know that it should save is told to end at once."""
+    saving = SavingTime(f"{tmp_path}/{folder}save", 60.0)
+    assert not saving.begins(number, state)
+    assert saving.by_s is None
+    assert not (tmp_path / "save").exists()
 
 
 NAMES = {"NAMESPACE": "default", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train", "EPOCH_FILE": "/run/inplace/epoch"}
