@@ -27,6 +27,7 @@ class _Record:
 
     pod: PodView
     epoch: int | None = None  # the highest valid one; an annotation that goes back is not believed
+    joined: int = 0  # the highest valid one announced while it was live; our agents start no worker in a later one
     expected: bool = True
     instance_synced: int = 0  # S when this run of the worker container was first seen
     ran: bool = False  # this run was seen running
@@ -50,7 +51,7 @@ class Ledger:
     _occupants: dict[Slot, dict[str, _Record]] = field(default_factory=dict)  # live and leaving Pods of expected slots
     _pods_at: Counter[int] = field(default_factory=Counter)  # live Pods of expected slots, by epoch
     _slots_at: Counter[int] = field(default_factory=Counter)  # slots whose only occupant is live, by its epoch
-    _shared_at: Counter[int] = field(default_factory=Counter)  # slots with two occupants of one epoch, by that
+    _shared_at: Counter[int] = field(default_factory=Counter)  # slots of two occupants that joined one epoch, by that
     _ghosts: int = 0  # Pods outside every expected slot whose containers may still run
     _succeeded: Counter[tuple[str, int]] = field(default_factory=Counter)  # completed Pods, by Job
     _ahead: set[str] = field(default_factory=set)  # Pods that announce an epoch beyond S + 1
@@ -306,6 +307,8 @@ class Ledger:
         if epoch is None or (record.epoch is not None and epoch <= record.epoch):
             return
         record.epoch = epoch
+        if record.pod.life is PodLife.LIVE:
+            record.joined = epoch
         if epoch > self.synced:
             self._intruders.discard(uid)
         elif self._census and record.expected and record.pod.life is PodLife.LIVE:
@@ -362,7 +365,8 @@ class Ledger:
 
     def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
         """Count a slot in or out."""
-        for epoch in _shared_epochs(slot) if len(slot) > 1 else ():
+        joined = [record.joined for record in slot.values()] if len(slot) > 1 else []
+        for epoch in {epoch for epoch in joined if joined.count(epoch) > 1}:
             bump(self._shared_at, epoch, sign)
         if (only := _only_live(slot)) is None:
             return
@@ -379,12 +383,6 @@ def _epoch_of(slot: dict[str, _Record]) -> int | None:
     """Return the epoch at which a slot counts."""
     only = _only_live(slot)
     return only.epoch if only is not None else None
-
-
-def _shared_epochs(slot: dict[str, _Record]) -> set[int]:
-    """Return the epochs that more than one occupant of a slot announced."""
-    epochs = Counter(record.epoch for record in slot.values() if record.epoch is not None)
-    return {epoch for epoch, count in epochs.items() if count > 1}
 
 
 def _only_live(slot: dict[str, _Record]) -> _Record | None:

@@ -96,7 +96,7 @@ class Supervised:
         async with asyncio.timeout(WAIT_S_MAX):
             _, errors = await self.child.communicate()
         self.lines += [json.loads(line) for line in errors.decode().splitlines() if line.startswith("{")]
-        assert self.tree() == []
+        await until(lambda: not self.tree(), "the end of its processes, which may still be dying", KILLED_S_MAX)
         assert self.child.returncode is not None
         return self.child.returncode
 
@@ -164,14 +164,14 @@ async def number_in(path: Path) -> int:
     return int(path.read_text())
 
 
-async def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds, at most WAIT_S_MAX."""
+async def until(holds: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX) -> None:
+    """Wait until a condition holds."""
     try:
-        async with asyncio.timeout(WAIT_S_MAX):
+        async with asyncio.timeout(timeout_s):
             while not holds():  # noqa: ASYNC110 - files and /proc tell nobody
                 await asyncio.sleep(0.002)
     except TimeoutError:
-        raise AssertionError(f"expected {what} within {WAIT_S_MAX:g} s") from None
+        raise AssertionError(f"expected {what} within {timeout_s:g} s") from None
 
 
 def marked(mark: str) -> list[int]:

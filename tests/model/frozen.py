@@ -9,7 +9,7 @@ FIELDS = (
     *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),
     *("_ghosts", "_succeeded", "_ahead", "_slots_ahead", "_intruders", "_broken", "_census", "_vanished"),
 )
-RECORD_FIELDS = ("pod", "epoch", "expected", "instance_synced", "ran", "fenced")
+RECORD_FIELDS = ("pod", "epoch", "joined", "expected", "instance_synced", "ran", "fenced")
 
 Frozen = tuple[Any, ...]
 
@@ -28,10 +28,7 @@ def freeze(ledger: Any) -> Frozen:
         ledger.synced,
         ledger.deprecated,
         tuple(
-            sorted(
-                (uid, record.pod, record.epoch, record.expected, record.instance_synced, record.ran, record.fenced)
-                for uid, record in ledger._records.items()
-            )
+            sorted((uid, *(getattr(record, name) for name in RECORD_FIELDS)) for uid, record in ledger._records.items())
         ),
         tuple(sorted((slot, tuple(sorted(pods))) for slot, pods in ledger._occupants.items())),
         tuple(sorted(ledger._pods_at.items())),

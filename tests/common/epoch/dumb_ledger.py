@@ -20,6 +20,7 @@ class DumbPod:
 
     view: PodView
     epoch: int = 0  # the highest valid one
+    joined: int = 0  # the highest valid one announced while it was live
     synced_at_start: int = 0  # S when this run of the worker was first seen
     ran: bool = False
     intruded: bool = False
@@ -41,8 +42,8 @@ class DumbLedger:
         """Process one Pod event."""
         pod = self.pods.get(view.uid)
         if pod is None or pod.view.worker.instance != view.worker.instance:
-            epoch, intruded = (pod.epoch, pod.intruded) if pod else (0, False)
-            pod = self.pods[view.uid] = DumbPod(view, epoch, self.synced, intruded=intruded)
+            epoch, joined, intruded = (pod.epoch, pod.joined, pod.intruded) if pod else (0, 0, False)
+            pod = self.pods[view.uid] = DumbPod(view, epoch, joined, self.synced, intruded=intruded)
         pod.view = view
         pod.ran = pod.ran or view.worker.running
         before = pod.epoch
@@ -111,6 +112,8 @@ class DumbLedger:
 
     def _believe(self, pod: DumbPod) -> None:
         if pod.view.epoch is not None and pod.view.epoch <= self.synced + 1:
+            if pod.view.epoch > pod.epoch and pod.view.life is PodLife.LIVE:
+                pod.joined = pod.view.epoch
             pod.epoch = max(pod.epoch, pod.view.epoch)
 
     def _lost(self) -> tuple[int, int] | None:
@@ -157,8 +160,9 @@ class DumbLedger:
         return len(occupants) == 1 and occupants[0].view.life is PodLife.LIVE and occupants[0].epoch == epoch
 
     def _is_shared(self, epoch: int) -> bool:
-        """Say whether two Pods that may run in one slot are at `epoch`."""
-        slots = [pod.view.slot for pod in self._occupying() if pod.epoch == epoch and self.shape.expects(pod.view.slot)]
+        """Say whether two Pods that may run in one slot joined `epoch`."""
+        joined = [pod for pod in self._occupying() if pod.joined == epoch]
+        slots = [pod.view.slot for pod in joined if self.shape.expects(pod.view.slot)]
         return len(set(slots)) < len(slots)
 
     def _completed_jobs(self) -> frozenset[tuple[str, int]]:

@@ -41,16 +41,6 @@ def test_an_epoch_with_two_pods_in_a_slot_is_over(synced: int) -> None:
     assert ledger.decide(restarts_max=ANY).synced == synced + 2
 
 
-def test_a_new_leader_finds_it_in_any_order() -> None:
-    """The Pods and the status alone say it."""
-    pods = [pod("a", 0, 1, PodLife.LEAVING), pod("b", 1, 1), pod("c", 0, 1)]
-    for order in (pods, pods[::-1]):
-        ledger = Ledger(Shape({"w": (1, 2)}), 1, 0)
-        for each in order:
-            ledger.observe(each)
-        assert ledger.decide(restarts_max=ANY).deprecated == 1
-
-
 def test_a_pod_that_leaves_beside_one_that_waits_restarts_nobody() -> None:
     """Before S is stored the barrier waits for the end of the Pod that leaves, and then lifts."""
     ledger = replaced(0)
@@ -65,3 +55,13 @@ def test_a_pod_of_an_older_epoch_beside_its_replacement_restarts_nobody() -> Non
     ledger.observe(pod("a", 0, 1, PodLife.LEAVING))
     ledger.observe(pod("b", 0, 2))
     assert ledger.decide(restarts_max=ANY).deprecated == 1
+
+
+def test_a_pod_that_announces_while_it_leaves_shares_nothing() -> None:
+    """Our agents start no worker then. A new leader, which sees it leave first, takes it for such a Pod."""
+    for life in (PodLife.LIVE, PodLife.LEAVING):
+        ledger = Ledger(Shape({"w": (1, 2)}), 0, 0)
+        for each in (pod("a", 0, None, life), pod("b", 1, 1), pod("a", 0, 1, PodLife.LEAVING), pod("c", 0, 1)):
+            ledger.observe(each)
+        ledger.learn(1, 0)
+        assert ledger.decide(restarts_max=ANY).deprecated == 0
