@@ -16,6 +16,7 @@ from tests.agent.process import COMMAND, environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
 
 WAIT_S_MAX = 20.0  # a wait that takes longer has failed
+KILLED_S_MAX = 1.0  # from SIGKILL to the end of a process
 MARK = "INPLACE_TEST_TREE"
 PRELUDE = """
 import os, signal, sys, time
