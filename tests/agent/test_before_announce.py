@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.exit_code import ExitCode
-from tests.agent.supervisor_rig import RUN, main_of, number_in, running, supervised, through_the_barrier, until
-from tests.agent.test_on_stall import is_running
+from tests.agent.supervisor_rig import RUN, main_of, number_in, running, supervised, through_the_barrier
+from tests.agent.test_on_stall import is_running, until_gone
 from tests.agent.test_start_path import rss_mb
 
 pytestmark = pytest.mark.asyncio
@@ -43,7 +43,7 @@ async def test_a_check_runs_before_each_announcement(tmp_path: Path) -> None:
     command = f"echo $INPLACE_EPOCH >> {seen}; setsid sleep 1240 & echo $! > {tmp_path}/left"
     async with supervised(tmp_path, RUN, *options(command)) as group:
         assert await group.announced() == 1
-        assert not is_running(await number_in(tmp_path / "left"))
+        await until_gone(await number_in(tmp_path / "left"))
         assert seen.read_text() == "1\n"
         group.show(1, 0)
         await group.noted("main")
@@ -107,7 +107,7 @@ async def test_a_pod_that_is_told_to_end_does_not_join(tmp_path: Path) -> None:
         child = await number_in(tmp_path / "child")
         group.child.terminate()
         assert await group.finished() == ExitCode.TERMINATED
-        await until(lambda: not is_running(child), "the end of the check")
+        await until_gone(child)
         assert group.epochs() == []
 
 

@@ -22,7 +22,7 @@ from tests.agent.rig import NotedLog
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, number_in, until
 from tests.agent.test_guard import guarded
-from tests.agent.test_on_stall import is_running
+from tests.agent.test_on_stall import until_gone
 from tests.agent.test_process_depth import pod
 
 
@@ -49,7 +49,7 @@ async def test_the_agent_waits_for_the_check(tmp_path: Path) -> None:
         assert not waiting.done()
         (tmp_path / "go").touch()
         await asyncio.wait_for(waiting, 20)
-        assert not is_running(left)
+        await until_gone(left)
         link.lift(1)
         await group.noted("main")
         link.leave()
@@ -142,7 +142,7 @@ async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
         child = await number_in(tmp_path / "child")
         link.lift(1)
         await group.noted("main")
-        assert not is_running(child)
+        await until_gone(child)
         link.leave()
         assert "the check is killed: the barrier is lifted" in (await group.finished())[1]
     (tmp_path / "child").unlink()
@@ -150,7 +150,7 @@ async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
         child = await number_in(tmp_path / "child")
         os.kill(group.child.pid, signal.SIGTERM)
         assert (await group.finished())[0] == ExitCode.TERMINATED
-        assert not is_running(child)
+        await until_gone(child)
 
 
 class Said:

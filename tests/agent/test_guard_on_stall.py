@@ -23,7 +23,7 @@ from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import number_in, until
 from tests.agent.test_guard import Guarded, guarded
-from tests.agent.test_on_stall import is_running
+from tests.agent.test_on_stall import until_gone
 from tests.agent.test_process_depth import pod
 from tests.agent.test_watchdog import STEPS, failures, last_step
 
@@ -76,7 +76,7 @@ async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> No
         agent.terminate()
         assert (await group.finished())[0] == 143
         assert time.monotonic() - began_s < COMMAND_S_MAX / 2
-        await until(lambda: not is_running(child), "the end of the command's child")
+        await until_gone(child)
         assert failures(server) == []
 
 
@@ -90,7 +90,7 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
         began_s = time.monotonic()
         await until(lambda: bool(failures(server)), "the PATCH that tells")
         assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
-        assert not is_running(child)
+        await until_gone(child)
         assert (await finished(agent))[0] == 88
         assert "is killed: it did not end in time" in (await group.finished())[1]
 

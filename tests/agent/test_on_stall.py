@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.stall_command import COMMAND_S_MAX, kill_tree, pid_to_examine
-from tests.agent.supervisor_rig import Supervised, main_of, number_in, running, until
+from tests.agent.supervisor_rig import KILLED_S_MAX, Supervised, main_of, number_in, running, until
 from tests.agent.test_watchdog import STALL_S, STEPS, end, failures, next_epoch, steps, told, watched
 
 pytestmark = pytest.mark.asyncio
@@ -78,7 +78,7 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
         await until(lambda: bool(failures(group.server)), "the PATCH that tells")
         assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
         await next_epoch(group, 2)
-        assert not is_running(child)
+        await until_gone(child)
         await end(group)
         (line,) = group.logged("stall_examined")
         assert line["message"] == "it did not end within 10 s, and was killed"
@@ -95,7 +95,7 @@ async def test_a_restart_that_others_order_cuts_the_command_short(tmp_path: Path
         group.show(1, 1)
         await next_epoch(group, 2)
         assert time.monotonic() - began_s < COMMAND_S_MAX / 2
-        assert not is_running(child)
+        await until_gone(child)
         await end(group)
         assert group.logged("stall_examined") == []
 
@@ -153,6 +153,11 @@ async def test_nothing_is_left_of_a_tree_that_is_killed() -> None:
     child.wait(10)
     await until(lambda: not any(map(is_running, below)), "the end of the tree")
     kill_tree(child.pid)
+
+
+async def until_gone(pid: int) -> None:
+    """Wait for the end of a process that was killed."""
+    await until(lambda: not is_running(pid), f"the end of process {pid}", KILLED_S_MAX)
 
 
 def is_running(pid: int) -> bool:
