@@ -48,7 +48,11 @@ class AiohttpTransport:
         limits = aiohttp.ClientTimeout(total=None, connect=timeout_s)
         try:
             async with self._send(request, limits) as answer:
-                yield _Streaming(answer)
+                try:
+                    yield _Streaming(answer)
+                finally:
+                    if answer.connection is not None and answer.connection.transport is not None:
+                        answer.connection.transport.abort()  # the server's end of TLS may come after the loop's end
         except aiohttp.ClientError as error:
             raise TransportError(f"{request.method} {request.path}: {error}") from error
 
