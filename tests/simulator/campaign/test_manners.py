@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
 
 from inplace.common.kube.http import Request
+from inplace.common.wire import status_of_epochs
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.disturbance import refusal
 from inplace.simulator.campaign.judge import Judge
@@ -63,6 +65,23 @@ def rule_of(scene: Callable[[Bench], object], *, leased: bool = False) -> str | 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main())
     return bench.judge.violation.rule if bench.judge.violation is not None else None
+
+
+def test_the_judge_is_told_which_epoch_is_on_its_way() -> None:
+    """A controller's write of a status names S; an agent's write of its Pod, and an older S, change nothing."""
+    bench = Bench()
+    jobset = {"metadata": {"name": "train", "uid": "uid"}, "spec": {}}
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train/status?fieldManager=inplace-controller"
+    writes = [Request("PATCH", path, {}, json.dumps({"status": status_of_epochs(s, 0)}).encode()) for s in (3, 2)]
+
+    async def main() -> None:
+        bench.judge.observe("jobsets", Event(1, "ADDED", ("default", "train"), jobset, None))
+        await bench.ask(LEADER, *writes)
+        await bench.ask(AGENT, PATCH)
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+    assert bench.judge.histories["uid"].sending == 3
 
 
 async def _leader_writes(bench: Bench) -> None:
