@@ -142,56 +142,20 @@ async def twice(bench: Bench) -> None:
     await bench.start(0)
 
 
-async def replaced_by_force(bench: Bench) -> None:
-    """Delete a Pod by force while it waits: it and its replacement start, and the controller saw it go."""
-    bench.judge.note_pods_listed()
+async def waiting(bench: Bench) -> None:
+    """Let both Pods of a new group wait at the barrier."""
     bench.sync(0, 0)
     bench.announce(1, 0, 1)
-    bench.write("pods", pod(0, 1), event_type="DELETED")
-    bench.sync(1, 0)
-    await bench.start(0)
-    replacement = pod(0, 1)
-    replacement["metadata"]["uid"] = "replacement"
-    bench.judge.worker_started(replacement, 1)
+    await asyncio.sleep(0.001)
 
 
-async def deleted(bench: Bench) -> None:
+async def deleted(bench: Bench, *, by_force: bool = False) -> None:
     """Let somebody delete a Pod."""
     ending = pod(0, 1)
-    ending["metadata"]["deletionTimestamp"] = "now"
-    bench.write("pods", ending)
+    if not by_force:
+        ending["metadata"]["deletionTimestamp"] = "now"
+    bench.write("pods", ending, event_type="DELETED" if by_force else "MODIFIED")
     await asyncio.sleep(0.001)
-
-
-async def replaced_before_s_is_decided(bench: Bench) -> None:
-    """Delete a Pod that waits, and send S then: the controller could know."""
-    bench.sync(0, 0)
-    bench.announce(1, 0, 1)
-    await deleted(bench)
-    bench.judge.note_synced_sent("train", 1)
-    await started_twice(bench)
-
-
-async def replaced_while_s_is_sent(bench: Bench) -> None:
-    """Delete a Pod that waits while the write of S is under way: no controller could know."""
-    bench.sync(0, 0)
-    bench.announce(1, 0, 1)
-    await asyncio.sleep(0.001)
-    bench.judge.note_synced_sent("train", 1)
-    await deleted(bench)
-    await started_twice(bench)
-
-
-async def replaced_after_s_is_stored(bench: Bench) -> None:
-    """Delete a Pod after S was stored: its replacement has no business in that epoch."""
-    bench.sync(0, 0)
-    bench.announce(1, 0, 1)
-    await asyncio.sleep(0.001)
-    bench.judge.note_synced_sent("train", 1)
-    bench.sync(1, 0)
-    await asyncio.sleep(0.001)
-    await deleted(bench)
-    await started_twice(bench)
 
 
 async def started_twice(bench: Bench) -> None:
@@ -203,18 +167,46 @@ async def started_twice(bench: Bench) -> None:
     bench.judge.worker_started(replacement, 1)
 
 
+async def replaced_by_force(bench: Bench) -> None:
+    """Delete a Pod by force while it waits: it and its replacement start, and the controller saw it go."""
+    bench.judge.note_pods_listed()
+    await waiting(bench)
+    await deleted(bench, by_force=True)
+    await started_twice(bench)
+
+
 async def replaced_by_force_unseen(bench: Bench) -> None:
     """Delete a waiting Pod by force, then let a new leader list the Pods: it cannot know of the deleted one."""
-    bench.sync(0, 0)
-    bench.announce(1, 0, 1)
-    bench.write("pods", pod(0, 1), event_type="DELETED")
-    await asyncio.sleep(0.001)
+    await waiting(bench)
+    await deleted(bench, by_force=True)
     bench.judge.note_pods_listed()
+    await started_twice(bench)
+
+
+async def replaced_before_s_is_decided(bench: Bench) -> None:
+    """Delete a Pod that waits, and send S then: the controller could know."""
+    await waiting(bench)
+    await deleted(bench)
+    bench.judge.note_synced_sent("train", 1)
+    await started_twice(bench)
+
+
+async def replaced_while_s_is_sent(bench: Bench) -> None:
+    """Delete a Pod that waits while the write of S is under way: no controller could know."""
+    await waiting(bench)
+    bench.judge.note_synced_sent("train", 1)
+    await deleted(bench)
+    await started_twice(bench)
+
+
+async def replaced_after_s_is_stored(bench: Bench) -> None:
+    """Delete a Pod after S was stored: its replacement has no business in that epoch."""
+    await waiting(bench)
+    bench.judge.note_synced_sent("train", 1)
     bench.sync(1, 0)
-    await bench.start(0)
-    replacement = pod(0, 1)
-    replacement["metadata"]["uid"] = "replacement"
-    bench.judge.worker_started(replacement, 1)
+    await asyncio.sleep(0.001)
+    await deleted(bench)
+    await started_twice(bench)
 
 
 async def outlived_by_its_worker(bench: Bench) -> None:
