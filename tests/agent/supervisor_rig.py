@@ -175,6 +175,17 @@ async def until(holds: Callable[[], bool], what: str, timeout_s: float = WAIT_S_
         raise AssertionError(f"expected {what} within {timeout_s:g} s") from None
 
 
+def status_of(pid: int, field: str) -> str:
+    """Return a field of a process's status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.partition(":")[2].strip() for line in lines if line.startswith(f"{field}:"))
+
+
+def takes(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal. Before that, SIGTERM ends it without a word."""
+    return bool(int(status_of(pid, "SigCgt"), 16) & 1 << (number - 1))
+
+
 def marked(mark: str) -> list[int]:
     """Return the running worker processes of one test; a zombie has no environment and is left out."""
     wanted = f"{MARK}={mark}\0".encode()

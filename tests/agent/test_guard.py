@@ -18,7 +18,7 @@ from inplace.agent.link import SocketLink
 from inplace.common.kube.clock import LoopClock
 from tests.agent.process import ROOT, modules_loaded_by, process
 from tests.agent.rig import NotedLog
-from tests.agent.supervisor_rig import DEAF, MARK, PRELUDE, RUN, marked, until
+from tests.agent.supervisor_rig import DEAF, MARK, PRELUDE, RUN, marked, takes, until
 from tests.agent.test_start_path import FORBIDDEN, rss_mb
 
 GUARD = (sys.executable, "-m", "inplace.agent", "guard")
@@ -176,7 +176,7 @@ async def test_the_end_of_the_pod_is_no_death(tmp_path: Path) -> None:
 async def test_a_signal_ends_a_guard_that_waits(tmp_path: Path) -> None:
     """A Pod that is deleted at the barrier does not wait for its grace period."""
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, RUN) as group:
-        await asyncio.sleep(0.3)
+        await until(lambda: takes(group.child.pid, signal.SIGTERM), "a handler")
         group.child.send_signal(signal.SIGTERM)
         assert (await group.finished())[0] == 143
         assert agent.deaths == []

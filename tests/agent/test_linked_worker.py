@@ -198,15 +198,18 @@ async def test_a_guard_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch
 
 async def test_an_agent_of_a_newer_version_is_refused_once(tmp_path: Path) -> None:
     """The guard says so one time, not at each of fifty connections a second, and starts nothing."""
+    connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
         writer.write(b"inplace-link 9\n")
         await reader.read()
         writer.close()
 
     server = await asyncio.start_unix_server(serve, str(tmp_path / "link"))
     async with server, guarded(tmp_path, RUN) as group:
-        await asyncio.sleep(0.5)
+        await until(lambda: connections >= 5, "five connections")
         assert group.tree() == []
         group.child.terminate()
         _, said = await group.finished()

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from inplace.agent.worker import keep
 from inplace.common.kube.clock import LoopClock
 from tests.agent.process import ROOT
 from tests.agent.rig import RUN_S_MAX, NotedLog
+from tests.agent.supervisor_rig import status_of, takes
 
 pytestmark = pytest.mark.asyncio
 
@@ -120,8 +120,7 @@ async def test_a_worker_that_tells_steps_has_a_standby_after_them() -> None:
     async with kept(script + "while True: signal.pause()", LoopClock()) as one, asyncio.timeout(RUN_S_MAX):
         keeping = asyncio.create_task(one.keep())
         [worker] = one.children
-        caught = 1 << (signal.SIGUSR1 - 1)
-        await until(lambda: int(status_of(worker, "SigCgt"), 16) & caught > 0)
+        await until(lambda: takes(worker, signal.SIGUSR1))
         await asyncio.sleep(0)
         assert one.children == [worker]
         os.kill(worker, signal.SIGUSR1)
@@ -162,12 +161,6 @@ async def test_a_released_standby_is_the_worker_and_no_standby() -> None:
         assert one.standby.left_alone() == early
         assert one.standby.start(one.spawn, {"INPLACE_EPOCH": "2"}) == early
         assert one.standby.left_alone() == 0
-
-
-def status_of(pid: int, field: str) -> str:
-    """Return a field of a process's status."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line.partition(":")[2].strip() for line in lines if line.startswith(f"{field}:"))
 
 
 async def test_a_launcher_is_told_why_it_has_no_standby() -> None:

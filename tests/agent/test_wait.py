@@ -12,10 +12,9 @@ import pytest
 from inplace.agent.agent_file import leave_agent_file
 from tests.agent.process import ROOT, environment, finished, free_port, modules_loaded_by, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
-from tests.agent.supervisor_rig import until
+from tests.agent.supervisor_rig import takes, until
 from tests.agent.test_start_path import FORBIDDEN
 
-SIGTERM = 1 << (signal.SIGTERM - 1)  # in /proc/pid/status
 WAIT = (sys.executable, "-m", "inplace.agent", "wait")
 
 
@@ -81,8 +80,7 @@ async def test_it_gives_up_in_words(answer: bytes | None, words: str) -> None:
 async def test_a_signal_ends_the_wait() -> None:
     """A Pod that is deleted at the barrier does not wait for its grace period."""
     async with process(variables(free_port()), *WAIT) as waiting:
-        caught = Path(f"/proc/{waiting.pid}/status")
-        await until(lambda: bool(int(caught.read_text().split("SigCgt:")[1].split()[0], 16) & SIGTERM), "a handler")
+        await until(lambda: takes(waiting.pid, signal.SIGTERM), "a handler")
         waiting.terminate()
         async with asyncio.timeout(10):
             assert await waiting.wait() == 143
