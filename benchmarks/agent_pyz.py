@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.agent_start import JOBSET, NAMESPACE, announcements, prepare
 from benchmarks.api_backend import Backend, open_backend
 from inplace.cli.agent_pyz import SOURCES, build
+from testbed.ports import free_ports
 
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
 
@@ -40,7 +41,7 @@ async def start_ms(backend: Backend, command: list[str], name: str) -> float:
         "JOBSET_NAME": JOBSET,
         "PREVIOUS_EPOCH": "1",
         "BARRIER_ADDRESS": "127.0.0.1",
-        "BARRIER_PORT": str(backend.free_port()),
+        "BARRIER_PORT": str(free_ports(1)[0]),
         "RESTART_POD_IN_PLACE_EXIT_CODE": "88",
     }
     async with aclosing(announcements(backend, name)) as seen:

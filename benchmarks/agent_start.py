@@ -36,6 +36,7 @@ from inplace.common.kube.http import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS
 from inplace.common.kube.watch import watch_lines
+from testbed.ports import free_ports
 
 NAMESPACE, JOBSET = "bench", "train"
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
@@ -145,7 +146,7 @@ def mount_account(backend: Backend, folder: str) -> Path | None:
 
 async def measure_start(backend: Backend, account: Path | None, kind: str, name: str, samples: Samples) -> None:
     """Start one agent for Pod `name` and wait until the watch of this process shows epoch 2 on it."""
-    port = backend.free_port()
+    (port,) = free_ports(1)
     requests_before = await backend.agent_requests()
     async with aclosing(announcements(backend, name)) as seen:
         await anext(seen)  # the watch is open BEFORE the agent starts

@@ -8,7 +8,6 @@ requests.
 from __future__ import annotations
 
 import json
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -47,14 +46,6 @@ class Backend:
     agent_kubeconfig: Path
     agent_requests: Callable[[], Awaitable[int]]
     server_cpu_s: Callable[[], float] = lambda: 0.0
-
-    @staticmethod
-    def free_port() -> int:
-        """Return a loopback port that was free just now."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-            return port
 
 
 @asynccontextmanager

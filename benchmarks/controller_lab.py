@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.api_backend import USER_AGENT, Backend, kubeconfig_of
+from benchmarks.api_backend import USER_AGENT, kubeconfig_of
 from benchmarks.simulated_server import simulated_server
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
@@ -32,6 +32,7 @@ from inplace.simulator.apiserver.http_front import url_as
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.ports import free_ports
 
 NAMESPACE = "bench"
 ACCOUNT_NAMESPACE, ACCOUNT = "inplace-system", "inplace-controller"
@@ -81,7 +82,7 @@ class Lab:
     @asynccontextmanager
     async def controller(self, program: Sequence[str] = PROGRAM) -> AsyncIterator[ControllerProcess]:
         """Run the controller as deploy/ does, for all namespaces and with leader election; end it afterwards."""
-        probes, metrics = (f"127.0.0.1:{Backend.free_port()}" for _ in range(2))
+        probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
         process = await asyncio.create_subprocess_exec(
             *(*program, "--kubeconfig", str(self.kubeconfig), "--log-level", "warning"),
             *("--leader-elect-namespace", "inplace-system", "--probe-bind-address", probes),

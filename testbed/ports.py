@@ -1,41 +1,35 @@
-"""Pick loopback ports that nobody is about to take.
+"""
+Reserve loopback ports for servers that start later, perhaps in other processes.
 
-Asking the kernel for port 0 gives a port of its ephemeral range, which the next outgoing connection of any
-program may occupy while our server is being restarted on it. These come from below that range, so a server
-that stops keeps its port in practice. Deliberately no reservation: a rare clash with another test run shows
-in the component's log.
+A port that is only looked up, and free, may be another program's a moment later: the kernel gives it to the next
+program that asks for any port. So a socket of this process holds each port: it is bound, and does not listen. The
+kernel gives such a port to nobody, and refuses connections to it. A server that sets SO_REUSEADDR can still listen on
+it, again and again. The servers of asyncio, Go and gRPC set it.
 """
 
-import random
+import os
 import socket
+from collections import deque
 
 LOOPBACK = "127.0.0.1"
 
-PORTS = range(20_000, 32_768)
-"""Above the well-known services, below the first port of net.ipv4.ip_local_port_range (32768)."""
+HELD_MAX = 512
+"""Half of the usual limit of open files. Beyond it the oldest port is held no longer."""
 
-ATTEMPTS_MAX = 1_000
-"""Of 12,768 ports; a machine on which so many in a row are taken has another problem."""
+_held: deque[int] = deque()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports on which a server can listen now."""
-    # The system's randomness: two test runs with the same seed must not fight for the same ports.
-    candidates = random.SystemRandom().sample(PORTS, ATTEMPTS_MAX)
-    free: list[int] = []
-    for port in candidates:
-        if len(free) < count and _is_free(port):
-            free.append(port)
-    if len(free) < count:
-        raise OSError(f"expected {count} free ports on {LOOPBACK}, found {len(free)} among {ATTEMPTS_MAX} tried")
-    return free
+    """Return `count` different ports on which a server of this process, or of a child, can listen."""
+    return [_reserve() for _ in range(count)]
 
 
-def _is_free(port: int) -> bool:
-    """Return whether a server could listen on `port`: nobody listens there and no connection uses it."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
+def _reserve() -> int:
+    while len(_held) >= HELD_MAX:
+        os.close(_held.popleft())
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((LOOPBACK, 0))
+    port: int = holder.getsockname()[1]
+    _held.append(holder.detach())
+    return port

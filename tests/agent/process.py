@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import trustme
 
+from testbed.ports import free_ports
 from tests.agent.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).parents[2]
@@ -73,28 +73,30 @@ def _names() -> dict[str, str]:
         "POD_NAME": "train-w-0-0",
         "JOBSET_NAME": "train",
         "BARRIER_ADDRESS": "127.0.0.1",
-        "BARRIER_PORT": str(free_port()),
+        "BARRIER_PORT": str(free_ports(1)[0]),
     }
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
 async def process(env: dict[str, str], *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run the agent, and kill it when the block ends."""
+    """Run the agent, and kill it when the block ends. Where the block fails, pytest shows what the agent printed."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*(command or COMMAND), env=env, stdout=pipe, stderr=pipe)
     try:
         yield child
-    finally:
-        if child.returncode is None:
-            child.kill()
-        await child.communicate()
+    except BaseException:
+        await _end(child)
+        raise
+    await _end(child)
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """Kill the agent if it runs, and print what nobody has read of its output."""
+    code = child.returncode
+    if code is None:
+        child.kill()
+    output, errors = await child.communicate()
+    print(f"the agent: exit code {code}\n{output.decode()}{errors.decode()}", file=sys.stderr)
 
 
 async def finished(child: asyncio.subprocess.Process) -> tuple[int, list[dict[str, object]]]:

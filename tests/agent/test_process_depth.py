@@ -15,7 +15,8 @@ import pytest
 
 from inplace.common.wire import WORKER_FAILED
 from inplace.common.worker_failure import parse_failure
-from tests.agent.process import COMMAND, environment, free_port, process
+from testbed.ports import free_ports
+from tests.agent.process import COMMAND, environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, until
 from tests.agent.test_guard import Guarded, guarded
@@ -78,7 +79,11 @@ async def pod(
             await jobset(synced, deprecated, rv=version)(exchange)
 
     async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as server:
-        settings = {"LINK_FILE": str(folder / "link"), "RESTART_DEPTH": "process", "BARRIER_PORT": str(free_port())}
+        settings = {
+            "LINK_FILE": str(folder / "link"),
+            "RESTART_DEPTH": "process",
+            "BARRIER_PORT": str(free_ports(1)[0]),
+        }
         async with (
             process(environment(folder, server, **settings, **(env or {})), *COMMAND) as agent,
             guarded(folder, worker, *options) as guard,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.process import free_port
+from testbed.ports import free_ports
 from tests.agent.supervisor_rig import DEAF, RUN, Supervised, main_of, running, supervised, until
 
 pytestmark = pytest.mark.asyncio
@@ -127,7 +127,7 @@ async def test_a_standby_that_fails_is_an_ordinary_start(
     script = f"if {FIRST}:\n    import socket\n    own = socket.create_server(('127.0.0.1', int(os.environ['PORT'])))\n"
     indented = "".join(f"    {line}\n" for line in fault.splitlines())
     script += f"elif not os.environ.get('INPLACE_EPOCH'):\n{indented}" + SCRIPT
-    async with supervised(tmp_path, script, "--standby", PORT=str(free_port())) as group:
+    async with supervised(tmp_path, script, "--standby", PORT=str(free_ports(1)[0])) as group:
         await running(group)
         await group.said("standby_ended")
         await restarted(group, 2, [])

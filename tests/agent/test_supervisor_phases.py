@@ -11,7 +11,7 @@ import pytest
 
 from inplace.common import wire
 from inplace.common.phases import RestartPhase, parse_phases
-from tests.agent.process import free_port
+from testbed.ports import free_ports
 from tests.agent.scripted_server import ScriptedServer
 from tests.agent.supervisor_rig import Supervised, supervised
 from tests.agent.test_promtool import scraped
@@ -40,7 +40,7 @@ async def restart(group: Supervised, epoch: int) -> None:
 
 async def test_a_supervisor_measures_what_its_worker_costs(tmp_path: Path) -> None:
     """Death, stop, start and downtime of each restart are in the metrics at once, and announced with the next."""
-    port = free_port()
+    (port,) = free_ports(1)
     async with supervised(tmp_path, WORKER, BARRIER_PORT=str(port)) as group:
         await group.start()
         for epoch in (1, 2):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.agent_file import leave_agent_file
-from tests.agent.process import ROOT, environment, finished, free_port, modules_loaded_by, process
+from testbed.ports import free_ports
+from tests.agent.process import ROOT, environment, finished, modules_loaded_by, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import takes, until
 from tests.agent.test_start_path import FORBIDDEN
@@ -26,7 +27,7 @@ def variables(port: int, **more: str) -> dict[str, str]:
 @pytest.mark.asyncio
 async def test_it_waits_for_the_lift_and_then_becomes_the_command(tmp_path: Path) -> None:
     """Started before the agent, it outlasts 'nobody there' and 'not yet', and hands the epoch to the command."""
-    port = free_port()
+    (port,) = free_ports(1)
     lift = asyncio.Event()
 
     async def lifted(exchange: object) -> None:
@@ -68,7 +69,7 @@ async def test_it_gives_up_in_words(answer: bytes | None, words: str) -> None:
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1] if answer else free_port()
+    port = server.sockets[0].getsockname()[1] if answer else free_ports(1)[0]
     async with server, process(variables(port), *WAIT, "--timeout", "0.2") as waiting:
         async with asyncio.timeout(10):
             _, errors = await waiting.communicate()
@@ -79,7 +80,7 @@ async def test_it_gives_up_in_words(answer: bytes | None, words: str) -> None:
 @pytest.mark.asyncio
 async def test_a_signal_ends_the_wait() -> None:
     """A Pod that is deleted at the barrier does not wait for its grace period."""
-    async with process(variables(free_port()), *WAIT) as waiting:
+    async with process(variables(*free_ports(1)), *WAIT) as waiting:
         await until(lambda: takes(waiting.pid, signal.SIGTERM), "a handler")
         waiting.terminate()
         async with asyncio.timeout(10):
