@@ -22,6 +22,9 @@ GB = 1_000_000_000
 FRAMEWORKS = {"jax": 2 * GB, "torch": 4 * GB}
 """Name of each framework, and the free disk that its installation needs, in bytes: the packages, and pip's copies."""
 
+LEFT_OUT = 3
+"""Exit code: a named framework is left out, because this machine lacks what its installation needs."""
+
 
 def environment(name: str) -> Path:
     """Return the folder of a framework's virtual environment, after making it when there is none.
@@ -58,7 +61,7 @@ def _check_room(name: str, folder: Path) -> None:
 
 
 def main(names: Sequence[str]) -> int:
-    """Print the environments; return 1 if one that was named cannot be made, or any cannot be installed."""
+    """Print the environments; return 1 if an installation failed, LEFT_OUT if this machine has no room for a named one."""
     if unknown := set(names) - FRAMEWORKS.keys():
         print(f"expected names out of {', '.join(FRAMEWORKS)}, saw {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
@@ -68,7 +71,7 @@ def main(names: Sequence[str]) -> int:
             print(f"{name} {environment(name)}", flush=True)
         except MissingComponent as error:
             print(error, file=sys.stderr)
-            code = code or int(bool(names))
+            code = code or (LEFT_OUT if names else 0)
         except BuildFailed as error:
             print(error, file=sys.stderr)
             code = 1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from tests.source.shape import ROOT
 
@@ -11,9 +14,10 @@ SCRIPT = (ROOT / ".ci" / "run").read_text()
 PREAMBLE = SCRIPT[: SCRIPT.index("install() {")].replace('cd "$(dirname "$0")/.."', "")
 
 
-def run(stages: str) -> subprocess.CompletedProcess[str]:
+def run(stages: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run the script's beginning with other stages."""
-    return subprocess.run(["bash", "-c", PREAMBLE + stages], capture_output=True, text=True, timeout=30, check=False)
+    words = ["bash", "-c", PREAMBLE + stages]
+    return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False, cwd=folder)
 
 
 def test_it_checks_what_make_check_checks() -> None:
@@ -40,3 +44,29 @@ def test_a_stage_that_fails_ends_the_run_and_is_named() -> None:
     assert "broken: it failed" in done.stdout
     assert "on" not in done.stdout.splitlines()
     assert "three" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("installed", "code", "told"),
+    [
+        (0, 0, "make test-frameworks FRAMEWORKS=torch"),
+        (3, 0, "CI: NO TEST RAN WITH PYTORCH"),
+        (1, 1, ""),
+    ],
+)
+def test_only_a_framework_that_has_no_room_is_left_out(tmp_path: Path, installed: int, code: int, told: str) -> None:
+    """A failed installation fails the run; a framework that this machine has no room for is named as not tested."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\nexit {installed}\n")
+    python.chmod(0o755)
+    section = SCRIPT[SCRIPT.index("fits=0") : SCRIPT.index("esac") + len("esac")]
+    done = run(f"make() {{ echo make $*; }}\n{section}\n", tmp_path)
+    assert done.returncode == code
+    assert told in done.stdout + done.stderr
+    assert ("make test-frameworks" in done.stdout) == (installed == 0)
+
+
+def test_no_stage_is_a_condition() -> None:
+    """In a condition bash does not end at an error, and a stage's own result is that of its last line."""
+    assert re.search(r"\b(if|elif|while|until|!) +stage\b|\bstage\b[^\n]*(&&|\|\|)", SCRIPT) is None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from images.build_once import BuildFailed
 from testbed.frameworks import venv
 
 
@@ -21,9 +22,22 @@ def test_a_full_disk_leaves_a_framework_out(
     """Where too little is free nothing is installed, and one line says why."""
     monkeypatch.setenv("INPLACE_CACHE_DIR", str(tmp_path))
     monkeypatch.setitem(venv.FRAMEWORKS, "jax", 1 << 60)
-    assert venv.main(["jax"]) == 1
+    assert venv.main(["jax"]) == venv.LEFT_OUT
     assert "jax is left out" in capsys.readouterr().err
     assert list((tmp_path / "frameworks").iterdir()) == [tmp_path / "frameworks" / "lock"]
+
+
+def test_a_failed_installation_is_another_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CI goes on without a framework that has no room, and not without one that cannot be installed."""
+
+    def fail(name: str) -> Path:
+        raise BuildFailed(f"pip could not install {name}")
+
+    monkeypatch.setattr(venv, "environment", fail)
+    assert venv.main(["jax"]) == 1
+    assert capsys.readouterr().err == "pip could not install jax\n"
 
 
 def test_every_framework_has_its_lock() -> None:
