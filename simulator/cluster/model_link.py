@@ -225,9 +225,8 @@ class ModelGuard:
         self._link.connect()
 
     def hear(self, event: Event) -> None:
-        """Take in an event of the link, unless there is nothing left to end."""
-        is_idle = self._state.phase == GONE or (self._state.phase == WAITING and not self._state.stays)
-        if self._link.guard is self and not (isinstance(event, LinkEnded) and is_idle):
+        """Take in an event of the link, unless this guard's process ends already: it reads no more."""
+        if self._link.guard is self and self._state.phase != GONE:
             self.take(event)
 
     def take(self, event: Event) -> None:
