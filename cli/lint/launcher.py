@@ -44,7 +44,7 @@ def _parts(word: str) -> list[str]:
 def _own_words(words: Sequence[str]) -> list[str] | None:
     """Return torchrun's options, without those of the script that it starts; None where there is no torchrun."""
     for place, word in enumerate(words):
-        if word.rpartition("/")[2] == "torchrun" or (word in _MODULES and "-m" in words[place - 1 : place]):
+        if word.rpartition("/")[2] == "torchrun" or word in _MODULES:  # behind -m, or in the text behind -c
             own: list[str] = []
             for option in words[place + 1 :]:
                 if option.endswith(".py") or option in ("-m", "--module"):

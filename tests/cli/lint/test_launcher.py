@@ -14,6 +14,7 @@ from tests.cli.injecting import example
 from tests.cli.lint.cases import worker
 
 COMMAND = ".command"
+WAITING = "import inplace, torch.distributed.run as launcher; inplace.ready(); launcher.main()"  # docs/agent.md
 VARIABLE = '.env[name="PET_MAX_RESTARTS"]'
 CASES = [  # torchrun's words, variables, the end of the finding's path, restarts
     (["torchrun", "--max-restarts=3", "train.py"], {}, COMMAND, 3),
@@ -23,6 +24,8 @@ CASES = [  # torchrun's words, variables, the end of the finding's path, restart
     (["sh", "-c", "cd /x && exec torchrun --nnodes=2 \\\n --max-restarts 3 train.py"], {}, COMMAND, 3),
     (["bash", "-c", 'torchrun --max-restarts="$N" train.py'], {"N": "4"}, COMMAND, 4),
     (["torchrun", "--max-restarts=$(N)", "train.py"], {"N": "4"}, COMMAND, 4),
+    (["python3", "-c", WAITING, "--max-restarts=3", "train.py"], {}, COMMAND, 3),
+    (["python3", "-c", WAITING, "--nnodes=4", "train.py", "--max-restarts=3"], {}, "", 0),
     (["torchrun", "--max-rest=1", "train.py"], {}, COMMAND, 1),
     (["torchrun", "--max-restarts=0", "--max-restarts=5", "train.py"], {}, COMMAND, 5),
     (["torchrun", "train.py"], {"PET_MAX_RESTARTS": "3"}, VARIABLE, 3),
