@@ -61,7 +61,7 @@ def _check_room(name: str, folder: Path) -> None:
 
 
 def main(names: Sequence[str]) -> int:
-    """Print the environments; return 1 if an installation failed, LEFT_OUT if this machine has no room for a named one."""
+    """Print the environments; return 1 if an installation failed, LEFT_OUT if there is no room for a named one."""
     if unknown := set(names) - FRAMEWORKS.keys():
         print(f"expected names out of {', '.join(FRAMEWORKS)}, saw {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
