@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape
 
 from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage
 from inplace.cli.terminal.moments import count_text, duration_text
+from inplace.cli.terminal.visible import visible
 
 ROWS_MAX: Final = 200  # more rows than that are thinner than a line of this picture
 COLOURS: Final = {
@@ -27,6 +29,7 @@ NAMED_ROW_MIN: Final = 9  # thinner rows get no name
 FONT: Final = 'font-family="sans-serif" font-size="11"'
 TICKS: Final = 8
 STEPS_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_NO_XML: Final = re.compile("[\ufffe\uffff]")  # with what `visible` escapes, all that XML cannot hold
 
 
 def timeline_svg(timeline: RestartTimeline, title: str) -> str:
@@ -35,15 +38,20 @@ def timeline_svg(timeline: RestartTimeline, title: str) -> str:
     height = round(TOP + row_height * len(timeline.rows) + BOTTOM)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {FONT}>',
-        f"<title>{escape(title)}</title>",
+        f"<title>{_words(title)}</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="12" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
+        f'<text x="12" y="22" font-size="15" font-weight="bold">{_words(title)}</text>',
         *_legend(),
         *_axis(timeline, height),
     ]
     for number, row in enumerate(timeline.rows):
         parts += _row(timeline, row, TOP + number * row_height, row_height)
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _words(text: str) -> str:
+    """Return other people's text for XML; what XML cannot hold is visible."""
+    return escape(_NO_XML.sub("\ufffd", visible(text)))
 
 
 def _legend() -> Iterator[str]:
@@ -73,13 +81,13 @@ def _row(timeline: RestartTimeline, row: Row, y: float, height: float) -> Iterat
     bar = max(height - (2 if height >= NAMED_ROW_MIN else 0), 0.5)
     if height >= NAMED_ROW_MIN:
         name = row.name if len(row.name) <= 26 else f"…{row.name[-25:]}"  # what fits LEFT at this size
-        yield f'<text x="{LEFT - 8}" y="{y + height - 5:.1f}" text-anchor="end">{escape(name)}</text>'
+        yield f'<text x="{LEFT - 8}" y="{y + height - 5:.1f}" text-anchor="end">{_words(name)}</text>'
     starts = [timeline.began_s - _lead(timeline), *row.ends]
     yield "<g>"
     shared = "" if row.pods == 1 else f", the slowest of {count_text(row.pods, 'Pod')}"
     whole = ", ".join(STAGE_WORDS[stage] for stage in sorted(row.whole))
     ends = f"; ends in whole seconds, as Kubernetes keeps them: {whole}" if whole else ""
-    yield f"<title>{escape(row.name)}{shared}{ends}</title>"
+    yield f"<title>{_words(row.name)}{shared}{ends}</title>"
     for stage, start_s in zip(Stage, starts, strict=True):
         if start_s is None:
             break

@@ -8,22 +8,27 @@ import re
 import unicodedata
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.state import group_state
+from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_data, explanation_lines
 from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.status.listing import list_picture
+from inplace.cli.status.restart_timeline import RestartTimeline, Row
+from inplace.cli.status.timeline import timeline_lines, timeline_title
+from inplace.cli.status.timeline_svg import timeline_svg
 from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import watch_line
 from inplace.cli.terminal.console import VisibleConsole
@@ -80,14 +85,31 @@ def hostile() -> tuple[dict[str, Any], list[PodFact], list[Event]]:
     return raw, list(found), [Event(reason=EVIL, message=EVIL, type="Warning")]
 
 
+def restarted(state: GroupState, pods: list[PodFact]) -> tuple[RestartTimeline, str]:
+    """Return the timeline of the last restart, of one Pod, and its title."""
+    timeline = RestartTimeline(3, 0.0, 10.0, 7.0, [Row(NAME, 1, (1.0, 2.0, 3.0, 7.0))], state.last)
+    return timeline, timeline_title(state, timeline, pods)
+
+
+def test_the_drawn_timeline_is_well_formed() -> None:
+    """Browsers draw the SVG of a restart whatever its texts hold, also what XML has no words for."""
+    raw, pods, _ = hostile()
+    timeline, title = restarted(group_state(raw, pods), pods)
+    picture = timeline_svg(timeline, f"{title}\ufffe\uffff\ud800")
+    root = ET.fromstring(picture.encode())  # noqa: S314 - our own text
+    assert is_harmless(picture)
+    assert "\\u001b[2J" in "".join(root.itertext())
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_every_view_is_harmless(is_terminal: bool) -> None:
-    """Status, list, explain and the watch's lines are harmless on a terminal and in a pipe."""
+    """Status, list, explain, timeline and the watch's lines are harmless on a terminal and in a pipe."""
     raw, pods, events = hostile()
     state = group_state(raw, pods)
     explanation = explain(Facts(state, pods, events, {NAME: events}, {NAME: EVIL}, [EVIL]), now_s=0.0)
     screen = VisibleConsole(file=io.StringIO(), width=10_000, highlight=False, force_terminal=is_terminal)
-    lines = [line for line, _ in explanation_lines(explanation)]
+    lines: list[RenderableType] = [line for line, _ in explanation_lines(explanation)]
+    lines += timeline_lines(*restarted(state, pods), 100)
     for part in (status_picture(state, now_s=0.0, columns=100), list_picture([raw], now_s=0.0), *lines):
         screen.print(part)
     screen.print(watch_line(state, "table"), markup=False)
