@@ -8,7 +8,10 @@ from typing import Any, Final
 
 from inplace.common import wire
 from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.epoch.lease import LENGTH_S_MAX
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
+from inplace.common.stall_limit import LIMIT_S_MAX
+from inplace.controller.spec import bad_nodes, escalation, no_progress, requests
 
 NAMESPACE: Final = "hostile"
 INDEXED_PODS_MAX: Final = 100_000  # of one Indexed Job; source: pkg/apis/batch/validation, maxParallelismForIndexedJob
@@ -20,6 +23,17 @@ VARIABLE_BYTES: Final = 36  # of JSON: {"name": "N12345", "value": "12345"}
 ANNOTATION_BYTES: Final = (
     256 * 1024 - 64
 )  # source: apimachinery TotalAnnotationSizeLimitB, which our keys do not fit beside
+
+POLICIES: Final = {  # the annotations with numbers, each at its maximum
+    wire.ESCALATION: ", ".join(f"{rung}={escalation.USES_MAX}/{escalation.WINDOW_S_MAX}" for rung in escalation.RUNGS),
+    wire.NO_PROGRESS: f"{no_progress.EPOCHS_MAX}/{no_progress.SHORT_S_MAX}",
+    wire.BAD_NODES: f"{bad_nodes.FAILURES_MAX}/{bad_nodes.WINDOW_S_MAX}/100",
+    wire.RESTART_REQUESTED: f"{'r' * requests.ID_CHARS_MAX},save={requests.SAVE_S_MAX}",
+    wire.FENCE_AFTER: str(LENGTH_S_MAX),
+    wire.STALL_AFTER: f"{LIMIT_S_MAX:.0f}",
+    wire.START_STALL_AFTER: f"{LIMIT_S_MAX:.0f}",
+}
+DIGITS: Final = "9" * 16_384  # Python takes the square of their number to read them, and refuses more than 4,300
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,7 @@ def _many_replicated_jobs(count: int, replicas: int) -> KubeObject:
 
 
 def _numbers() -> Iterator[KubeObject]:
-    """Yield a JobSet for each number of the spec that the ones above leave small."""
+    """Yield a JobSet for each number of the spec and of the annotations that the ones above leave small."""
     yield _jobset("ttl", _replicated_job("workers", 2, 1), ttlSecondsAfterFinished=INT32_MAX)
     yield _jobset("deadline", _replicated_job("workers", 2, 1, activeDeadlineSeconds=2**63 - 1))
     coordinator = {"replicatedJob": "workers", "jobIndex": 2**63 - 1, "podIndex": 2**63 - 1}
@@ -128,6 +142,10 @@ def _numbers() -> Iterator[KubeObject]:
     manifest = _jobset("barrier", _replicated_job("workers", 2, 1))
     manifest["metadata"]["annotations"][wire.BARRIER_DEADLINE] = str(INT32_MAX)
     yield manifest
+    for name, numbers in (("policies", POLICIES), ("digits", dict.fromkeys(POLICIES, DIGITS))):
+        manifest = _jobset(name, _replicated_job("workers", 2, 1))
+        manifest["metadata"]["annotations"] |= numbers
+        yield manifest
 
 
 def _wide_annotations() -> KubeObject:
