@@ -14,15 +14,21 @@ _RESUME = re.compile(r"^rank=(\d+) world=(\d+) epoch=(\d+) goes on from step (\d
 _MIXED = "MIXED"
 CHECKPOINT_EVERY = 10  # as the examples have it
 TAIL_LINES = 12
-ROUNDING = 1.5e-6  # floats may add up in another order, and the examples print six digits
 
 
 class WorkerLines:
-    """The lines of all workers, as far as they were read."""
+    """The lines of all workers, as far as they were read.
 
-    def __init__(self, folder: Path, container: str) -> None:
+    Args:
+        folder: of all Pods.
+        container: the workers'.
+        rounding: how far two losses of one step may differ and count as the same.
+    """
+
+    def __init__(self, folder: Path, container: str, rounding: float = 0.0) -> None:
         self._folder = folder
         self._container = container
+        self._rounding = rounding
         self._read: dict[Path, int] = {}  # bytes
         self.losses: dict[int, str] = {}  # step -> the loss as the first worker printed it
         self.differing: list[str] = []  # steps whose loss another worker or epoch printed otherwise
@@ -33,9 +39,9 @@ class WorkerLines:
         self.released = 0  # standbys that became workers
 
     @classmethod
-    def of_text(cls, text: str) -> Self:
+    def of_text(cls, text: str, rounding: float = 0.0) -> Self:
         """Return the lines of one worker's whole output."""
-        lines = cls(Path("/nonexistent"), "")
+        lines = cls(Path("/nonexistent"), "", rounding)
         lines.take(text)
         return lines
 
@@ -68,7 +74,7 @@ class WorkerLines:
             if match := _STEP.match(line):
                 step, loss, epoch = int(match[1]), match[2], int(match[3])
                 self.reached[epoch] = max(self.reached[epoch], step)
-                if not _is_same(self.losses.setdefault(step, loss), loss):
+                if not self.are_same(self.losses.setdefault(step, loss), loss):
                     self.differing.append(f"expected loss {self.losses[step]}, saw: {line}")
             elif match := _RESUME.match(line):
                 self.world = int(match[2])
@@ -77,6 +83,10 @@ class WorkerLines:
                 self.released += 1
             elif _MIXED in line:
                 self.mixed.append(line)
+
+    def are_same(self, expected: str, loss: str) -> bool:
+        """Say whether two printed losses are the same."""
+        return abs(float(expected) - float(loss)) <= self._rounding
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ class Findings:
         wrong = [
             f"step {step}: expected loss {expected.get(step)}, saw {loss}"
             for step, loss in sorted(lines.losses.items())
-            if not _is_same(expected.get(step, "nan"), loss)
+            if not lines.are_same(expected.get(step, "nan"), loss)
         ]
         return cls(
             lines.mixed, lines.differing + wrong, list(_wrong_resumes(lines)), len(lines.reached), lines.last_step
@@ -121,11 +131,6 @@ class Findings:
         return (
             found | {name: len(value) for name, value in lists.items()} | ({"examples": examples} if examples else {})
         )
-
-
-def _is_same(expected: str, loss: str) -> bool:
-    """Say whether two printed losses differ by no more than the last digit."""
-    return abs(float(expected) - float(loss)) <= ROUNDING
 
 
 def _wrong_resumes(lines: WorkerLines) -> list[str]:
