@@ -20,8 +20,10 @@ from typing import Any, Literal
 from inplace.cli.agent_pyz import BuildError, program_folder
 from inplace.cli.demo.manifest import DemoManifest, ManifestError, read_demo_manifest
 from inplace.cli.demo.view import DemoView
+from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
+from inplace.simulator.apiserver import LogRequest
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.timeline import Timeline
@@ -31,6 +33,9 @@ PODS_PER_NODE = 8  # as on an accelerator host
 TRAIN_S = 3.0  # the workers train this long before one is killed, so that there is a checkpoint to come back to
 STALL_AFTER_S = 4.0  # twenty of the example's steps; a busy machine may delay some
 GROUP_S_MAX = 180.0  # a start or a restart that takes longer hangs
+LOG_LINES_MAX = 200  # of a worker that failed: a traceback, and what the agent beside it says
+WORDS_MAX = 15  # of these that are shown
+AGENTS_LINES = ("{", "inplace-agent guard:")  # how the lines of an agent and of a guard begin
 
 
 class DemoError(Exception):
@@ -225,8 +230,25 @@ async def _complete(cluster: Cluster, manifest: DemoManifest, timeline: Timeline
         raise DemoError(
             f"expected every worker to print a line that begins with 'step=' within {GROUP_S_MAX:g} s of "
             f"{'restart ' + str(number) if number else 'the start'}, saw it get as far as: {', '.join(reached) or '-'}"
+            f"{await _last_words(cluster, manifest)}"
         ) from None
     if not complete():
+        words = await _last_words(cluster, manifest)  # BEFORE the Pods are gone
         status = cluster.jobset(manifest.name, manifest.namespace)["status"]
         reasons = [f"{c['type']} {c['reason']}: {c['message']}" for c in status["conditions"] if c["status"] == "True"]
-        raise DemoError(f"expected the JobSet to train on, saw that it ended: {'; '.join(reasons)}")
+        raise DemoError(f"expected the JobSet to train on, saw that it ended: {'; '.join(reasons)}{words}")
+
+
+async def _last_words(cluster: Cluster, manifest: DemoManifest) -> str:
+    """Return what a worker printed last, the one that failed first if it is known; "" if no worker printed anything."""
+    status = cluster.jobset(manifest.name, manifest.namespace).get("status") or {}
+    failed = ((status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}).get("pod")
+    for pod in sorted(cluster.pods(manifest.namespace), key=lambda pod: pod["metadata"]["name"] != failed):
+        for previous in (False, True):  # a container that was started again may have printed nothing yet
+            request = LogRequest(manifest.worker, previous=previous, tail_lines=LOG_LINES_MAX)
+            log = b"".join([piece async for piece in cluster.read_log(pod, request)]).decode("utf-8", "replace")
+            lines = [line for line in log.splitlines() if not line.startswith(AGENTS_LINES)]
+            if lines:
+                shown = "".join(f"\n  {line}" for line in lines[-WORDS_MAX:])
+                return f"\nThe last lines of the worker of Pod {pod['metadata']['name']}:{shown}"
+    return ""

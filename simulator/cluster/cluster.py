@@ -97,7 +97,7 @@ class Cluster:
         self.clock = clock or LoopClock()
         self.rng = Random(seed)
         self.timings = timings or (local_processes() if runtime == "process" else Timings())
-        options = replace(options or ApiServerOptions(), log_source=self._read_log)
+        options = replace(options or ApiServerOptions(), log_source=self.read_log)
         if options.watch_cache_lag_s is None and self.timings.watch != ZERO:
             options = replace(options, watch_cache_lag_s=self._watch_lag())
         self.server = ApiServer(clock=self.clock, rng=self._random("apiserver"), options=options)
@@ -381,7 +381,8 @@ class Cluster:
         if plural in ("pods", "nodes"):
             self._scheduler.observe(plural, event_type, obj)
 
-    async def _read_log(self, pod: KubeObject, request: LogRequest) -> AsyncIterator[bytes]:
+    async def read_log(self, pod: KubeObject, request: LogRequest) -> AsyncIterator[bytes]:
+        """Yield the log of a container in pieces; nothing where its Pod is gone."""
         pieces = self._runtime.read_log(
             pod["metadata"]["uid"], request.container, previous=request.previous, follow=request.follow
         )

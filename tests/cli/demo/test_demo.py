@@ -155,6 +155,30 @@ def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
     assert json.loads(result.stdout.splitlines()[-1])["pods"] == 8
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["train-supervisor.yaml", "train-guarded.yaml"])
+def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_path: Path) -> None:
+    """The demo ends with an error that says why the JobSet ended, and what the worker that failed first printed."""
+    documents = list(yaml.safe_load_all((REPOSITORY / "examples" / name).read_text()))
+    spec = documents[-1]["spec"]
+    spec["failurePolicy"]["maxRestarts"] = 1
+    job = spec["replicatedJobs"][0]["template"]["spec"]
+    job["parallelism"] = job["completions"] = 2
+    (worker,) = job["template"]["spec"]["containers"]
+    worker["command"] = worker["command"][: worker["command"].index("--") + 1]
+    worker["args"] = ["python3", "-c", "print('this is my model'); raise RuntimeError('and it is broken')"]
+
+    result = run("demo", "--file", manifest(tmp_path, yaml.safe_dump_all(documents)))
+
+    assert result.returncode == 1
+    said = result.stderr[result.stderr.index("inplace demo: expected the JobSet to train on") :]
+    assert "ReachedMaxRestarts" in said
+    assert "The last lines of the worker of Pod " in said
+    assert "  this is my model\n" in said
+    assert "  RuntimeError: and it is broken\n" in said
+    assert '{"' not in said
+
+
 def breaking(**changes: object) -> str:
     """Return the example with fields of its Job template's spec changed."""
     documents = example()
