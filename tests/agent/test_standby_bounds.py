@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -161,6 +162,26 @@ async def test_a_released_standby_is_the_worker_and_no_standby() -> None:
         assert one.standby.left_alone() == early
         assert one.standby.start(one.spawn, {"INPLACE_EPOCH": "2"}) == early
         assert one.standby.left_alone() == 0
+
+
+async def test_a_launcher_that_waits_itself_has_a_standby(tmp_path: Path) -> None:
+    """docs/agent.md's torchrun: its ranks start when it is released, in its epoch, and their own `ready` returns."""
+    notes = tmp_path / "ranks"
+    rank = f"import inplace; open({str(notes)!r}, 'a').write(str(inplace.ready().epoch) + '\\n')"
+    launcher = "import inplace, signal, subprocess, sys; inplace.ready(); "
+    launcher += f"subprocess.run([sys.executable, '-c', {rank!r}]); signal.pause()"
+
+    def ranks() -> list[str]:
+        return notes.read_text().split() if notes.exists() else []
+
+    async with kept(launcher) as one, asyncio.timeout(RUN_S_MAX):
+        await until(lambda: ranks() == ["1"])
+        await one.keep()
+        worker, early = one.children
+        one.standby.ended(worker, 1)
+        assert one.standby.start(one.spawn, {"INPLACE_EPOCH": "2"}) == early
+        await until(lambda: len(ranks()) == 2)
+        assert ranks() == ["1", "2"]
 
 
 async def test_a_launcher_is_told_why_it_has_no_standby() -> None:
