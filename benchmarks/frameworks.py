@@ -269,13 +269,20 @@ async def measure(row: Row, rng: Random) -> tuple[list[float], list[float]]:
 
 
 async def compare(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
-    """Return the median of each row, its ratio to the first one, and all samples."""
+    """Measure all rows in each round, and return their summary."""
     rng, samples, standbys_mb = Random(1), {row.key: list[float]() for row in rows}, list[float]()
     for _ in range(rounds):
         for row in rows:
             restarts_s, held_mb = await measure(row, rng)
             samples[row.key] += restarts_s
             standbys_mb += held_mb
+    return summary(rows, samples, standbys_mb)
+
+
+def summary(
+    rows: Sequence[Row], samples: Mapping[str, Sequence[float]], standbys_mb: Sequence[float]
+) -> dict[str, Any]:
+    """Return the median of each row, its ratio to the first one, and all samples."""
     medians = {key: statistics.median(found) for key, found in samples.items()}
     baseline = medians[rows[0].key]
     ratios = {f"{row.key.removesuffix('_s')}_ratio": round(medians[row.key] / baseline, 2) for row in rows[1:]}
