@@ -6,13 +6,14 @@ from testbed.node.patience import until
 VICTIM = 1
 
 
-async def train_through_a_kill(group: Group, words: str) -> str:
+async def train_through_a_kill(group: Group, words: str, process: int = -1) -> str:
     """
     Kill a worker once all have passed a checkpoint, and wait for the end; the group restarts once, in its Pods.
 
     Args:
         group: its workers train.
         words: what each worker prints behind its first checkpoint.
+        process: the worker's place among its container's processes, the oldest of which has place 0.
 
     Returns:
         What the workers printed.
@@ -23,7 +24,7 @@ async def train_through_a_kill(group: Group, words: str) -> str:
 
     await until(holds, f"{words!r} of all workers", timeout_s=SETTLED_S_MAX, also=group.state)
     before = group.uids()
-    await group.kill(VICTIM, "worker")
+    await group.kill(VICTIM, "worker", process=process)
     await group.until_ended("Completed")
     assert group.epochs() == (2, 1)
     assert group.uids() == before

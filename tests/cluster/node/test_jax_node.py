@@ -20,9 +20,14 @@ from testbed.node.training import train_through_a_kill
 
 PODS = 2
 STEPS = 60
-SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": str(STEPS)}
-# CI has what users copy: of both modes in which kubelet restarts nothing, supervisor.
-MODES = ("guarded", pytest.param("process", marks=pytest.mark.long), "supervisor")
+STEPS_WITH_STANDBY = 400  # of 0.1 s: a standby imports in a quarter of the time
+# CI has what users copy: of the modes in which kubelet restarts nothing, supervisor.
+MODES = [
+    pytest.param("guarded", "", id="guarded"),
+    pytest.param("process", "", id="process", marks=pytest.mark.long),
+    pytest.param("supervisor", "", id="supervisor"),
+    pytest.param("supervisor", "--standby", id="standby", marks=pytest.mark.long),
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -32,29 +37,39 @@ async def cluster_with_jax(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def adapt(jobset: KubeObject) -> None:
-    """Make the group small enough for the test machine, and let it train for some seconds."""
+def adapt(jobset: KubeObject, steps: int, option: str) -> None:
+    """Make the group small enough for the test machine, let it train for some seconds, and give its agent an option."""
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = PODS
     (worker,) = job["template"]["spec"]["containers"]
-    worker["env"] = [each for each in worker["env"] if each["name"] not in SETTINGS]
-    worker["env"] += [{"name": name, "value": value} for name, value in SETTINGS.items()]
+    settings = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": str(steps)}
+    worker["env"] = [each for each in worker["env"] if each["name"] not in settings]
+    worker["env"] += [{"name": name, "value": value} for name, value in settings.items()]
+    worker["command"][2:2] = [option] if option else []  # behind: inplace-agent run
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "option"), MODES)
 @pytest.mark.asyncio(loop_scope="session")
-async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str) -> None:
-    """After a SIGKILL all processes go on from a checkpoint, in their Pods; none mixes, and the loss falls."""
+async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str, option: str) -> None:
+    """After a SIGKILL all processes go on from a checkpoint, in their Pods; none mixes, and the loss falls.
+
+    With `--standby` the next processes were there before the kill, and became the workers.
+    """
     group = Group(cluster_with_jax, await cluster_with_jax.plane.create_namespace(), pods=PODS, restarts_max=10)
     example = yaml.safe_dump_all(example_in_mode(EXAMPLES / "jax.yaml", mode))
     documents = documents_of(example, group.namespace)
-    adapt(documents[-1])
+    steps = STEPS_WITH_STANDBY if option else STEPS
+    adapt(documents[-1], steps, option)
     async with running(group, documents):
-        text = await train_through_a_kill(group, "step=11 ")
+        if option:
+            text = await train_through_a_kill(group, "standby_ready", process=1)  # the agent, the worker, its standby
+        else:
+            text = await train_through_a_kill(group, "step=11 ")
 
         printed = re.findall(r"^\S+ std(?:out|err) [FP] (.*)$", text, re.MULTILINE)
         lines = WorkerLines.of_text("\n".join(printed))
         assert Findings.of(lines, lines.losses).are_clean, lines.differing + lines.mixed
         assert {epoch: min(steps) >= 10 for epoch, steps in lines.resumed.items()} == {1: False, 2: True}
-        assert lines.reached[2] == STEPS
-        assert float(lines.losses[STEPS]) < float(lines.losses[11]) < float(lines.losses[1])
+        assert lines.reached[2] == steps
+        assert float(lines.losses[steps]) < float(lines.losses[11]) < float(lines.losses[1])
+        assert lines.released == (PODS if option else 0)
