@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.frameworks import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
+from tests.frameworks.standbys import restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, run_script
 from tests.simulator.cluster.planned_stops import stop_twice
 
@@ -137,6 +139,12 @@ def test_random_kills_are_recovered_from_below_a_guard() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
     assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_standby_is_the_next_rank(tmp_path: Path) -> None:
+    """It imported the framework beside the rank that is killed, and trains on in its place, in every Pod."""
+    assert await restart_with_standbys(tmp_path, "jax") == PODS
 
 
 @pytest.mark.asyncio
