@@ -60,7 +60,7 @@ def test_only_a_framework_that_has_no_room_is_left_out(tmp_path: Path, installed
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\nexit {installed}\n")
     python.chmod(0o755)
-    section = SCRIPT[SCRIPT.index("fits=0") : SCRIPT.index("esac") + len("esac")]
+    section = SCRIPT[SCRIPT.index("code=0") : SCRIPT.index("esac") + len("esac")]
     done = run(f"make() {{ echo make $*; }}\n{section}\n", tmp_path)
     assert done.returncode == code
     assert told in done.stdout + done.stderr
