@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inplace.common.epoch.decision import Standing
-from inplace.controller.main import ExitCode, main
+from inplace.controller.main import ExitCode, _config, _parser, main
 from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.tracking.counts import GroupCount
 
@@ -80,6 +80,13 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(30):
         assert await process.wait() == 128 + signal.SIGTERM
+
+
+def test_the_program_measures_its_pauses_and_looks_at_its_installation() -> None:
+    """Without the one the alert on pauses is silent for ever, without the other nobody is told what is missing."""
+    config = _config(_parser().parse_args([]))
+    assert config.measures_pauses
+    assert config.looks_first
 
 
 @pytest.mark.parametrize("address", ["8080", "host:", "host:65536", "host:x", "[::1]"])

@@ -184,6 +184,15 @@ SPEC_CREATES: Final = (
         ("spec.coordinator.podIndex", "coordinator pod index 2 is invalid", "lower it"),
     ),
     Create(
+        "coordinator_of_pods_without_completions",
+        plain(replicated_job(completions=None), coordinator=COORDINATOR),
+    ),
+    Create(
+        "coordinator_beyond_pods_without_completions",
+        plain(replicated_job(completions=None), coordinator=COORDINATOR | {"podIndex": 2}),
+        ("spec.coordinator.podIndex", "coordinator pod index 2 is invalid", "lower it"),
+    ),
+    Create(
         "v22_coordinator_non_indexed",
         plain(replicated_job(completionMode="NonIndexed"), coordinator=COORDINATOR),
         ("job for coordinator pod must be indexed completion mode, and completions number must be set",),

@@ -15,6 +15,7 @@ from inplace.cli.lint.embedded import judge
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected
@@ -87,6 +88,16 @@ def test_a_limit_that_cannot_be_used_is_one_finding(
     documents = list(parse(example(f"{name}.yaml")))
     change(documents[-1])
     assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
+
+
+@pytest.mark.parametrize(("replicas", "pods"), [(1, INT32_MAX), (1_000, 100_000), (10_001, 1), (INT32_MAX, INT32_MAX)])
+def test_a_jobset_of_any_size_is_answered(tmp_path: Path, replicas: int, pods: int) -> None:
+    """What the controller will not take is found, from the numbers alone: nothing is counted one by one."""
+    documents = list(parse(example("train.yaml")))
+    job = documents[-1]["spec"]["replicatedJobs"][0]
+    job["replicas"] = replicas
+    job["template"]["spec"] |= {"parallelism": pods, "completions": pods}
+    assert set(findings(documents, tmp_path)) == {("spec-problem", "spec.replicatedJobs")}
 
 
 RIGHTS = [

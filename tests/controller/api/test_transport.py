@@ -315,8 +315,16 @@ def chain_without_key_identifiers(folder: Path) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
-async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any) -> None:
+async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every code path accepts a CA without key identifiers, as kubectl does; Python 3.13's default refuses it."""
+    make_default_context = ssl.create_default_context
+
+    def make_default_context_of_3_13(*purpose: Any, **files: Any) -> ssl.SSLContext:
+        context = make_default_context(*purpose, **files)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", make_default_context_of_3_13)
     server = Server()
     if user == "exec plugin":
         user = {"exec": plugin(tmp_path)}
