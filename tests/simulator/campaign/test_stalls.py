@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from itertools import pairwise
 from operator import sub
 from random import Random
 
@@ -72,6 +73,25 @@ async def test_a_steady_rank_has_made_a_fast_step(monkeypatch: pytest.MonkeyPatc
             ranks.end()
             fastest_s = [min(map(sub, times[1:], times)) for (owner, _), times in wrote_s.items() if owner is ranks]
             assert max(fastest_s) < 0.8 * 4.0
+
+
+@pytest.mark.virtual_time
+async def test_a_rank_writes_another_number_with_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent takes the same number for no step: soak seed 340007983 called that a hang that nobody found."""
+    wrote = defaultdict[tuple[Ranks, int], list[tuple[bytes, bytes]]](list)
+    monkeypatch.setattr(
+        Ranks, "_write", lambda self, number, step, state=b"": wrote[self, number].append((step, state))
+    )
+    watched_pods = WatchedPods(StallSettings(4.0), Random(1))
+    ranks = [watched_pods.start(str(seed), 1) for seed in range(200)]
+    await asyncio.sleep(400.0)
+    pairs = [pair for lines in wrote.values() for pair in pairwise(lines)]
+    steps = [(last, step) for (last, was), (step, busy) in pairs if not (was or busy)]
+    assert [step for last, step in steps if step == last] == []
+    assert len(steps) > 20_000
+    assert len([step for _, step in steps if step == b"0"]) > 100
+    for one in ranks:
+        one.end()
 
 
 def test_a_seed_is_a_run() -> None:
