@@ -230,3 +230,29 @@ def test_a_pod_that_runs_keeps_no_conditions() -> None:
     ready = {"name": "agent", "state": {"running": {}}}
     status = pod(status={"conditions": [fine], "initContainerStatuses": [ready]}).status
     assert (status.conditions, status.init_container_statuses) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("announced", "words"),
+    [
+        (7, "announced an epoch that the group has not reached; if this stays, delete it"),
+        (1, "announced an epoch that had begun without it; the group restarts"),
+    ],
+)
+async def test_a_pod_that_holds_the_barrier_up_is_named_with_what_to_do(announced: int, words: str) -> None:
+    """A Pod that is ahead, or that joined an epoch too late, is named beside those that are missing."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+        first, second, _ = crew.pods.values()
+        await crew.remove(first)
+        (job,) = (await crew.jobs()).values()
+        new = await crew.make_pod(job, 0)
+        await crew.announce(new, announced)
+        await crew.announce(second, 2)
+        await rig.settle(30.0)
+        assert await crew.epochs() == (1, 1)
+        condition = await crew.condition("BarrierWaiting")
+        assert condition is not None
+        assert condition["message"].startswith("1/3 at epoch 2; waiting for ")
+        assert condition["message"].endswith(f", pod {new} ({words})")
