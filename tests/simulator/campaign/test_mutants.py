@@ -29,9 +29,12 @@ PLANTED = {
     Area.BUDGET: 3,
     Area.KUBELET: 3,
 }
-FAST = ("synced beats deprecated", "a watch that went silent is never given up")  # by the first seed
-
 FEW = Bounds(40, 0, 0, 40)
+CAUGHT = {
+    "synced beats deprecated": FEW,  # by the first seed
+    "a watch that went silent is never given up": FEW,  # the same
+    "a Pod that vanished while it waits is forgotten": Bounds(0, 60, 0, 0),  # what soak seed 1000257 found once
+}
 
 
 def test_there_are_enough_of_every_kind() -> None:
@@ -42,11 +45,11 @@ def test_there_are_enough_of_every_kind() -> None:
     assert sum(bool(mutant.model) for mutant in MUTANTS) == MODELLED
 
 
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("name", CAUGHT)
 def test_the_campaign_catches(name: str) -> None:
     """The campaign catches these mutants."""
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    assert hunt(mutant, FEW).is_caught
+    assert hunt(mutant, CAUGHT[name]).is_caught
 
 
 def test_the_code_as_it_is_is_not_caught() -> None:
