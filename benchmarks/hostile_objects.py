@@ -33,7 +33,7 @@ POLICIES: Final = {  # the annotations with numbers, each at its maximum
     wire.STALL_AFTER: f"{LIMIT_S_MAX:.0f}",
     wire.START_STALL_AFTER: f"{LIMIT_S_MAX:.0f}",
 }
-DIGITS: Final = "9" * 16_384  # Python takes the square of their number to read them, and refuses more than 4,300
+DIGITS: Final = "9" * 16_384  # int() takes time in the square of their number, and refuses more than 4,300
 
 
 @dataclass(frozen=True, slots=True)
