@@ -134,10 +134,8 @@ class Ranks:
         step = rng.choice((0, 0, 1_000))
         self._steady_s[number] = asyncio.get_running_loop().time() + first_s + (FIRST_STEPS + 1) * stall_s
         while True:
-            is_next = (
-                rng.random() < 0.98 or step == 0
-            )  # or a step back, to a checkpoint; behind the first one there is none
-            step += self._stride if is_next else -min(step, 50)
+            goes_back = rng.random() >= 0.98 and step > 0  # to a checkpoint
+            step += -min(step, 50) if goes_back else self._stride
             self._write(number, b"%d" % step)
             self._counts[number] += 1
             self._busy[number] = False
