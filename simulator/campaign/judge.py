@@ -112,7 +112,7 @@ class Judge(WorkerWatcher):
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
         self._pods: dict[str, KubeObject] = {}
-        self._ended: set[str] = set()  # uids of Pods that ended or are being deleted
+        self._ended: dict[str, int] = {}  # uids of Pods that ended or are being deleted, with the revision that says so
         self._vanished: set[str] = set()  # uids of Pods that were deleted BEFORE their phase was Succeeded or Failed
         self._unknown: set[str] = set()  # uids of Pods of whose end no controller could know when it decided S
 
@@ -175,8 +175,13 @@ class Judge(WorkerWatcher):
         """Note that a controller listed the Pods: it cannot know of Pods that vanished before."""
         self._unknown |= self._vanished
 
-    def note_synced_sent(self, jobset: str, synced: int) -> None:
-        """Note that a controller decided S, and sends it: it cannot know of Pods that end before it is stored."""
+    def note_synced_sent(self, jobset: str, synced: int, heard: int) -> None:
+        """Note that a controller decided S, and sends it.
+
+        It cannot know of Pods that end before it is stored, nor of ends beyond the revision `heard`, the newest that
+        its list and its watch of Pods have brought it.
+        """
+        self._unknown |= {uid for uid, revision in self._ended.items() if revision > heard}
         for uid, obj in self._jobsets.items():
             if obj["metadata"]["name"] == jobset:
                 self.histories[uid].sending = max(synced, self.histories[uid].sending)
@@ -271,7 +276,7 @@ class Judge(WorkerWatcher):
         uid = meta["uid"]
         ended = event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")
         if ended and uid not in self._ended:
-            self._ended.add(uid)
+            self._ended[uid] = event.revision
             history = self.histories[_jobset_of(obj)]
             history.causes += 1
             if history.sending > history.synced:

@@ -10,6 +10,7 @@ and for the lease, by the same request; each waits for itself, so these reads ar
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable
 
@@ -28,6 +29,7 @@ SAME_MAX = 20  # of one request by one process within a second: a backoff of 5 m
 WINDOW_S = 1.0
 EPSILON_S = 1e-6  # rounding of added waits
 
+_REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
 RequestKey = tuple[str, str, str]  # process, method, path without its query
 
 
@@ -46,6 +48,7 @@ class Manners:
         self._leased = leased
         self._sent_s: dict[RequestKey, deque[float]] = defaultdict(lambda: deque(maxlen=SAME_MAX))
         self._not_before_s: dict[RequestKey, float] = {}
+        self._heard: dict[str, int] = {}  # the newest revision of Pods that a controller's process got
 
     def sent(self, request: Request) -> None:
         """Judge a request."""
@@ -58,7 +61,7 @@ class Manners:
         if who.startswith("controller-") and method == "GET" and path.endswith("/pods"):
             self._judge.note_pods_listed()
         if who.startswith("controller-") and method == "PATCH" and "/jobsets/" in path and path.endswith("/status"):
-            self._note_status(path.split("/")[-2], request.body)
+            self._note_status(who, path.split("/")[-2], request.body)
         before_s = self._sent_s[what]
         if len(before_s) == SAME_MAX and now_s - before_s[0] < WINDOW_S:
             self._judge.breaks(L5, f"{who}: {method} {path}, {SAME_MAX + 1} times within {now_s - before_s[0]:.3f} s")
@@ -74,10 +77,18 @@ class Manners:
         if after_s is not None and (what := _key(request)) is not None and what[0].startswith("agent/"):
             self._not_before_s[what] = self._clock.monotonic_s() + float(after_s) - EPSILON_S
 
-    def _note_status(self, jobset: str, body: bytes) -> None:
-        """Note the S of a status that a controller sends."""
+    def arrived(self, request: Request, body: bytes) -> None:
+        """Note how much a controller knows of Pods, from a list or a piece of a watch."""
+        if (what := _key(request)) is None or not what[0].startswith("controller-") or not what[2].endswith("/pods"):
+            return
+        who, method, _ = what
+        known = self._heard.get(who, 0) if method == "WATCH" else 0
+        self._heard[who] = max((known, *map(int, _REVISION.findall(body))))
+
+    def _note_status(self, who: str, jobset: str, body: bytes) -> None:
+        """Note the S of a status that a controller sends, and how much it knows."""
         synced, _ = wire.epochs_as_written(json.loads(body).get("status") or {})
-        self._judge.note_synced_sent(jobset, synced)
+        self._judge.note_synced_sent(jobset, synced, self._heard.get(who, 0))
 
     def _judge_leader(self, who: str, wrote: str) -> None:
         """Report a write of a controller that does not lead; excused for a while after a person edited the Lease."""

@@ -68,6 +68,7 @@ class Network:
         on_delivery: called before each delivery of a watch; missed and stale views hook in here.
         on_send: called with each request when its client sends it.
         on_refusal: called with each answer that a disturbance gives instead of the server.
+        on_arrival: called with what a client gets for a request: an answer's body, or a piece of a watch.
     """
 
     servers: list[ApiServer]
@@ -80,6 +81,7 @@ class Network:
     on_delivery: Callable[[OpenStream, bytes], None] = lambda *_: None
     on_send: Callable[[Request], None] = lambda *_: None
     on_refusal: Callable[[Request, Response], None] = lambda *_: None
+    on_arrival: Callable[[Request, bytes], None] = lambda *_: None
     disturbances: list[Disturbance] = field(default_factory=list)
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
@@ -182,9 +184,10 @@ class NetworkTransport:
 
     async def _request(self, request: Request) -> Response:
         answer = await self._exchange(request, self._network.route(self._client))
-        if isinstance(answer, Response):
-            return answer
-        return Response(answer.status, answer.headers, b"".join([chunk async for chunk in answer.chunks()]))
+        if not isinstance(answer, Response):
+            answer = Response(answer.status, answer.headers, b"".join([chunk async for chunk in answer.chunks()]))
+        self._network.on_arrival(request, answer.body)
+        return answer
 
     async def _exchange(self, request: Request, server: int) -> Response | StreamingResponse:
         """Carry the request to the server and the answer back, with the disturbance of each."""
@@ -272,6 +275,7 @@ class _Deliveries:
                 return
             async for piece in self._disturbed(chunk):
                 network.trace.add("deliver", f"{stream.client} {len(piece)} {crc32(piece):08x}")
+                network.on_arrival(stream.request, piece)
                 yield piece
 
     async def _next(self, inner: AsyncIterator[bytes]) -> bytes | None:

@@ -104,6 +104,7 @@ class World:
         leased = scenario.fence_after_s is not None
         manners = Manners(self.judge, self.clock, self._lease_holder, leased=leased)
         self.network.on_send, self.network.on_refusal = manners.sent, manners.refused
+        self.network.on_arrival = manners.arrived
         self.machine = Machine(
             self.clock,
             self.random("machines"),

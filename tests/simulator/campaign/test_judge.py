@@ -65,13 +65,13 @@ class Bench:
 
     def __init__(self) -> None:
         self.judge = Judge(Trace())
-        self._revision = 0
+        self.revision = 0
 
     def write(self, plural: str, obj: dict[str, Any], *, by: str = "user", event_type: str = "MODIFIED") -> None:
         """Show the judge a write."""
-        self._revision += 1
+        self.revision += 1
         key = ("default", obj["metadata"]["name"])
-        event = Event(self._revision, event_type, key, obj, None)  # type: ignore[arg-type]  # one of the three
+        event = Event(self.revision, event_type, key, obj, None)  # type: ignore[arg-type]  # one of the three
         process = Process(by)
 
         async def program() -> None:
@@ -184,17 +184,26 @@ async def replaced_by_force_unseen(bench: Bench) -> None:
 
 
 async def replaced_before_s_is_decided(bench: Bench) -> None:
-    """Delete a Pod that waits, and send S then: the controller could know."""
+    """Delete a Pod that waits, and send S then: the controller's watch had said so."""
     await waiting(bench)
     await deleted(bench)
-    bench.judge.note_synced_sent("train", 1)
+    bench.judge.note_synced_sent("train", 1, bench.revision)
+    await started_twice(bench)
+
+
+async def replaced_before_the_watch_says_so(bench: Bench) -> None:
+    """Delete a Pod that waits, and send S before the controller's watch brings that: it could not know."""
+    await waiting(bench)
+    heard = bench.revision
+    await deleted(bench)
+    bench.judge.note_synced_sent("train", 1, heard)
     await started_twice(bench)
 
 
 async def replaced_while_s_is_sent(bench: Bench) -> None:
     """Delete a Pod that waits while the write of S is under way: no controller could know."""
     await waiting(bench)
-    bench.judge.note_synced_sent("train", 1)
+    bench.judge.note_synced_sent("train", 1, bench.revision)
     await deleted(bench)
     await started_twice(bench)
 
@@ -202,7 +211,7 @@ async def replaced_while_s_is_sent(bench: Bench) -> None:
 async def replaced_after_s_is_stored(bench: Bench) -> None:
     """Delete a Pod after S was stored: its replacement has no business in that epoch."""
     await waiting(bench)
-    bench.judge.note_synced_sent("train", 1)
+    bench.judge.note_synced_sent("train", 1, bench.revision)
     bench.sync(1, 0)
     await asyncio.sleep(0.001)
     await deleted(bench)
@@ -401,6 +410,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         recreated_after_success,
         replaced_by_force_unseen,
         replaced_while_s_is_sent,
+        replaced_before_the_watch_says_so,
         outlived_by_its_worker,
         skipped,
         moved_by_two,

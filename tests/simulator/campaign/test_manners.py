@@ -84,6 +84,32 @@ def test_the_judge_is_told_which_epoch_is_on_its_way() -> None:
     assert bench.judge.histories["uid"].sending == 3
 
 
+def test_the_judge_is_told_how_much_a_controller_knew() -> None:
+    """The newest revision that its list and its watch of Pods brought; an older server's list takes it back."""
+    heard: list[int] = []
+
+    class Noted(Judge):
+        def note_synced_sent(self, jobset: str, synced: int, heard_of: int) -> None:
+            heard.append(heard_of)
+
+    pods, status = "/api/v1/namespaces/default/pods", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/x/jobsets/x/status"
+    write = Request("PATCH", status, {}, json.dumps({"status": status_of_epochs(1, 0)}).encode())
+    manners = Manners(Noted(Trace()), ProcessClock(0.0), lambda: LEADER, leased=False)
+
+    async def program() -> None:
+        for path, revisions in ((pods, (7, 5)), (f"{pods}?watch=1", (12,)), ("/api/v1/jobs", (90,)), (pods, (9,))):
+            body = b"".join(b'{"metadata":{"resourceVersion":"%d"}}' % revision for revision in revisions)
+            manners.arrived(Request("GET", path, {}), body)
+            manners.sent(write)
+
+    async def main() -> None:
+        await Process(LEADER).start(program())
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+    assert heard == [7, 12, 12, 9]
+
+
 async def _leader_writes(bench: Bench) -> None:
     await bench.ask(LEADER, PATCH)
 
