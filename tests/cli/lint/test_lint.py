@@ -100,6 +100,50 @@ def test_a_jobset_of_any_size_is_answered(tmp_path: Path, replicas: int, pods: i
     assert set(findings(documents, tmp_path)) == {("spec-problem", "spec.replicatedJobs")}
 
 
+HUGE = [
+    (1, INT32_MAX, "InPlaceRestart", [("2,147,483,647", "at most 100,000 pods that restart together")]),
+    (1_000, 100_000, "InPlaceRestart", [("100,000,000", "at most 100,000 pods that restart together")]),
+    (10_001, 1, "InPlaceRestart", [("10,001", "replicas of at most 10,000")]),
+    (
+        INT32_MAX,
+        INT32_MAX,
+        "InPlaceRestart",
+        [
+            ("2,147,483,647", "replicas of at most 10,000"),
+            (f"{INT32_MAX * INT32_MAX:,}", "at most 100,000 pods that restart together"),
+        ],
+    ),
+    (1, INT32_MAX, "Recreate", [("must be less than or equal to 100000", "a manifest that the server accepts")]),
+    (INT32_MAX, INT32_MAX, "Recreate", [("2,147,483,647", "replicas of at most 10,000")]),
+]
+
+
+def test_the_command_says_which_bound_a_jobset_of_any_size_exceeds(tmp_path: Path) -> None:
+    """The whole command ends, and names the size and the bound, also where only the embedded server refuses."""
+    documents = []
+    for number, (replicas, pods, strategy, _) in enumerate(HUGE):
+        *others, document = parse(example("train.yaml"))
+        document["metadata"]["name"] = f"huge-{number}"
+        replicated(document)["replicas"] = replicas
+        job(document).update(parallelism=pods, completions=pods)
+        jobset(document)["failurePolicy"]["restartStrategy"] = strategy
+        documents += [document, *others]
+    file = tmp_path / "huge.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    result = run("lint", "-f", str(file), "-o", "json")
+    assert result.returncode == 1, result.stderr
+    for number, (*_, expected) in enumerate(HUGE):
+        told = [
+            (finding["found"], finding["needed"])
+            for finding in json.loads(result.stdout)["findings"]
+            if (finding["object"], finding["severity"]) == (f"JobSet default/huge-{number}", "error")
+        ]
+        assert len(told) == len(expected), told
+        for (found, needed), (size, bound) in zip(told, expected, strict=True):
+            assert size in found
+            assert bound in needed
+
+
 RIGHTS = [
     ({"verbs": ["get", "list"]}, 0, ["list"]),
     ({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]}, 0, []),
