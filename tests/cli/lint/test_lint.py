@@ -90,16 +90,6 @@ def test_a_limit_that_cannot_be_used_is_one_finding(
     assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
 
 
-@pytest.mark.parametrize(("replicas", "pods"), [(1, INT32_MAX), (1_000, 100_000), (10_001, 1), (INT32_MAX, INT32_MAX)])
-def test_a_jobset_of_any_size_is_answered(tmp_path: Path, replicas: int, pods: int) -> None:
-    """What the controller will not take is found, from the numbers alone: nothing is counted one by one."""
-    documents = list(parse(example("train.yaml")))
-    job = documents[-1]["spec"]["replicatedJobs"][0]
-    job["replicas"] = replicas
-    job["template"]["spec"] |= {"parallelism": pods, "completions": pods}
-    assert set(findings(documents, tmp_path)) == {("spec-problem", "spec.replicatedJobs")}
-
-
 HUGE = [
     (1, INT32_MAX, "InPlaceRestart", [("2,147,483,647", "at most 100,000 pods that restart together")]),
     (1_000, 100_000, "InPlaceRestart", [("100,000,000", "at most 100,000 pods that restart together")]),
