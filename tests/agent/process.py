@@ -84,19 +84,12 @@ async def process(env: dict[str, str], *command: str) -> AsyncIterator[asyncio.s
     child = await asyncio.create_subprocess_exec(*(command or COMMAND), env=env, stdout=pipe, stderr=pipe)
     try:
         yield child
-    except BaseException:
-        await _end(child)
-        raise
-    await _end(child)
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Kill the agent if it runs, and print what nobody has read of its output."""
-    code = child.returncode
-    if code is None:
-        child.kill()
-    output, errors = await child.communicate()
-    print(f"the agent: exit code {code}\n{output.decode()}{errors.decode()}", file=sys.stderr)
+    finally:
+        code = child.returncode
+        if code is None:
+            child.kill()
+        output, errors = await child.communicate()
+        print(f"the agent: exit code {code}\n{output.decode()}{errors.decode()}", file=sys.stderr)
 
 
 async def finished(child: asyncio.subprocess.Process) -> tuple[int, list[dict[str, object]]]:
