@@ -208,13 +208,11 @@ async def in_pods(
 
 def _for_measuring(example: str, mode: str, port: int, options: Sequence[str] = ()) -> str:
     """Return a manifest with one rank in each Pod, a port that is free, enough restarts, and options of the agent."""
-    text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode))
+    text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode, options))
     text = text.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
     documents = list(yaml.safe_load_all(text))
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = 10 * KILLS
-    (worker,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
-    worker["command"][2:2] = options  # behind: inplace-agent run
     return yaml.safe_dump_all(documents)
 
 

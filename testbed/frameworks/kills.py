@@ -200,10 +200,8 @@ async def train_under_kills(
 ) -> tuple[Strikes, WorkerLines]:
     """Run the example of a framework, strike it, and return what was seen."""
     file = keep / f"{name}-{mode}.yaml"
-    documents = documents_of(EXAMPLES / f"{name}.yaml", mode)
+    documents = documents_of(EXAMPLES / f"{name}.yaml", mode, ["--standby"] if standby else [])
     documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * kills
-    (worker,) = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
-    worker["command"][2:2] = ["--standby"] if standby else []
     endless(documents[-1])
     file.write_text(yaml.safe_dump_all(documents))
     manifest = read_demo_manifest(file, None, kills, mode, STALL_AFTER_S)

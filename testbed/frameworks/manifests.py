@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,16 @@ AGENTS = {entry["name"] for entry in variables(exit_code=None, port=None)}
 """The variables that an agent reads, which a guard's container does not need."""
 
 
-def documents_of(file: Path, mode: str) -> list[dict[str, Any]]:
-    """Return the documents of a supervisor's manifest for a mode; the worker's own command stays the same."""
+def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the documents of a supervisor's manifest for a mode; the worker's own command stays the same.
+
+    Args:
+        file: the manifest.
+        mode: one of MODES.
+        options: of `inplace-agent run`, or of `inplace-agent guard`.
+    """
     supervised = list(yaml.safe_load_all(file.read_text()))
+    _job(supervised[-1])["template"]["spec"]["containers"][0]["command"][2:2] = options  # behind: inplace-agent run
     if mode == "supervisor":
         return supervised
     guarded = list(yaml.safe_load_all(GUARDED.read_text()))

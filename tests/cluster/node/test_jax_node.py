@@ -23,10 +23,10 @@ STEPS = 60
 STEPS_WITH_STANDBY = 400  # of 0.1 s: a standby imports in a quarter of the time
 # CI has what users copy: of the modes in which kubelet restarts nothing, supervisor.
 MODES = [
-    pytest.param("guarded", "", id="guarded"),
-    pytest.param("process", "", id="process", marks=pytest.mark.long),
-    pytest.param("supervisor", "", id="supervisor"),
-    pytest.param("supervisor", "--standby", id="standby", marks=pytest.mark.long),
+    pytest.param("guarded", (), id="guarded"),
+    pytest.param("process", (), id="process", marks=pytest.mark.long),
+    pytest.param("supervisor", (), id="supervisor"),
+    pytest.param("supervisor", ("--standby",), id="standby", marks=pytest.mark.long),
 ]
 
 
@@ -37,31 +37,30 @@ async def cluster_with_jax(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def adapt(jobset: KubeObject, steps: int, option: str) -> None:
-    """Make the group small enough for the test machine, let it train for some seconds, and give its agent an option."""
+def adapt(jobset: KubeObject, steps: int) -> None:
+    """Make the group small enough for the test machine, and let it train for some seconds."""
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = PODS
     (worker,) = job["template"]["spec"]["containers"]
     settings = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": str(steps)}
     worker["env"] = [each for each in worker["env"] if each["name"] not in settings]
     worker["env"] += [{"name": name, "value": value} for name, value in settings.items()]
-    worker["command"][2:2] = [option] if option else []  # behind: inplace-agent run
 
 
-@pytest.mark.parametrize(("mode", "option"), MODES)
+@pytest.mark.parametrize(("mode", "options"), MODES)
 @pytest.mark.asyncio(loop_scope="session")
-async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str, option: str) -> None:
+async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str, options: tuple[str, ...]) -> None:
     """After a SIGKILL all processes go on from a checkpoint, in their Pods; none mixes, and the loss falls.
 
     With `--standby` the next processes were there before the kill, and became the workers.
     """
     group = Group(cluster_with_jax, await cluster_with_jax.plane.create_namespace(), pods=PODS, restarts_max=10)
-    example = yaml.safe_dump_all(example_in_mode(EXAMPLES / "jax.yaml", mode))
+    example = yaml.safe_dump_all(example_in_mode(EXAMPLES / "jax.yaml", mode, options))
     documents = documents_of(example, group.namespace)
-    steps = STEPS_WITH_STANDBY if option else STEPS
-    adapt(documents[-1], steps, option)
+    last = STEPS_WITH_STANDBY if options else STEPS
+    adapt(documents[-1], last)
     async with running(group, documents):
-        if option:
+        if options:
             text = await train_through_a_kill(group, "standby_ready", process=1)  # the agent, the worker, its standby
         else:
             text = await train_through_a_kill(group, "step=11 ")
@@ -70,6 +69,6 @@ async def test_jax_goes_on_after_a_restart(cluster_with_jax: Cluster, mode: str,
         lines = WorkerLines.of_text("\n".join(printed))
         assert Findings.of(lines, lines.losses).are_clean, lines.differing + lines.mixed
         assert {epoch: min(steps) >= 10 for epoch, steps in lines.resumed.items()} == {1: False, 2: True}
-        assert lines.reached[2] == steps
-        assert float(lines.losses[steps]) < float(lines.losses[11]) < float(lines.losses[1])
-        assert lines.released == (PODS if option else 0)
+        assert lines.reached[2] == last
+        assert float(lines.losses[last]) < float(lines.losses[11]) < float(lines.losses[1])
+        assert lines.released == (PODS if options else 0)
