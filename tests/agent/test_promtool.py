@@ -14,6 +14,7 @@ from inplace.agent.metrics import AgentMetrics
 from inplace.common.phases import RestartPhase
 from tests.agent.process import environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
+from tests.agent.test_start_path import rss_mb
 from tests.grafana.test_dashboards import controller_metrics
 from tests.promtool import DEADLINE_S, complaints
 
@@ -41,12 +42,6 @@ async def scraped(port: int, wanted: bytes) -> bytes:
             await asyncio.sleep(0.01)
 
 
-def resident_mb(pid: int) -> float:
-    """Return the resident memory of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
-
-
 async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> None:
     """`promtool` accepts the metrics of an agent that was throttled, announced and lifted; its memory is bounded."""
     failures = [refuses(429, "TooManyRequests", retry_after="0")]
@@ -59,7 +54,7 @@ async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> 
         env = environment(tmp_path, server)
         async with process(env) as child:
             text = await scraped(int(env["BARRIER_PORT"]), b"barrier_lifted 1.0")
-            assert resident_mb(child.pid) <= RESIDENT_MB_MAX
+            assert rss_mb(child.pid) <= RESIDENT_MB_MAX
     assert await complaints(text) == ""
     for sample in (
         b"inplace_agent_throttled_total 1.0",

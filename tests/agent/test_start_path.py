@@ -15,6 +15,7 @@ import trustme
 
 from tests.agent.process import ROOT, environment_in_cluster, finished, modules_loaded_by, process, server_tls
 from tests.agent.scripted_server import ScriptedServer, jobset
+from tests.agent.supervisor_rig import status_of
 
 FORBIDDEN = frozenset(
     {
@@ -144,5 +145,4 @@ def scrape(port: str) -> Any:
 
 def rss_mb(pid: int) -> float:
     """Return the resident memory of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+    return int(status_of(pid, "VmRSS").split()[0]) / 1024
