@@ -12,6 +12,7 @@ from inplace.cli.manifests.pod_roles import Container
 
 VARIABLE: Final = "PET_MAX_RESTARTS"  # torchrun's option by its environment
 _MODULES: Final = ("torch.distributed.run", "torch.distributed.launch")
+_SCRIPT_FOLLOWS: Final = ("-m", "--module", "--no-python", "--no_python")
 _OPTION: Final = re.compile(
     r"--max[-_]r[a-z]*"
 )  # argparse takes every beginning of --max-restarts that no other option has
@@ -47,7 +48,7 @@ def _own_words(words: Sequence[str]) -> list[str] | None:
         if word.rpartition("/")[2] == "torchrun" or word in _MODULES:  # behind -m, or in the text behind -c
             own: list[str] = []
             for option in words[place + 1 :]:
-                if option.endswith(".py") or option in ("-m", "--module"):
+                if option.endswith(".py") or option in _SCRIPT_FOLLOWS:
                     break
                 own.append(option)
             return own

@@ -34,6 +34,8 @@ CASES = [  # torchrun's words, variables, the end of the finding's path, restart
     (["torchrun", "train.py"], {}, "", 0),
     (["torchrun", "train.py", "--max-restarts=3"], {}, "", 0),
     (["torchrun", "-m", "train", "--max-restarts=3"], {}, "", 0),
+    (["torchrun", "--no-python", "./train.sh", "--max-restarts=3"], {}, "", 0),
+    (["torchrun", "--max-restarts=3", "--no_python", "./train.sh"], {}, COMMAND, 3),
     (["torchrun", "--max-restarts"], {}, "", 0),
     (["torchrun", "--max-restarts=many", "train.py"], {}, "", 0),
     (["python3", "train.py", "--max-restarts=3"], {"PET_MAX_RESTARTS": "3"}, "", 0),
