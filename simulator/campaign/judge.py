@@ -290,26 +290,26 @@ class Judge(WorkerWatcher):
             self._pods[uid] = obj
         history, text = self.histories[_jobset_of(obj)], _epoch_text(obj)
         if by.startswith("agent/"):
-            self._judge_telling(history, meta)
-            if before is None or text != _epoch_text(before):  # else it told of its worker, below a user's text, maybe
+            if not self._judge_telling(history, meta):  # it announced, maybe what a user had written already
                 slot, self._epochs[uid] = slot_of(obj), int(text)
                 history.announced[slot] = max(int(text), history.announced.get(slot, 0))
         elif before is not None and text != _epoch_text(before):
             history.forged.add((slot_of(obj), text))
 
-    def _judge_telling(self, history: History, meta: KubeObject) -> None:
-        """Judge what an agent told of its worker: only in an epoch of a hang anybody may tell of one.
+    def _judge_telling(self, history: History, meta: KubeObject) -> bool:
+        """Judge what an agent told of its worker, and return whether it did: only of a hang may it tell of one.
 
         A worker that ended is silent as well; its agent may tell of that until it hears of the end.
         """
         text = (meta.get("annotations") or {}).get(wire.WORKER_FAILED)
         if text is None or text == self._told.get(meta["uid"]):
-            return
+            return False
         self._told[meta["uid"]] = text
         failure = parse_failure(text)
         is_silent = failure.epoch in history.hung or (meta["uid"], failure.epoch) in history.dying
         if failure.stalled_s is not None and not is_silent:
             self.breaks(S10, f"{meta['name']}: {text}")
+        return True
 
     def _slot_count(self, jobset: KubeObject) -> int:
         return sum(1 for _ in slots_of(jobset))

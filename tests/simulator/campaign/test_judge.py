@@ -291,6 +291,20 @@ async def forged_for_one_that_died(bench: Bench) -> None:
     bench.sync(2, 1)
 
 
+async def forged_and_then_announced(bench: Bench) -> None:
+    """Write the next epoch on a Pod by hand; its own agent announces the same one."""
+    await good(bench)
+    bench.judge.note_cause(2)
+    bench.write("pods", pod(0, 2))
+    bench.sync(1, 1)
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.announce(2, 0, 1)
+    bench.sync(2, 1)
+    await bench.start(0)
+    await bench.start(1)
+
+
 async def edited_before_a_hang_is_told(bench: Bench) -> None:
     """Spoil a Pod's epoch by hand; then its agent tells of a hang, and leaves the epoch as it is."""
     await good(bench)
@@ -416,6 +430,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         moved_by_two,
         edited_alone,
         forged_for_one_that_died,
+        forged_and_then_announced,
         edited_before_a_hang_is_told,
         silent_because_it_ended,
     ],
