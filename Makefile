@@ -14,6 +14,8 @@ SIM_TESTS ?= tests
 # The whole suite spreads over the cores, with one process more: some tests wait more than they work.
 # A test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
+# A machine that keeps no byte code would have every process of the tests compile what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 # Users' frameworks, each with a lock of its own; `make test-frameworks FRAMEWORKS=jax` takes one.
 FRAMEWORKS ?= jax torch
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-find-links --no-emit-index-url --no-header -q --upgrade

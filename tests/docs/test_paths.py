@@ -14,7 +14,9 @@ HIDDEN_OR_MADE: Final = ("build", "dist")  # besides names that begin with a dot
 FOLDERS: Final = sorted(
     path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in HIDDEN_OR_MADE
 )
-PAGES: Final = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/*.md")})
+PAGES: Final = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(page for name in FOLDERS for page in (ROOT / name).glob("*.md"))}
+)
 _PATH: Final = re.compile(rf"(?<![\w/.:*{{<@$-])(?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*]")
 _MODULE: Final = re.compile(rf"-m ((?:{'|'.join(FOLDERS)})(?:\.\w+)*)")
 _DECISION: Final = re.compile(r"docs/adr/\d{4}")
