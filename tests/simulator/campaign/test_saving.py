@@ -9,6 +9,8 @@ import pytest
 from inplace.simulator.campaign.__main__ import main
 from inplace.simulator.campaign.saving import DRAIN, KINDS, REQUEST, STUCK, run_saving
 
+TOGETHER = 25
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_planned_stop(kind: str) -> None:
@@ -26,9 +28,10 @@ def test_without_saving_the_same_stop_loses_steps() -> None:
 
 
 @pytest.mark.slow
-def test_25_runs_of_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    """`python -m simulator.campaign saving`, a quarter of it: 16 Pods, stopped at random moments."""
-    assert main(["saving", "--processes", "1", "--seeds", "25"]) == 0
+@pytest.mark.parametrize("first", range(0, 100, TOGETHER))
+def test_a_hundred_runs_of_each_kind(first: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m simulator.campaign saving`: 16 Pods, stopped at random moments; in parts, for several processes."""
+    assert main(["saving", "--processes", "1", "--first", str(first), "--seeds", str(TOGETHER)]) == 0
     printed = capsys.readouterr().out
     for kind in (REQUEST, DRAIN, "takeover"):
-        assert re.search(rf"^{kind} +25 runs, 0 steps lost", printed, re.MULTILINE)
+        assert re.search(rf"^{kind} +{TOGETHER} runs, 0 steps lost", printed, re.MULTILINE)
