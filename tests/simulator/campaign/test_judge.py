@@ -109,6 +109,16 @@ async def good(bench: Bench) -> None:
     await bench.start(1)
 
 
+async def restart(bench: Bench, epoch: int) -> None:
+    """End the workers of the group, and start them in this epoch; the one before is deprecated already."""
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.announce(epoch, 0, 1)
+    bench.sync(epoch, epoch - 1)
+    await bench.start(0)
+    await bench.start(1)
+
+
 async def two_epochs(bench: Bench) -> None:
     """Let one worker of epoch 1 run on beside epoch 2."""
     await good(bench)
@@ -251,12 +261,7 @@ async def moved_by_two(bench: Bench) -> None:
     bench.announce(50, 0)
     bench.announce(31, 1)
     bench.sync(31, 31)
-    bench.judge.worker_stopped(pod(0))
-    bench.judge.worker_stopped(pod(1))
-    bench.announce(32, 0, 1)
-    bench.sync(32, 31)
-    await bench.start(0)
-    await bench.start(1)
+    await restart(bench, 32)
 
 
 async def edited_alone(bench: Bench) -> None:
@@ -297,12 +302,7 @@ async def forged_and_then_announced(bench: Bench) -> None:
     bench.judge.note_cause(2)
     bench.write("pods", pod(0, 2))
     bench.sync(1, 1)
-    bench.judge.worker_stopped(pod(0))
-    bench.judge.worker_stopped(pod(1))
-    bench.announce(2, 0, 1)
-    bench.sync(2, 1)
-    await bench.start(0)
-    await bench.start(1)
+    await restart(bench, 2)
 
 
 async def edited_before_a_hang_is_told(bench: Bench) -> None:
