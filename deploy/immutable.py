@@ -53,6 +53,17 @@ ZEROS: Final = (
 MEANT_EMPTY: Final = ("hostnameOverride", "storageClassName", "volumeAttributesClassName")
 """Texts of which "" is not the same as none."""
 
+FILLED_IN: Final = {
+    "[].protocol": "TCP",
+    "iscsi.iscsiInterface": "default",
+    "rbd.keyring": "/etc/ceph/keyring",
+    "rbd.pool": "rbd",
+    "rbd.user": "admin",
+    "scaleIO.fsType": "xfs",
+    "scaleIO.storageMode": "ThinProvisioned",
+}
+"""Texts that the CRD fills in where a Go type wrote nothing for "": a "" that was stored means the same."""
+
 WHILE_SUSPENDED: Final = (
     "template.spec.template.metadata.labels",
     "template.spec.template.metadata.annotations",
@@ -141,6 +152,8 @@ _LEVEL: Final = Template("""\
         $deeper
         ).replace('\\n', $next.path)).join('') :
         [$pair.new, $pair.old].all(v, v in variables.nothing ||
+        $pair.parent + '.' + $pair.key in variables.filledIn &&
+        v in ['', variables.filledIn[$pair.parent + '.' + $pair.key]] ||
         v == variables.none && $pair.key in variables.mayBeEmpty ||
         !($pair.parent in variables.maps) && (v == '' && !($pair.key in variables.meantEmpty) ||
         $pair.key in variables.zeros && v in variables.zero || $pair.key == 'divisor' && v in variables.noDivisor)) ||
@@ -200,7 +213,13 @@ _LISTS: Final[Mapping[str, Sequence[str | int]]] = {
 def render() -> str:
     """Return the manifest."""
     roots = _ROOTS.replace("ITEMS\n", _variables({"few": range(FEW), "many": range(ITEMS_MAX)}))
-    return _HEADER + _variables(_LISTS) + roots + _compared(0) + _FOOTER
+    return _HEADER + _variables(_LISTS) + _filled_in() + roots + _compared(0) + _FOOTER
+
+
+def _filled_in() -> str:
+    """Return the variable that is a map."""
+    pairs = ",\n        ".join(f"{name!r}: {value!r}" for name, value in FILLED_IN.items())
+    return f"    - name: filledIn\n      expression: >-\n        {{{pairs}}}\n"
 
 
 def _variables(lists: Mapping[str, Sequence[str | int]]) -> str:

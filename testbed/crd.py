@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 
 import yaml
@@ -10,11 +11,23 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, NotFound, Throttled
-from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, KubeObject
 
 CRD = Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml"
 SERVED_S_MAX = 30.0  # a real server takes about a second, longer on a busy machine
 POLL_S = 0.1
+
+
+def with_opaque_templates(crd: KubeObject) -> KubeObject:
+    """Return the CRD without what `deploy.template_schema` writes, as it was before."""
+    found = deepcopy(crd)
+    spec = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    job = spec["properties"]["replicatedJobs"]["items"]["properties"]["template"]["properties"]["spec"]["properties"]
+    pod = job["template"]["properties"]["spec"]
+    for name in ("podFailurePolicy", "selector"):
+        del job[name]
+    pod["properties"] = {"restartPolicy": pod["properties"]["restartPolicy"]}
+    return found
 
 
 async def install_crd(client: KubeClient) -> None:

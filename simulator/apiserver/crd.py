@@ -17,7 +17,7 @@ from inplace.common.kube.resources import KubeObject, Resource
 from inplace.simulator.apiserver.cel_rules import check_rules
 from inplace.simulator.apiserver.kinds import Kind, Strategy, WriteContext
 from inplace.simulator.apiserver.schema import Schema, drop_nulls, fill_defaults, prune
-from inplace.simulator.apiserver.schema_validation import validate
+from inplace.simulator.apiserver.schema_validation import duplicates, validate
 from inplace.simulator.apiserver.status import StatusCause, bad_request, bad_value, required
 from inplace.simulator.apiserver.table import custom_columns
 
@@ -60,21 +60,24 @@ class CustomStrategy(Strategy):
 
     def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new object."""
-        return self._causes(obj, None)
+        return self._causes(obj, None, self._schema.properties)
 
     def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a changed object, transition rules included."""
-        return self._causes(new, old)
+        return self._causes(new, old, self._schema.properties)
 
     def validate_status(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
-        """Return the broken rules of a changed status."""
-        return self._causes(new, old)
+        """Return the broken rules of a changed status; of the rest, the server looks at rules and duplicates only."""
+        return self._causes(new, old, ("status",))
 
-    def _causes(self, new: KubeObject, old: KubeObject | None) -> list[StatusCause]:
+    def _causes(self, new: KubeObject, old: KubeObject | None, fields: Iterable[str]) -> list[StatusCause]:
         causes: list[StatusCause] = []
-        for field, child in self._schema.properties.items():
-            if field in new and field not in ("apiVersion", "kind", "metadata"):
+        for field in fields:
+            child = self._schema.child(field)
+            if child is not None and field in new and field not in ("apiVersion", "kind", "metadata"):
                 validate(new[field], child, field, causes, (old or {}).get(field))
+        if found := duplicates(new, self._schema):
+            causes += found if old is None or not duplicates(old, self._schema) else []
         causes.extend(required(field) for field in self._schema.raw.get("required") or () if field not in new)
         if not any(cause.reason in _BLOCKING for cause in causes):
             check_rules(new, old, self._schema, "", causes)

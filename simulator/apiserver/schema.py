@@ -31,6 +31,7 @@ class Schema:
     rules: list[dict[str, Any]] = field(default_factory=list)
     has_defaults: bool = False
     has_rules: bool = False
+    has_keyed_lists: bool = False
 
     @classmethod
     def parse(cls, raw: dict[str, Any]) -> Schema:
@@ -53,6 +54,7 @@ class Schema:
         children = [*node.properties.values(), *filter(None, (node.additional, node.items))]
         node.has_defaults = node.default is not _ABSENT or any(child.has_defaults for child in children)
         node.has_rules = bool(node.rules) or any(child.has_rules for child in children)
+        node.has_keyed_lists = node.list_type != "atomic" or any(child.has_keyed_lists for child in children)
         return node
 
     @property

@@ -32,8 +32,8 @@ _JSON_TYPES: dict[type, str] = {
 
 
 def validate(value: Any, schema: Schema, path: str, causes: list[StatusCause], old: Any = None) -> None:
-    """Append a cause for each broken keyword below `path`; a part equal to `old` is left alone."""
-    if old is not None and value == old:
+    """Append a cause for each broken keyword below `path`; a part that is unchanged is left alone."""
+    if old is not None and _is_unchanged(value, old, schema):
         return
     if value is None and schema.raw.get("nullable"):
         return
@@ -49,6 +49,22 @@ def validate(value: Any, schema: Schema, path: str, causes: list[StatusCause], o
     elif isinstance(value, int | float) and not isinstance(value, bool):
         _validate_number(value, schema.raw, path, causes)
     _validate_combinations(value, schema, path, causes)
+
+
+def _is_unchanged(value: Any, old: Any, schema: Schema) -> bool:
+    """
+    Say whether the server takes a part for unchanged: equal, and without a field that the schema does not name.
+
+    Source: apiserver/pkg/cel/common/equality.go, CachedDeepEqual and Key.
+    """
+    if value != old:
+        return False
+    if isinstance(value, dict):
+        children = ((item, old[key], schema.child(key)) for key, item in value.items())
+        return all(child is not None and _is_unchanged(new, was, child) for new, was, child in children)
+    if isinstance(value, list) and schema.list_type == "map" and schema.items is not None:
+        return all(_is_unchanged(new, was, schema.items) for new, was in zip(value, old, strict=True))
+    return True
 
 
 def _has_type(value: Any, schema: Schema, path: str, causes: list[StatusCause]) -> bool:
@@ -97,15 +113,41 @@ def _validate_list(value: list[Any], schema: Schema, path: str, causes: list[Sta
     if least is not None and len(value) < least:
         causes.append(bad_value(path, len(value), f"{path} in body should have at least {least} items"))
     before = {_item_key(item, schema, index): item for index, item in enumerate(old)}
+    for index, item in enumerate(value):
+        key = _item_key(item, schema, index)
+        if schema.items is not None:
+            validate(item, schema.items, f"{path}[{index}]", causes, before.get(key))
+
+
+def duplicates(value: Any, schema: Schema, path: str = "") -> list[StatusCause]:
+    """
+    Return a cause for each item of a set, or key of a map, that a list holds twice.
+
+    Source: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype. An object that held some before may keep them.
+    """
+    if not schema.has_keyed_lists:
+        return []
+    if isinstance(value, dict):
+        return [
+            cause
+            for key, item in value.items()
+            if (child := schema.child(key)) is not None
+            for cause in duplicates(item, child, _join(path, key))
+        ]
+    return _duplicate_items(value, schema, path) if isinstance(value, list) else []
+
+
+def _duplicate_items(value: list[Any], schema: Schema, path: str) -> list[StatusCause]:
+    causes: list[StatusCause] = []
     seen: set[str] = set()
     for index, item in enumerate(value):
         key = _item_key(item, schema, index)
-        if schema.list_type != "atomic":
-            if key in seen:
-                causes.append(StatusCause(f"{path}[{index}]", f"Duplicate value: {key}", "FieldValueDuplicate"))
-            seen.add(key)
+        if schema.list_type != "atomic" and key in seen:
+            causes.append(StatusCause(f"{path}[{index}]", f"Duplicate value: {key}", "FieldValueDuplicate"))
+        seen.add(key)
         if schema.items is not None:
-            validate(item, schema.items, f"{path}[{index}]", causes, before.get(key))
+            causes += duplicates(item, schema.items, f"{path}[{index}]")
+    return causes
 
 
 def _item_key(item: Any, schema: Schema, index: int) -> str:

@@ -178,13 +178,23 @@ class ApiServer:
         if event.type != "DELETED":
             for kind in kinds_of(event.obj):
                 self._registry.add(kind)
-                self.store.collection(kind.storage_key)
+                if kind.stored_as is None:
+                    self._read_anew(kind)
             return
         stored = old[0].storage
         for obj in list(self.store.collection(stored.storage_key).objects.values()):
             self.store.remove(stored.storage_key, obj)
         self._reads.forget(stored.storage_key)
         self.store.drop(stored.storage_key)
+
+    def _read_anew(self, kind: Kind) -> None:
+        """Hold stored objects to a new schema, as the server does whenever it reads one; the kind's watches end."""
+        collection = self.store.collection(kind.storage_key)
+        assert kind.strategy is not None
+        for key, obj in collection.objects.items():
+            collection.objects[key] = kind.strategy.decode(obj, strict=False)
+        collection.forget_before(self.store.revision)
+        self._reads.forget(kind.storage_key)
 
     async def _dispatch(self, request: Request, user: str) -> Answer:
         parts, query = split_path(request)

@@ -18,6 +18,7 @@ from inplace.common.last_progress import STEP_MAX
 from inplace.common.phases import MILLISECONDS_MAX
 from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
 from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
+from testbed.crd import with_opaque_templates
 from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
@@ -50,8 +51,8 @@ _RULES: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def crd_without_rules() -> KubeObject:
-    """Return the CRD without rules, as an older version could be."""
-    document: KubeObject = without_rules(crd())
+    """Return the CRD without rules and with opaque templates, as an older version could be."""
+    document: KubeObject = without_rules(with_opaque_templates(crd()))
     return document
 
 

@@ -49,9 +49,14 @@ POLICY_CREATES: Final = (
                 replicated_job("b", template={"spec": {name: value}}),
                 volumeClaimPolicies=claims(claim("data")),
             ),
+            words,
         )
         for name in ("containers", "initContainers", "volumes")
-        for kind, value in (("null", None), ("text", "a"), ("holding_null", [None]))
+        for kind, value, words in (
+            ("null", None, ()),
+            ("text", "a", (f"spec.replicatedJobs[1].template.spec.template.spec.{name}", "must be of type array")),
+            ("holding_null", [None], (f"template.spec.template.spec.{name}[0]", "must be of type object")),
+        )
     ),
     Create(
         "v25_null_volume_mounts_beside_claims",

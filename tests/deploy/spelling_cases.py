@@ -14,6 +14,15 @@ JOB: Final = "spec.replicatedJobs.0.template"
 PODS: Final = f"{SPEC}.template"
 WORKER: Final = f"{PODS}.spec.containers.0"
 
+MOUNT: Final = {"name": "a", "mountPath": "/a"}
+SPREAD: Final = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+
+
+def volume(**source: Any) -> KubeObject:
+    """Return a volume."""
+    return {"name": "a"} | source
+
+
 SPELLINGS: Final[tuple[tuple[str, str, Any, Any], ...]] = (
     ("job_metadata", f"{JOB}.metadata", None, {}),
     ("job_created_never", f"{JOB}.metadata", None, {"creationTimestamp": None}),
@@ -73,7 +82,10 @@ SPELLINGS: Final[tuple[tuple[str, str, Any, Any], ...]] = (
         [{"name": f"A{index}", "value": ""} for index in range(101)],
         [{"name": f"A{index}"} for index in range(101)],
     ),
-    ("mount_not_read_only", f"{WORKER}.volumeMounts", [{"name": "a", "readOnly": False}], [{"name": "a"}]),
+    ("protocol", f"{WORKER}.ports", [{"containerPort": 80}], [{"containerPort": 80, "protocol": "TCP"}]),
+    ("protocol_empty", f"{WORKER}.ports", [{"containerPort": 80}], [{"containerPort": 80, "protocol": ""}]),
+    ("volume_of_a_default_user", f"{PODS}.spec.volumes", [volume(rbd={})], [volume(rbd={"user": ""})]),
+    ("mount_not_read_only", f"{WORKER}.volumeMounts", [MOUNT | {"readOnly": False}], [MOUNT]),
 )
 
 CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
@@ -96,11 +108,18 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
     (
         "everybodys_pods_or_nobodys",
         f"{PODS}.spec.topologySpreadConstraints",
-        [{"maxSkew": 1, "labelSelector": {}}],
-        [{"maxSkew": 1}],
+        [SPREAD | {"labelSelector": {}}],
+        [SPREAD],
     ),
     ("node_selector_with_an_empty_value", f"{PODS}.spec.affinity", {"labels": {"a": ""}}, {"labels": {}}),
     ("another_type", f"{WORKER}.resources", {"limits": "none"}, {"limits": {}}),
+    ("protocol", f"{WORKER}.ports", [{"containerPort": 80}], [{"containerPort": 80, "protocol": "UDP"}]),
+    (
+        "volume_of_another_user",
+        f"{PODS}.spec.volumes",
+        [volume(cephfs={"user": ""})],
+        [volume(cephfs={"user": "admin"})],
+    ),
     ("schedule_group", f"{PODS}.spec.schedulingGroup", {"podGroupName": "a"}, {"podGroupName": "b"}),
     (
         "a_name_like_a_path",
@@ -109,7 +128,7 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
         {"a\n.b\n" * 99: {"c\n" * 99: 2}},
     ),
     ("the_last_of_many", f"{WORKER}.args", ["a"] * 1000, [*["a"] * 999, "b"]),
-    ("more_items_than_are_looked_into", f"{WORKER}.env", [{"name": "A", "value": ""}] * 1001, [{"name": "A"}] * 1001),
+    ("more_items_than_are_looked_into", f"{WORKER}.envFrom", [{"prefix": ""}] * 1001, [{}] * 1001),
     ("a_field_of_tomorrow", f"{PODS}.spec.somethingNew", {"deep": [{"er": 1}]}, {"deep": [{"er": 2}]}),
 )
 

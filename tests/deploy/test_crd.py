@@ -1,5 +1,6 @@
 """The CRD on the embedded API server; tests/cluster/test_crd_real.py runs the same cases on a real one."""
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -7,12 +8,17 @@ import pytest
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.errors import ApiError
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.errors import ApiError, Invalid, NotFound
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, KubeObject
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from tests.controller.manifests import changed, jobset
-from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
+from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd, crd_without_rules
+from tests.deploy.old_objects import OLD_OBJECTS, STARTS_NOWHERE
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
+from tests.deploy.template_defaults import TEMPLATE_DEFAULTS
+
+JOB_SPEC = "spec.replicatedJobs[].template.spec"
+WALKED_BY_NO_RULE = ((JOB_SPEC, "podFailurePolicy"), (JOB_SPEC, "template"))
 
 pytestmark = pytest.mark.virtual_time
 
@@ -73,6 +79,38 @@ async def test_status(case: StatusChange) -> None:
     assert words_missing(case.words, error) == []
 
 
+async def upgraded(manifest: KubeObject) -> KubeClient:
+    """Return a client of a server that stored a JobSet, and then got our CRD."""
+    server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
+    server.load([crd_without_rules()])
+    api = KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
+    await api.create(JOBSETS, "default", manifest)
+    stored = await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, crd()["metadata"]["name"])
+    await api.replace(CUSTOM_RESOURCE_DEFINITIONS, None, crd()["metadata"]["name"], stored | {"spec": crd()["spec"]})
+    return api
+
+
+@pytest.mark.parametrize("name", OLD_OBJECTS)
+async def test_an_object_older_than_the_rules_lives_on(name: str) -> None:
+    """It can be labelled, get a status, lose its finalizer and go."""
+    api = await upgraded(changed(changed(OLD_OBJECTS[name], "metadata.name", name), "metadata.finalizers", ["a.b/c"]))
+    await api.patch(JOBSETS, "default", name, {"metadata": {"labels": {"a": "b"}}})
+    await api.patch(JOBSETS, "default", name, {"status": {"restarts": 1}}, subresource="status")
+    await api.delete(JOBSETS, "default", name)
+    await api.patch(JOBSETS, "default", name, {"metadata": {"finalizers": []}})
+    with pytest.raises(NotFound):
+        await api.get(JOBSETS, "default", name)
+
+
+async def test_an_object_that_lacks_a_required_field_gets_a_status_and_goes() -> None:
+    """Its other fields cannot change any more: the server asks for the field, and no ratcheting excuses it."""
+    api = await upgraded(STARTS_NOWHERE)
+    await api.patch(JOBSETS, "default", "train", {"status": {"restarts": 1}}, subresource="status")
+    with pytest.raises(Invalid, match=r"volumeMounts\[0\].mountPath: Required value"):
+        await api.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"a": "b"}}})
+    await api.delete(JOBSETS, "default", "train")
+
+
 async def test_defaults() -> None:
     """The CRD fills in upstream's defaults."""
     manifest = jobset(strategy=None)
@@ -82,6 +120,47 @@ async def test_defaults() -> None:
     assert stored["spec"]["failurePolicy"]["restartStrategy"] == "Recreate"
     assert stored["spec"]["replicatedJobs"][0]["replicas"] == 1
     assert stored["spec"]["replicatedJobs"][0]["groupName"] == "default"
+
+
+def declared(schema: KubeObject, path: str = "") -> Iterator[tuple[str, KubeObject]]:
+    """Yield each node of a schema with its path; items are "[]"."""
+    yield path, schema
+    for name, child in (schema.get("properties") or {}).items():
+        yield from declared(child, f"{path}.{name}" if path else name)
+    if "items" in schema:
+        yield from declared(schema["items"], f"{path}[]")
+
+
+def pod_schema() -> KubeObject:
+    """Return the schema of a Pod's spec."""
+    node: KubeObject = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for name in ("replicatedJobs", "template", "spec", "template", "spec"):
+        node = (node["properties"][name] if "properties" in node else {}) or node
+        node = node.get("items", node)
+    return node
+
+
+def test_the_defaults_inside_a_template() -> None:
+    """They are those of upstream's CRD and of Kueue's, each at its place, and restartPolicy."""
+    found = {path: node["default"] for path, node in declared(pod_schema()) if "default" in node}
+    assert found == TEMPLATE_DEFAULTS | {"restartPolicy": "OnFailure"}
+
+
+def test_a_template_keeps_what_no_schema_names() -> None:
+    """Every object inside a template is open: a field of a newer Kubernetes survives."""
+    objects = {path: node for path, node in declared(pod_schema()) if node.get("type") == "object"}
+    assert len(objects) > 100
+    assert [path for path, node in objects.items() if not node["x-kubernetes-preserve-unknown-fields"]] == []
+
+
+async def test_a_field_of_a_newer_kubernetes_survives() -> None:
+    """A field that nobody knows, at each level of a template, is stored as it came."""
+    manifest = jobset()
+    spec = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    spec |= {"new": 1, "volumes": [{"name": "a", "new": {"b": [1]}}]}
+    spec["containers"][0] |= {"new": 1, "ports": [{"containerPort": 80, "protocol": "TCP", "new": 1}]}
+    stored = await client().create(JOBSETS, "default", manifest)
+    assert stored["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"] == spec
 
 
 def columns() -> dict[str, KubeObject]:
@@ -118,12 +197,13 @@ def test_the_agents_columns_are_there() -> None:
 
 
 def test_every_list_that_a_rule_walks_is_bounded() -> None:
-    """Each array under spec has maxItems: without it the API server refuses the rules for their cost."""
+    """Each array that a rule may walk has maxItems: without it the API server refuses the rules for their cost."""
 
     def unbounded(schema: KubeObject, path: str) -> list[str]:
         found = [path] if schema.get("type") == "array" and "maxItems" not in schema else []
         for name, child in (schema.get("properties") or {}).items():
-            found += unbounded(child, f"{path}.{name}")
+            if (path, name) not in WALKED_BY_NO_RULE:
+                found += unbounded(child, f"{path}.{name}")
         return found + (unbounded(schema["items"], f"{path}[]") if "items" in schema else [])
 
     root = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -26,6 +26,7 @@ func everything() map[string]any {
 	pod["restartPolicy"] = "Never"
 	container := pod["containers"].([]any)[0].(map[string]any)
 	container["volumeMounts"].([]any)[0].(map[string]any)["name"] = "data"
+	fillIn(pod)
 	claim := written(policy.Templates[0]).(map[string]any)
 	metadata := claim["metadata"].(map[string]any)
 	metadata["name"] = "data"
@@ -38,6 +39,32 @@ func everything() map[string]any {
 			"replicatedJobs":      []any{map[string]any{"name": "all", "template": template}},
 			"volumeClaimPolicies": []any{map[string]any{"templates": []any{claim}}},
 		},
+	}
+}
+
+// filledIn are the texts that the CRD fills in where a Go type leaves "" out; deploy/immutable.py has them too.
+var filledIn = map[string]string{
+	"protocol": "TCP", "iscsiInterface": "default", "keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin",
+	"storageMode": "ThinProvisioned",
+}
+
+// fillIn writes the texts that the CRD would fill in; all fields are zero before.
+func fillIn(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, item := range value {
+			if text, known := filledIn[key]; known {
+				value[key] = text
+			}
+			fillIn(item)
+		}
+		if scale, isScale := value["scaleIO"].(map[string]any); isScale {
+			scale["fsType"] = "xfs"
+		}
+	case []any:
+		for _, item := range value {
+			fillIn(item)
+		}
 	}
 }
 
