@@ -20,6 +20,7 @@ from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
 from inplace.controller.plan.problems.requests import bad_requests
 from inplace.controller.plan.problems.scope import bad_scope
+from inplace.controller.plan.problems.unsupported import unsupported_fields
 from inplace.controller.spec import conditions
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import PersistentVolumeClaim
@@ -109,5 +110,6 @@ PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_requests,
     bad_claims,
     bad_coordinator,
+    unsupported_fields,
 )
 """One list; numbers such as V22 count the rules of upstream's webhook, jobset pkg/webhooks/jobset_webhook.go."""

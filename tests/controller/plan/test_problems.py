@@ -50,6 +50,11 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
         "TerminatingOrFailed",
         ("podReplacementPolicy: found TerminatingOrFailed, must be",),
     ),
+    (
+        "spec.scheduling",
+        {},
+        ("spec.scheduling: expected nothing here", "the pods are scheduled one by one", "remove it while the jobset"),
+    ),
     (f"{JOB}.completions", 3, ("found completions 3 and parallelism 2, must be set and equal to each other",)),
     (f"{JOB}.completions", None, ("found completions nothing and parallelism 2",)),
     (f"{JOB}.parallelism", None, ("found completions 2 and parallelism nothing",)),
