@@ -5,8 +5,10 @@ Also measured: the effect of 1,000 JobSets created at once on another group's re
 exists. The controller is a process of its own with deploy/rbac; this process plays Job controller, kubelets and agents.
 All share the machine: CPU time and memory are the controller's own, latencies contain the work of all.
 
-Compared with the upstream controller (sigs.k8s.io/jobset, in-place restart), measured on the same kind of machine.
+With `--upstream`, upstream's controller (sigs.k8s.io/jobset) restarts the same group in turn with ours, by
+announcements alone, and nothing else is measured.
 
+    python -m benchmarks.controller --upstream --json
     python -m benchmarks.controller --json
     python -m benchmarks.controller --pods 200 --rounds 1 --memory-pods 0 --skip-burst
 """
@@ -20,11 +22,14 @@ import sys
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks import controller_upstream
 from benchmarks.controller_burst import measure_burst, measure_service
 from benchmarks.controller_lab import open_lab
 from benchmarks.controller_pods import PlayedGroup
 from benchmarks.controller_report import table
 from benchmarks.controller_restart import cost_of_announcements, form, restart, watching
+from benchmarks.controller_upstream import compare
+from testbed.upstream.build import version
 
 SIZES = (200, 1_000, 5_000)
 ROUNDS = 3
@@ -97,6 +102,15 @@ def _p99(samples: list[float]) -> float:
     return quantiles(samples, n=100, method="inclusive")[98] if len(samples) > 1 else samples[0]
 
 
+async def measure_beside_upstream(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure our controller and upstream's in turn, for each size."""
+    found: dict[str, Any] = {"upstream": version(), "rounds": options.rounds, "rows": []}
+    for pods in options.pods or SIZES:
+        print(f"restarting {pods} pods under each controller, {options.rounds} times", file=sys.stderr)
+        found["rows"].append(await compare(pods, options.rounds))
+    return found
+
+
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measure what the flags ask for; each part has an API server of its own."""
     found: dict[str, Any] = {"rounds": options.rounds, "rows": []}
@@ -115,6 +129,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.controller", description=__doc__)
+    parser.add_argument("--upstream", action="store_true", help="compare with upstream's controller, and nothing else")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--pods", type=int, action="append", help=f"Pods of the group, repeatable; default {SIZES}")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="number of restarts of each size")
@@ -124,6 +139,10 @@ def main() -> None:
     parser.add_argument("--jobsets", type=int, default=BURST_JOBSETS, help="JobSets of the burst")
     parser.add_argument("--skip-burst", action="store_true")
     options = parser.parse_args()
+    if options.upstream:
+        found = asyncio.run(measure_beside_upstream(options))
+        print(json.dumps(found) if options.json else controller_upstream.table(found["rows"], found["upstream"]))
+        return
     found = asyncio.run(measure(options))
     print(json.dumps(found) if options.json else table(found))
 

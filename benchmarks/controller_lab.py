@@ -1,5 +1,5 @@
 """
-An API server without controllers, and our controller as a process of its own, with deploy/rbac.
+An API server without controllers, and one controller as a process of its own: ours with deploy/rbac, or upstream's.
 
 The server is a real kube-apiserver, or the simulator in a process of its own. The benchmark plays Job controller,
 kubelets and agents as the administrator, whom API priority and fairness exempts; the controller is an ordinary
@@ -33,6 +33,7 @@ from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
 from testbed.ports import free_ports
+from testbed.upstream.controller import upstream_controller
 
 NAMESPACE = "bench"
 ACCOUNT_NAMESPACE, ACCOUNT = "inplace-system", "inplace-controller"
@@ -112,6 +113,18 @@ async def open_lab(backend: str = "real") -> AsyncIterator[Lab]:
             await _create(lab.client, document)
         await lab.client.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         yield lab
+
+
+@asynccontextmanager
+async def open_upstream_lab() -> AsyncIterator[tuple[KubeClient, ControllerProcess]]:
+    """Start a real API server with upstream's controller; yield the administrator's client and the controller."""
+    async with (
+        ControlPlane(find_binaries()) as plane,
+        upstream_controller(plane) as component,
+        _client(plane.kubeconfig) as client,
+    ):
+        await client.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
+        yield client, ControllerProcess(component.pid())
 
 
 @asynccontextmanager

@@ -1,13 +1,10 @@
-"""Print the controller's figures as a table, beside the promised bounds and upstream's figures."""
+"""Print the controller's figures as a table, beside the promised bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-# Seconds of CPU and MB of one restart of upstream's controller, as measured on two cores like these.
-UPSTREAM_CPU_S: Final = {200: 0.28, 1_000: 2.25, 5_000: 20.9}
-UPSTREAM_MB: Final = {200: 60, 1_000: 88, 5_000: 207}
 CPU_RATIO_MAX: Final = 5.5
 CPU_S_MAX: Final = {5_000: 3.0}
 MB_MAX: Final = {5_000: 120, 10_000: 180}
@@ -24,13 +21,13 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _rows(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield "  pods   CPU s announced upstream    deprecate ms         sync ms     MB   peak upstream"
+    yield "  pods   CPU s announced    deprecate ms         sync ms     MB   peak"
     for row in rows:
         pods = row["pods"]
         yield (
-            f"{pods:>6} {row['cpu_s']:>7} {row['cpu_announcements_s']:>9} {UPSTREAM_CPU_S.get(pods, '-'):>8} "
+            f"{pods:>6} {row['cpu_s']:>7} {row['cpu_announcements_s']:>9} "
             f"{row['deprecate_ms']:>7} ({row['deprecate_ms_max']:>5}) {row['sync_ms']:>7} ({row['sync_ms_max']:>5}) "
-            f"{row['rss_mb']:>6} {row['rss_peak_mb']:>6} {UPSTREAM_MB.get(pods, '-'):>8}"
+            f"{row['rss_mb']:>6} {row['rss_peak_mb']:>6}"
         )
     yield "(CPU: all writes of a restart, kubelets' and the Job controller's included; announced: announcements alone)"
     yield f"(medians and worst; promised: deprecate {DEPRECATE_MS_MAX} ms, sync {SYNC_MS_MAX} ms)"

@@ -86,6 +86,16 @@ class Component:
         if self.pid_or_none() is None:
             raise self.failure(f"expected it to run, saw it exit with status {self._status()}")
 
+    def pid(self) -> int:
+        """Return the process id.
+
+        Raises:
+            ControlPlaneError: the process has exited by itself.
+        """
+        self.check_alive()
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
     def pid_or_none(self) -> int | None:
         """Return the process id, or None when there is no running process."""
         if self._process is None or self._process.poll() is not None:

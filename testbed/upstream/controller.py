@@ -1,0 +1,106 @@
+"""Run upstream's JobSet controller beside a control plane of the tests, as its Deployment would.
+
+It has its own ServiceAccount with its own permissions, its default configuration, leader election, and its webhooks by
+a loopback URL. The feature gate InPlaceRestart is on; without it upstream does not restart in place.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trustme
+import yaml
+
+from testbed.api_client import ApiClient, UnexpectedStatus
+from testbed.component import POLL_S, Component
+from testbed.control_plane import ControlPlane
+from testbed.ports import LOOPBACK, free_ports
+from testbed.readiness import READY_TIMEOUT_S, wait_until_healthy
+from testbed.upstream import manifests
+from testbed.upstream.build import CONTROLLER, UPSTREAM
+from testbed.upstream.manifests import ACCOUNT, NAMESPACE, Endpoints, Manifest
+
+GATES = ("InPlaceRestart",)
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/6d4f6a47.jobset.x-k8s.io"
+
+
+@asynccontextmanager
+async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES) -> AsyncIterator[Component]:
+    """Install upstream's objects and run its controller; yield it when it leads and its webhooks serve.
+
+    The webhooks go with the controller; the CRD and the permissions stay.
+
+    Raises:
+        ControlPlaneError: the controller exited or did not become ready; the message has the tail of its log.
+    """
+    endpoints, ca = _certified(plane.directory / "upstream")
+    config_file = endpoints.certificates / manifests.CONFIG_FILE
+    config_file.write_text(yaml.safe_dump(manifests.config(endpoints, gates)))
+    async with plane.client() as api:
+        for manifest in manifests.before_start():
+            await _create(api, manifest)
+        kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        command = (UPSTREAM.build() / CONTROLLER, *manifests.arguments(config_file), f"--kubeconfig={kubeconfig}")
+        controller = Component("upstream-controller", tuple(map(str, command)), plane.directory)
+        webhooks = manifests.webhooks(endpoints, ca)
+        controller.start()
+        try:
+            await wait_until_healthy(controller, f"http://{LOOPBACK}:{endpoints.health}/readyz", plane.ca)
+            await _until_leads(controller, api)
+            for manifest in webhooks:
+                await _create(api, manifest)
+            yield controller
+        finally:
+            try:
+                for manifest in webhooks:
+                    await _delete(api, manifest)
+            finally:
+                await controller.stop()
+
+
+def _certified(folder: Path) -> tuple[Endpoints, bytes]:
+    """Write a certificate for loopback; return where the controller is to listen, and the certificate's CA as PEM."""
+    folder.mkdir()
+    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    leaf = authority.issue_cert(LOOPBACK, key_type=trustme.KeyType.ECDSA)
+    leaf.cert_chain_pems[0].write_to_path(str(folder / "tls.crt"))
+    leaf.private_key_pem.write_to_path(str(folder / "tls.key"))
+    return Endpoints(folder, *free_ports(3)), authority.cert_pem.bytes()
+
+
+async def _until_leads(controller: Component, api: ApiClient) -> None:
+    """Return when the controller holds its Lease."""
+    deadline_s = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        controller.check_alive()
+        try:
+            if (await api.get(LEASE))["spec"].get("holderIdentity"):
+                return
+        except UnexpectedStatus as error:
+            if error.status != 404:
+                raise
+        await asyncio.sleep(POLL_S)
+    raise controller.failure(f"expected a holder of {LEASE} within {READY_TIMEOUT_S:.0f} s, saw none")
+
+
+async def _create(api: ApiClient, manifest: Manifest) -> None:
+    """Create an object, unless one of its name is there."""
+    try:
+        await api.post(_collection(manifest), manifest)
+    except UnexpectedStatus as error:
+        if error.status != 409:  # AlreadyExists: a second controller on this control plane
+            raise
+
+
+async def _delete(api: ApiClient, manifest: Manifest) -> None:
+    await api.delete(f"{_collection(manifest)}/{manifest['metadata']['name']}")
+
+
+def _collection(manifest: Manifest) -> str:
+    """Return the path of an object's collection; the plural of each kind here is the kind and an s."""
+    group, plural = manifest["apiVersion"], f"{manifest['kind'].lower()}s"
+    namespace = manifest["metadata"].get("namespace")
+    root = "/api/v1" if group == "v1" else f"/apis/{group}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"

@@ -1,0 +1,119 @@
+"""Read upstream's installation (its `config/default`) as the objects that a user would apply.
+
+kubectl renders the kustomization from the module's folder. What needs a node (Deployment, Services) is not created; the
+Deployment and the ConfigMap say how the controller is started.
+"""
+
+import base64
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from images.build_once import MissingComponent
+from testbed.upstream.build import module_dir
+
+Manifest = dict[str, Any]
+
+NAMESPACE = "jobset-system"
+ACCOUNT = "jobset-controller-manager"
+CONFIG_FILE = "controller_manager_config.yaml"
+
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+CREATED = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole", "RoleBinding")
+"""Kinds that are created before the controller starts, and ClusterRoleBinding; the webhooks follow when it listens."""
+
+RENDER_S_MAX = 60.0
+"""kubectl needs about a second for the CRD of 824 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the controller listens on loopback, and the folder of its certificate.
+
+    Args:
+        certificates: has tls.crt and tls.key for 127.0.0.1.
+        webhook: port.
+        metrics: port.
+        health: port.
+    """
+
+    certificates: Path
+    webhook: int
+    metrics: int
+    health: int
+
+
+@cache
+def rendered() -> tuple[Manifest, ...]:
+    """Return all objects of upstream's installation.
+
+    Raises:
+        MissingComponent: there is no kubectl.
+    """
+    command = ("kubectl", "kustomize", str(module_dir() / "config" / "default"))
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=RENDER_S_MAX, check=False)
+    except FileNotFoundError as error:
+        raise MissingComponent("expected kubectl on PATH; https://kubernetes.io/docs/tasks/tools/ has it") from error
+    if said.returncode:
+        raise MissingComponent(f"expected {' '.join(command)} to succeed, saw {said.stderr.strip()!r}")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the CRD takes 10 s without libyaml
+    return tuple(yaml.load_all(said.stdout, Loader=loader))
+
+
+def before_start() -> Sequence[Manifest]:
+    """Return namespace, CRD, account and permissions, in the order in which they can be created."""
+    return [each for kind in (*CREATED, "ClusterRoleBinding") for each in _of(kind)]
+
+
+def crd() -> Manifest:
+    """Return upstream's CustomResourceDefinition."""
+    (found,) = _of("CustomResourceDefinition")
+    return found
+
+
+def webhooks(endpoints: Endpoints, ca: bytes) -> Sequence[Manifest]:
+    """Return the webhook configurations with the Service replaced by a loopback URL; `ca` is PEM."""
+    return [
+        configuration | {"webhooks": [_on_loopback(each, endpoints, ca) for each in configuration["webhooks"]]}
+        for kind in WEBHOOKS
+        for configuration in _of(kind)
+    ]
+
+
+def config(endpoints: Endpoints, gates: Sequence[str]) -> Manifest:
+    """Return the default configuration, with loopback addresses, our certificate, and feature gates on."""
+    (stored,) = _of("ConfigMap")
+    default: Manifest = yaml.safe_load(stored["data"][CONFIG_FILE])
+    folder = str(endpoints.certificates)
+    return default | {
+        "featureGates": dict.fromkeys(gates, True),
+        "internalCertManagement": {"enable": False},
+        # Outside of a Pod nothing tells the controller its namespace.
+        "leaderElection": default["leaderElection"] | {"resourceNamespace": NAMESPACE},
+        "webhook": {"host": "127.0.0.1", "port": endpoints.webhook, "certDir": folder},
+        "metrics": {"bindAddress": f"127.0.0.1:{endpoints.metrics}", "certDir": folder},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{endpoints.health}"},
+    }
+
+
+def arguments(config_file: Path) -> Sequence[str]:
+    """Return the arguments that the Deployment gives to the controller, with this machine's path in `--config`."""
+    (deployment,) = _of("Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return [f"--config={config_file}" if word.startswith("--config=") else word for word in container["args"]]
+
+
+def _of(kind: str) -> list[Manifest]:
+    return [each for each in rendered() if each["kind"] == kind]
+
+
+def _on_loopback(webhook: Manifest, endpoints: Endpoints, ca: bytes) -> Manifest:
+    path = webhook["clientConfig"]["service"]["path"]
+    url = f"https://127.0.0.1:{endpoints.webhook}{path}"
+    return webhook | {"clientConfig": {"url": url, "caBundle": base64.b64encode(ca).decode()}}
