@@ -172,7 +172,8 @@ async def us_per_event(to: Credentials, pods: int) -> float:
     async with AiohttpTransport(PlainCredentials(lambda: to, clock=clock, refresh_s=60.0)) as transport:
         client = KubeClient(transport, user_agent="bench", field_manager="bench")
         log = structlog.get_logger()
-        informer: Informer[Pod] = Informer(client, PODS, POD_CODEC, clock=clock, rng=Random(1), log=log)
+        rest_s = membership.gathering.rest_s
+        informer: Informer[Pod] = Informer(client, PODS, POD_CODEC, clock=clock, rng=Random(1), log=log, rest_s=rest_s)
         informer.add_handler(membership.pod_changed)
         informer.add_handler(PhaseReader(Metrics(), membership.home_of).pod_changed)
         running = asyncio.create_task(informer.run())

@@ -111,6 +111,7 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         metrics_address=options.metrics_bind_address,
         is_beside=options.beside,
         looks_first=True,
+        gathers=True,
         measures_pauses=True,
     )
 

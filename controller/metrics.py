@@ -174,7 +174,7 @@ class Metrics:
         )
         self.loop_pause_seconds = Histogram(
             "inplace_loop_pause_seconds",
-            "How late a sleeping task woke, asked 50 times a second: how long the event loop stood still.",
+            "How late a sleeping task woke, asked ten times a second: how long the event loop stood still.",
             buckets=PAUSE_BUCKETS,
             registry=r,
         )

@@ -50,6 +50,7 @@ class ControllerConfig:
         resync_s: how often every JobSet is looked at without being asked.
         is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
         looks_first: find out what the installation lacks, and say it.
+        gathers: take watch events in together where they come fast; in memory they come without cost.
         measures_pauses: note how long the event loop stands still; under virtual time it never does.
     """
 
@@ -67,6 +68,7 @@ class ControllerConfig:
     resync_s: float = 600.0
     is_beside: bool = False
     looks_first: bool = False
+    gathers: bool = False
     measures_pauses: bool = False
 
     def lease(self) -> LeaseOptions:
@@ -180,6 +182,7 @@ class Controller:
             workers=self.config.workers,
             resync_s=self.config.resync_s,
             is_beside=self.config.is_beside,
+            gathers=self.config.gathers,
         )
         async with create_task_group() as group:
             if elector is not None:

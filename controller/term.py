@@ -41,6 +41,7 @@ from inplace.controller.spec.kinds import (
     Service,
 )
 from inplace.controller.spec.stored import JOBSET_CODEC
+from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.phases import PhaseReader
@@ -65,6 +66,7 @@ class Term:
         workers: int,
         resync_s: float,
         is_beside: bool = False,
+        gathers: bool = False,
     ) -> None:
         self.finished = asyncio.Event()
         self._client = client
@@ -74,6 +76,7 @@ class Term:
         self._metrics = metrics
         self._namespace = namespace
         self._workers = workers
+        self._gathers = gathers
         self._active = metrics.active_workers.labels(CONTROLLER)
         self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
@@ -88,7 +91,9 @@ class Term:
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
         self.claims: Informer[PersistentVolumeClaim] = self._informer(PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC)
-        self.pods: Informer[Pod] = self._informer(PODS, POD_CODEC, label_selector=wire.JOBSET_NAME)
+        self.pods: Informer[Pod] = self._informer(
+            PODS, POD_CODEC, label_selector=wire.JOBSET_NAME, gathering=self.membership.gathering
+        )
         self.jobsets.add_handler(self.membership.jobset_changed)
         self.jobs.add_handler(self.membership.job_changed)
         self.services.add_handler(self.membership.service_changed)
@@ -199,6 +204,7 @@ class Term:
         label_selector: str | None = None,
         resync_s: float | None = None,
         keep: Callable[[T], bool] | None = None,
+        gathering: Gathering | None = None,
     ) -> Informer[T]:
         def count_ending(ending: str) -> None:
             self._metrics.watch_endings.labels(resource.kind, ending).inc()
@@ -215,6 +221,7 @@ class Term:
             resync_s=resync_s,
             keep=keep,
             on_ending=count_ending,
+            rest_s=(gathering or Gathering()).rest_s if self._gathers else None,
         )
 
     def _work_ages(self) -> Iterable[float]:

@@ -115,7 +115,7 @@ def _pauses() -> Panel:
     return Panel(
         "timeseries",
         "Pauses of the event loop",
-        "How late a task wakes that sleeps for 20 ms. Lease renewals, probes and restarts wait as long. Each line is "
+        "How late a task wakes that sleeps for 100 ms. Lease renewals, probes and restarts wait as long. Each line is "
         "the upper bound of a bucket. The limit is what the largest objects may take.",
         "s",
         "InplaceLoopPauses",

@@ -337,7 +337,8 @@ class Ledger:
         if not (record.expected and _may_run(record)):
             return
         slot = self._occupants.setdefault(record.pod.slot, {})
-        self._count_slot(slot, -1)
+        if slot:
+            self._count_slot(slot, -1)
         slot[record.pod.uid] = record
         self._count_slot(slot, +1)
 
@@ -349,8 +350,9 @@ class Ledger:
         slot = self._occupants[record.pod.slot]
         self._count_slot(slot, -1)
         del slot[record.pod.uid]
-        self._count_slot(slot, +1)
-        if not slot:
+        if slot:
+            self._count_slot(slot, +1)
+        else:
             del self._occupants[record.pod.slot]
 
     def _count(self, record: _Record, sign: int) -> None:

@@ -102,6 +102,7 @@ class Informer(Generic[T]):
         keep: drops objects that are not needed here before they cost memory.
         resync_s: how often every object is told again as (object, object); None never.
         on_ending: hears the name of each way a watch ended; for metrics.
+        rest_s: lets events come together, as for `watch_lines`.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Informer(Generic[T]):
         page_size: int = PAGE_SIZE,
         resync_s: float | None = None,
         on_ending: Callable[[str], None] | None = None,
+        rest_s: Callable[[int], float] | None = None,
     ) -> None:
         self.resource = resource
         self._client = client
@@ -136,6 +138,7 @@ class Informer(Generic[T]):
         self._page_size = page_size
         self._resync_s = resync_s
         self._on_ending = on_ending
+        self._rest_s = rest_s
         self._handlers: list[Handler[T]] = []
         self._objects: dict[tuple[str, str], T] = {}
         self._since: str | None = None  # the collection's resourceVersion that the cache shows; None: list first
@@ -232,7 +235,7 @@ class Informer(Generic[T]):
             if self._since is None:
                 await self._replace_all(*await self._read_all())
             request = Request("GET", self._path(self._watch_query()), self._client.headers)
-            lines = watch_lines(self._client.transport, request, clock=self._clock)
+            lines = watch_lines(self._client.transport, request, clock=self._clock, rest_s=self._rest_s)
             taken = 0  # many come together: a megabyte that was read at once has 500 small JobSets
             async with aclosing(lines):
                 async for line in lines:

@@ -95,11 +95,13 @@ async def watch_lines(
     clock: Clock,
     inactivity_s: float = INACTIVITY_S,
     on_open: Callable[[], None] = lambda: None,
+    rest_s: Callable[[int], float] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield each line of a watch; return when the server ends it in good order.
 
     Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
-    `on_open` is called when the server took the watch, BEFORE any line.
+    `on_open` is called when the server took the watch, BEFORE any line. `rest_s` is asked when lines that came together
+    were yielded, with the size of that read: for so many seconds nothing is read, so that more come together.
 
     Raises:
         ApiError: the server refused the watch.
@@ -121,6 +123,8 @@ async def watch_lines(
                 for line in lines:
                     if line and not line.isspace():
                         yield line
+                if rest_s is not None:  # never after a piece of a line: its rest follows at once
+                    await clock.sleep(rest_s(len(chunk)))
             rest += tail
             if len(rest) > LINE_BYTES_MAX:
                 raise GarbledError(f"a watch line passed {LINE_BYTES_MAX} bytes without an end")

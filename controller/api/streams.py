@@ -1,9 +1,8 @@
 """
-A streaming answer on its own connection, read in gulps: chunks that closely follow each other are read together.
+A streaming answer on its own connection: what came since the last read is decrypted and split in one go.
 
 A herd's events come one by one, each in a chunk or two and as many TLS records. An event loop's streams and an HTTP
-library would hand up each of them. Here the reader pauses after a read, and then decrypts and splits everything that
-came meanwhile, at once. docs/adr/0046
+library would hand up each of them. Who reads seldom (`tracking/gathering.py`) gets many at once here. docs/adr/0046
 """
 
 from __future__ import annotations
@@ -21,31 +20,8 @@ from inplace.common.kube.http1 import Http1Stream
 from inplace.common.kube.http1_connection import connect
 from inplace.controller.api.credentials import Identity
 
-READ_BYTES: Final = 2**20  # 100 Pods' events; what came during one gathering is rarely more
-GATHER_S: Final = 0.005  # for each line that came: from 200 lines a second on, each read brings more than the last one
-GULP_BYTES: Final = 48 * 1024  # three Pods or more; a new connection's receive window holds 64 KiB
+READ_BYTES: Final = 2**20  # 100 Pods' events; what came during one rest is rarely more
 _PORTS: Final = {"https": 443, "http": 80}
-
-
-class _GatheredStream(Http1Stream):
-    """Hands up in gulps what arrives."""
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield body bytes as they arrive: a lone line at once, those of a herd a moment later, together."""
-        loop = asyncio.get_running_loop()
-        async for chunk in super().chunks():
-            read_s = loop.time()
-            yield chunk
-            await asyncio.sleep(max(0.0, read_s + pause_s(chunk) - loop.time()))  # none left: the others' turn
-
-
-def pause_s(chunk: bytes) -> float:
-    """Return for how many seconds nothing is read after this chunk of lines.
-
-    After a piece of a line none: the server sends an event of a Pod in two, and its rest follows at once. After a gulp
-    none: who pauses while the receive window is full holds the server up, and the window grows late.
-    """
-    return GATHER_S * chunk.count(b"\n") if len(chunk) < GULP_BYTES else 0.0
 
 
 @asynccontextmanager
@@ -75,7 +51,7 @@ async def open_stream(identity: Identity, request: Request, *, timeout_s: float)
             connection.abort()
             raise
     try:
-        yield _GatheredStream(connection, head)
+        yield Http1Stream(connection, head)
     finally:
         connection.abort()
 

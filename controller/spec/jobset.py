@@ -72,23 +72,23 @@ class JobSet:
     claims: tuple[Claim, ...]
     status: Mapping[str, Any]
 
-    @property
+    @cached_property
     def metadata(self) -> Mapping[str, Any]:
         """Return metadata, raw."""
         metadata: Mapping[str, Any] = self.raw["metadata"]
         return metadata
 
-    @property
+    @cached_property
     def namespace(self) -> str:
         """Return the namespace."""
         return str(self.metadata["namespace"])
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the name."""
         return str(self.metadata["name"])
 
-    @property
+    @cached_property
     def uid(self) -> str:
         """Return the UID."""
         return str(self.metadata["uid"])
@@ -104,7 +104,7 @@ class JobSet:
         value = self.metadata.get("generation")
         return int(value) if value is not None else None
 
-    @property
+    @cached_property
     def is_leaving(self) -> bool:
         """Say whether the JobSet is being deleted; the garbage collector does the rest."""
         return "deletionTimestamp" in self.metadata

@@ -26,6 +26,7 @@ from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Servi
 from inplace.controller.spec.last_restart import synced_at_of
 from inplace.controller.spec.note import Note
 from inplace.controller.tracking.counts import GroupCount
+from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
 from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, read_pod
 from inplace.controller.tracking.signs import seconds_since, sign_of
@@ -42,12 +43,14 @@ class Membership:
     Args:
         wake: asks for a JobSet to be reconciled, after so many seconds.
         warn: reports broken fields of a Pod or a JobSet.
+        gathering: of the Pods' events; told how many Pods are missing.
     """
 
     wake: Callable[[Key, float], None]
     warn: Callable[[KubeObject, Note], None]
     clock: Clock
     log: Log
+    gathering: Gathering = field(default_factory=Gathering)
     _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
     _uids: dict[Key, str] = field(default_factory=dict)
     _users: Users = field(default_factory=Users)
@@ -163,6 +166,8 @@ class Membership:
             message = f"pod {new.metadata.name}: {problem}; a value that cannot be read counts as absent"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
+            ledger = scope_ledger.ledger
+            self.gathering.note_missing(ledger.shape.size - ledger.arrived())
             self._wake_if_due(group, scope_ledger)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:

@@ -23,6 +23,7 @@ from testbed.upstream.build import CONTROLLER, UPSTREAM
 from testbed.upstream.manifests import ACCOUNT, NAMESPACE, Endpoints, Manifest
 
 GATES = ("InPlaceRestart",)
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/6d4f6a47.jobset.x-k8s.io"
 
 
@@ -48,7 +49,8 @@ async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES)
         controller.start()
         try:
             await wait_until_healthy(controller, f"http://{LOOPBACK}:{endpoints.health}/readyz", plane.ca)
-            await _until_leads(controller, api)
+            for path in (LEASE, JOBSETS):
+                await _until_found(controller, api, path)
             for manifest in webhooks:
                 await _create(api, manifest)
             yield controller
@@ -70,19 +72,20 @@ def _certified(folder: Path) -> tuple[Endpoints, bytes]:
     return Endpoints(folder, *free_ports(3)), authority.cert_pem.bytes()
 
 
-async def _until_leads(controller: Component, api: ApiClient) -> None:
-    """Return when the controller holds its Lease."""
+async def _until_found(controller: Component, api: ApiClient, path: str) -> None:
+    """Return when the API server has an object or serves a kind, at latest after READY_TIMEOUT_S."""
     deadline_s = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline_s:
         controller.check_alive()
         try:
-            if (await api.get(LEASE))["spec"].get("holderIdentity"):
-                return
+            await api.get(path)
         except UnexpectedStatus as error:
-            if error.status != 404:
+            if error.status not in (404, 429):  # 429: the storage of a new kind starts
                 raise
+        else:
+            return
         await asyncio.sleep(POLL_S)
-    raise controller.failure(f"expected a holder of {LEASE} within {READY_TIMEOUT_S:.0f} s, saw none")
+    raise controller.failure(f"expected {path} within {READY_TIMEOUT_S:.0f} s, saw none")
 
 
 async def _create(api: ApiClient, manifest: Manifest) -> None:

@@ -58,7 +58,7 @@ async def test_a_loop_that_is_held_up_is_seen() -> None:
 
 
 def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
-    """Pauses are measured only with the option: a timer each 20 ms would slow virtual time down."""
+    """Pauses are measured only with the option: its timer would slow virtual time down."""
 
     async def observations(config: ControllerConfig) -> float:
         clock = LoopClock(0.0)

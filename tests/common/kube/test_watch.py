@@ -111,6 +111,24 @@ def test_lines_are_the_same_wherever_the_chunks_are_cut(lines: list[bytes], cuts
     assert lines_of(Canned(parts)) == lines
 
 
+def test_a_watch_rests_after_lines_and_not_after_a_piece_of_one() -> None:
+    """Between a read that ended a line and the next read the rest is slept; after a piece of a line there is none."""
+    slept: list[float] = []
+
+    class Clock(LoopClock):
+        async def sleep(self, delay_s: float) -> None:
+            slept.append(delay_s)
+
+    async def read() -> list[bytes]:
+        canned = Canned([b"one\ntw", b"o", b"\nthree\n"])
+        watching = watch_lines(canned, Request("GET", "/"), clock=Clock(), rest_s=float)
+        async with aclosing(watching) as lines:
+            return [line async for line in lines]
+
+    assert asyncio.run(read()) == [b"one", b"two", b"three"]
+    assert slept == [6.0, 7.0]  # of chunks of so many bytes
+
+
 def test_half_a_line_at_the_end_is_garbled() -> None:
     """A stream that ends inside a line was cut."""
     with pytest.raises(GarbledError, match="inside a line: b'tail'"):

@@ -24,12 +24,10 @@ from cryptography.x509.oid import NameOID
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http import CertificateError, Request, TooLargeError, TransportError, TransportTimeoutError
 from inplace.controller.api.credentials import REFRESH_S, CredentialsError, load_credentials
-from inplace.controller.api.streams import GATHER_S, GULP_BYTES, pause_s
 from inplace.controller.api.transport import ANSWER_BYTES_MAX, AiohttpTransport
 
 pytestmark = pytest.mark.asyncio
 
-LINES = 3
 GET = Request("GET", "/version?a=b%20c", {"accept": "application/json"})
 
 
@@ -41,7 +39,6 @@ class Server:
         self.seen: list[web.Request] = []
         self.tokens = {"good"}
         self.port = 0
-        self.go_on = asyncio.Event()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -53,14 +50,6 @@ class Server:
             await asyncio.sleep(30)
         if request.path == "/large":
             return web.Response(body=bytes(ANSWER_BYTES_MAX + 1))
-        if request.path == "/herd":
-            response = web.StreamResponse()
-            await response.prepare(request)
-            await response.write(b"first\n" * LINES)
-            await self.go_on.wait()
-            for number in range(20):
-                await response.write(b"%d\n" % number)
-            return response
         if request.path == "/stream":
             response = web.StreamResponse()
             await response.prepare(request)
@@ -165,30 +154,6 @@ async def test_a_stream_arrives_as_it_comes(tmp_path: Path) -> None:
         with pytest.raises(TransportError, match="the connection's end"):
             async with transport.stream(Request("GET", "/stream?break=1"), timeout_s=5.0) as stream:
                 _ = [chunk async for chunk in stream.chunks()]
-
-
-async def test_what_follows_closely_is_taken_in_together(tmp_path: Path) -> None:
-    """After some lines the stream pauses and then yields all gathered data, in order, up to the end."""
-    server = Server()
-    loop = asyncio.get_running_loop()
-    async with server.running(tmp_path), connected(kubeconfig(tmp_path, server.port, {"token": "good"})) as transport:
-        async with transport.stream(Request("GET", "/herd"), timeout_s=5.0) as stream:
-            chunks = stream.chunks()
-            assert await anext(chunks) == b"first\n" * LINES
-            server.go_on.set()
-            began_s = loop.time()
-            rest = [await anext(chunks)]
-            assert loop.time() - began_s >= GATHER_S * LINES / 2  # the pause began a moment before our measurement
-            rest += [chunk async for chunk in chunks]
-        assert b"".join(rest) == b"".join(b"%d\n" % number for number in range(20))
-
-
-async def test_only_what_is_gathered_waits() -> None:
-    """A piece of a line waits for nothing, so that a lone line does not; a gulp holds no sender up."""
-    assert pause_s(b'{"type":"MODIFIED","object":{') == 0.0
-    assert pause_s(b"line\n") == GATHER_S
-    assert pause_s(b"line\n" * 3) == pytest.approx(3 * GATHER_S)
-    assert pause_s(bytes(GULP_BYTES - 1) + b"\n") == 0.0
 
 
 async def test_a_server_that_does_not_answer_is_left_after_the_bound(tmp_path: Path) -> None:

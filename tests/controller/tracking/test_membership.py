@@ -16,6 +16,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import WHOLE
+from inplace.controller.tracking.gathering import REST_S_MAX, REST_S_PER_SLOT
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import life_of, read_pod, worker_of
@@ -131,6 +132,23 @@ def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
         assert world.woken == []
         world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
         assert world.woken == [(("default", "train"), 0.0)]
+
+    in_virtual_time(play)
+
+
+def test_the_reader_is_told_how_many_pods_a_barrier_waits_for() -> None:
+    """An announcement shortens the rest to what the missing Pods are worth; a status update does not."""
+
+    def play() -> None:
+        world = filled()
+        gathering = world.membership.gathering
+        gathering.rest_s(0)  # begins anew
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status={"phase": "Running"}))
+        assert gathering.rest_s(0) == REST_S_MAX
+        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+        assert gathering.rest_s(0) == REST_S_PER_SLOT
+        world.membership.pod_changed(make_pod(1, 1), make_pod(1, 2))
+        assert gathering.rest_s(0) == 0.0
 
     in_virtual_time(play)
 
