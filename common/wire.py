@@ -37,6 +37,8 @@ GROUP_NAME: Final = "jobset.sigs.k8s.io/group-name"
 GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
 JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
 COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
+# Annotation only, on Jobs and Pod templates: status.executionAttempts when the Job began to run. Source: KEP-1282.
+EXECUTION_ATTEMPT: Final = "jobset.sigs.k8s.io/execution-attempt"
 # Source: k8s.io/api/batch/v1 JobCompletionIndexAnnotation; label and annotation of Indexed Jobs' Pods.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
@@ -104,6 +106,10 @@ RUNG_USES: Final = "rungUses"  # ours, docs/adr/0070: which rung of the ladder w
 NO_PROGRESS_FIELD: Final = "noProgress"  # ours: the highest step, and the epochs that ended without a higher one
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
+
+# Status fields of upstream beside the protocol.
+EXECUTION_ATTEMPTS: Final = "executionAttempts"  # KEP-1282: resumes and recreations of all Jobs
+START_TIME: Final = "startTime"  # KEP-1186: when the JobSet began to run; spec.activeDeadlineSeconds counts from it
 
 IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
 MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out

@@ -140,6 +140,12 @@ class Metrics:
             "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r
         )
         self.failed = Counter("jobset_failed", "JobSets that failed.", ("jobset_name", "namespace"), registry=r)
+        self.deadline_exceeded = Counter(
+            "jobset_active_deadline_exceeded",
+            "JobSets that failed because of their activeDeadlineSeconds.",
+            ("jobset_name", "namespace"),
+            registry=r,
+        )
         self.completed = Counter(
             "jobset_completed", "JobSets that completed.", ("jobset_name", "namespace"), registry=r
         )
@@ -210,8 +216,8 @@ class Metrics:
             self.rungs.remove(namespace, jobset, rung)
         for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):
             metric.remove(namespace, jobset)
-        self.failed.remove(jobset, namespace)
-        self.completed.remove(jobset, namespace)
+        for metric in (self.failed, self.completed, self.deadline_exceeded):
+            metric.remove(jobset, namespace)
 
 
 class QueueMetrics:

@@ -43,7 +43,7 @@ from inplace.controller.plan.actions import (
     ResumeJob,
     SuspendJob,
 )
-from inplace.controller.plan.resume import template_patch
+from inplace.controller.plan.resume import changes_resources, execution_annotation, template_patch
 from inplace.controller.spec.bad_nodes import affinity_avoiding
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Service
@@ -70,6 +70,22 @@ Created = tuple[str, str, str]  # plural, namespace and name
 
 class ForeignObjectError(Exception):
     """Somebody else's object has a name that we need; only its owner can make room."""
+
+
+class ResourcesNotPropagatedError(Exception):
+    """A Job cannot be resumed with the resources that its JobSet's template has by now.
+
+    Attributes:
+        cause: the server's answer.
+    """
+
+    def __init__(self, job: str, cause: ApiError) -> None:
+        super().__init__(
+            f"job {job}: expected the server to take the resources of the jobset's template, saw {cause}; the job "
+            "stays suspended, and it is tried again with growing pauses. Ensure MutablePodResourcesForSuspendedJobs is "
+            "enabled on the API server."
+        )
+        self.cause = cause.with_traceback(None)
 
 
 class ActionsFailedError(Exception):
@@ -115,12 +131,13 @@ class Executor:
                     self._created_s.pop(created, None)
                     return
                 await self._perform(jobset, action)
-            except (ApiError, TransportError, ForeignObjectError) as error:
+            except (ApiError, TransportError, ForeignObjectError, ResourcesNotPropagatedError) as error:
                 # Its traceback holds this frame, and the frame `failures`: a circle around the whole Job.
                 failures.append((action, error.with_traceback(None)))
-                in_vain |= isinstance(error, Unauthorized) or (isinstance(error, TransportError) and not error.sent)
+                cause = error.cause if isinstance(error, ResourcesNotPropagatedError) else error
+                in_vain |= isinstance(cause, Unauthorized) or (isinstance(cause, TransportError) and not cause.sent)
                 self._created_s.pop(created, None)
-                self.refusals.note(jobset, action, error)
+                self.refusals.note(jobset, action, cause)
             else:
                 self.refusals.granted(jobset, action)
             finally:
@@ -168,6 +185,8 @@ class Executor:
     def _report(self, jobset: JobSet, action: Action, error: Exception) -> None:
         """Tell the user about the first failure; the rest are most often the same."""
         reason = _REASONS.get(type(action), "JobUpdateFailed")
+        if isinstance(error, ResourcesNotPropagatedError):
+            reason = "FailedResourcePropagation"
         self.recorder.emit(jobset.raw, Note(reason, str(error), warning=True))
 
     async def _perform(self, jobset: JobSet, action: Action) -> None:
@@ -204,9 +223,9 @@ class Executor:
                 size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
                 with contextlib.suppress(NotFound, Conflict):
                     self.jobs.absorb(await self.client.patch(JOBS, namespace, name, size))
-            case ResumeJob(name, uid, template):
+            case ResumeJob():
                 with contextlib.suppress(NotFound, Conflict):
-                    await self._resume_job(namespace, name, uid, template)
+                    await self._resume_job(namespace, action)
 
     async def _lift_gate(self, namespace: str, pod: Pod, selector: dict[str, str]) -> None:
         spec: KubeObject = {"nodeSelector": selector} if selector else {}
@@ -230,21 +249,33 @@ class Executor:
             await self.client.patch(PODS, namespace, pod.metadata.name, {"metadata": version, "spec": spec})
         )
 
-    async def _resume_job(self, namespace: str, name: str, uid: str, template: KubeObject) -> None:
+    async def _resume_job(self, namespace: str, action: ResumeJob) -> None:
         """Resume a Job as it is now: read it, so that what is gone from the template is removed.
 
         A start time is cleared first: servers before 1.35 let a pod template change only before the first start.
+
+        Raises:
+            ResourcesNotPropagatedError: its Pods would get other resources, and the server refuses the change.
         """
+        name, wanted = action.name, action.manifest
         job = await self.client.get(JOBS, namespace, name)
-        version = {"uid": uid, "resourceVersion": job["metadata"]["resourceVersion"]}
+        version = {"uid": action.uid, "resourceVersion": job["metadata"]["resourceVersion"]}
         if (job.get("status") or {}).get("startTime") is not None:
             cleared = {"metadata": version, "status": {"startTime": None}}
             job = await self.client.patch(JOBS, namespace, name, cleared, subresource="status")
             version["resourceVersion"] = job["metadata"]["resourceVersion"]
         spec: KubeObject = {"suspend": False}
-        if changes := template_patch(job["spec"]["template"], template):
+        if changes := template_patch(job["spec"]["template"], wanted["spec"]["template"]):
             spec["template"] = changes
-        self.jobs.absorb(await self.client.patch(JOBS, namespace, name, {"metadata": version, "spec": spec}))
+        metadata: KubeObject = version | {"annotations": execution_annotation(wanted)}
+        try:
+            self.jobs.absorb(await self.client.patch(JOBS, namespace, name, {"metadata": metadata, "spec": spec}))
+        except (NotFound, Conflict):
+            raise  # another Job by now, or another version of it
+        except ApiError as error:
+            if not changes_resources(changes):
+                raise
+            raise ResourcesNotPropagatedError(name, error) from error
 
     async def _create_job(self, jobset: JobSet, manifest: KubeObject) -> None:
         namespace, name = jobset.namespace, manifest["metadata"]["name"]

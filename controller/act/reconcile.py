@@ -253,6 +253,8 @@ class Reconciler:
                 self.metrics.completed.labels(jobset.name, jobset.namespace).inc()
             case conditions.FAILED:
                 self.metrics.failed.labels(jobset.name, jobset.namespace).inc()
+                if planned.deadline_exceeded:
+                    self.metrics.deadline_exceeded.labels(jobset.name, jobset.namespace).inc()
                 if FAIL in planned.rungs or any(decision.exceeded for decision in group.decisions().values()):
                     self.timer.exceeded(group)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.spec.causes import Cause
@@ -20,6 +21,9 @@ class CreateJob:
     """Create the Job of one place; it is built when its turn comes, so that a plan for 10,000 stays small.
 
     Two are equal when they create the same: the JobSets may be two versions, or spelled in two ways.
+
+    Args:
+        execution: in which execution of the JobSet the Job begins to run; None before the first.
     """
 
     __match_args__: ClassVar = ("manifest",)
@@ -27,6 +31,7 @@ class CreateJob:
     jobset: JobSet = field(repr=False)
     job: ReplicatedJob = field(repr=False)
     index: int
+    execution: int | None = None
 
     @property
     def name(self) -> str:
@@ -36,7 +41,7 @@ class CreateJob:
     @property
     def manifest(self) -> KubeObject:
         """Build the Job."""
-        return build_job(self.jobset, self.job, self.index)
+        return build_job(self.jobset, self.job, self.index, self.execution)
 
     def __eq__(self, other: object) -> bool:
         return self.manifest == other.manifest if isinstance(other, CreateJob) else NotImplemented
@@ -53,6 +58,7 @@ class DeleteJob:
     FINISHED: ClassVar[str] = "the jobset is finished"
     COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
     LATE: ClassVar[str] = "its pods did not reach the barrier in time"
+    DEADLINE: ClassVar[str] = "the jobset was active for longer than its deadline"
 
     name: str
     uid: str
@@ -71,17 +77,16 @@ class SuspendJob:
 class ResumeJob:
     """Let this very Job run, with its place's pod template as far as a resume may change it."""
 
-    __match_args__: ClassVar = ("name", "uid", "template")
+    __match_args__: ClassVar = ("name", "uid", "manifest")
 
     name: str
     uid: str
     place: CreateJob
 
     @property
-    def template(self) -> KubeObject:
-        """Build the pod template."""
-        template: KubeObject = self.place.manifest["spec"]["template"]
-        return template
+    def manifest(self) -> KubeObject:
+        """Build the Job as it should be now."""
+        return self.place.manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,7 @@ class Plan:
         does not wait for, (replicatedJob, job index). requeue_after_s: look
         again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
         whose barrier missed its deadline, how many Jobs are recreated for that. rungs: of the escalation,
-        that this pass uses.
+        that this pass uses. deadline_exceeded: the JobSet fails for its activeDeadlineSeconds.
     """
 
     status: Mapping[str, Any]
@@ -190,6 +195,7 @@ class Plan:
     causes: Mapping[str, Cause] = field(default_factory=dict)
     overdue: Mapping[str, int] = field(default_factory=dict)
     rungs: tuple[str, ...] = ()
+    deadline_exceeded: bool = False
 
     @property
     def is_urgent(self) -> bool:
@@ -198,5 +204,5 @@ class Plan:
 
 
 def is_news(name: str, value: object) -> bool:
-    """Say whether a field of the status that changes is more than a counter."""
-    return name != COUNTERS and (name, value) != ("restarts", 0)
+    """Say whether a field of the status that changes is more than a counter, or a field that begins with the first."""
+    return name not in (COUNTERS, wire.EXECUTION_ATTEMPTS, wire.START_TIME) and (name, value) != ("restarts", 0)

@@ -29,7 +29,7 @@ def ensure_claims(draft: Draft) -> bool:
         owner = present.owner_uid
         if present.metadata.deletion_timestamp is not None or owner not in (None, jobset.uid):
             draft.may_create_jobs = False
-            draft.requeue_after_s = LOOK_AGAIN_S
+            draft.look_again(LOOK_AGAIN_S)
             state = "is being deleted" if owner in (None, jobset.uid) else f"goes with another jobset (UID {owner})"
             draft.warn(
                 "PVCCreationFailed",

@@ -41,6 +41,8 @@ class Draft:
         self.overdue: dict[str, int] = {}
         self.rungs: list[str] = []
         self.requeue_after_s: float | None = None
+        self.deadline_exceeded = False
+        self._carried: dict[str, Any] = {}
         self._actions: list[Action] = []
         self._notes: list[Note] = []
         self._warnings: list[Note] = []
@@ -62,6 +64,16 @@ class Draft:
             self.status["conditions"] = changed
             if not quietly:
                 self.note(condition.reason, condition.message, warning=condition.warning)
+
+    def carry(self, name: str, value: Any) -> None:
+        """Set a field that is no reason to write the status; it is written with the next field that is one."""
+        self._carried[name] = value
+
+    @property
+    def execution(self) -> int | None:
+        """Return in which execution a Job that this pass creates or resumes begins to run."""
+        value = self.status.get(wire.EXECUTION_ATTEMPTS)
+        return self._carried.get(wire.EXECUTION_ATTEMPTS) if value is None else int(value)
 
     def is_true(self, kind: str) -> bool:
         """Say whether a condition will be True."""
@@ -115,6 +127,8 @@ class Draft:
         """Return the plan."""
         old = self.jobset.status
         changes = {name: value for name, value in self.status.items() if name not in old or old[name] != value}
+        if changes:
+            changes = self._carried | changes
         return Plan(
             status=changes,
             actions=tuple(self._wanted_actions()),
@@ -128,6 +142,7 @@ class Draft:
             causes=self.causes,
             overdue=self.overdue,
             rungs=tuple(self.rungs),
+            deadline_exceeded=self.deadline_exceeded,
         )
 
     def _wanted_actions(self) -> Iterator[Action]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.executions import recreate_all_jobs
 from inplace.controller.plan.finish import fail
 from inplace.controller.plan.rungs import count_recreation
 from inplace.controller.spec import conditions
@@ -116,9 +117,7 @@ def _restart(draft: Draft, verdict: PolicyVerdict, message: str) -> None:
     if action in WIDER:
         _restart_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
     else:
-        draft.status["restarts"] = draft.jobset.restarts + 1
-        if action == RESTART:
-            draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
+        recreate_all_jobs(draft, counted=action == RESTART)
         draft.set(conditions.restarting(verdict.rule, message, verdict.reason))
     draft.note(f"{verdict.action}FailurePolicyAction", message, warning=True)
 

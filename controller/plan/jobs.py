@@ -23,8 +23,8 @@ from inplace.controller.spec.topology import exclusive_annotations, place_exclus
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
 
 
-def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
-    """Return the Job of one place."""
+def build_job(jobset: JobSet, job: ReplicatedJob, index: int, execution: int | None = None) -> KubeObject:
+    """Return the Job of one place, in this execution of the JobSet (None before the first)."""
     keys = job_keys(jobset, job, index)
     template = job.template()
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
@@ -32,8 +32,10 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
     spec["suspend"] = jobset.suspended
     pod_template = spec["template"] = spec.get("template") or {}
     pod_metadata = pod_template.get("metadata") or {}
-    exclusive = exclusive_annotations(jobset, job)
-    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, exclusive)
+    annotations = exclusive_annotations(jobset, job)
+    if execution is not None:
+        annotations |= {wire.EXECUTION_ATTEMPT: str(execution)}
+    pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, annotations)
     pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
     if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
         pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
@@ -55,7 +57,7 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int) -> KubeObject:
         "metadata": {
             "name": jobset.job_name(job.name, index),
             "namespace": jobset.namespace,
-            **_labelled(metadata, keys, exclusive),
+            **_labelled(metadata, keys, annotations),
             "ownerReferences": [owner_reference(jobset)],
         },
         "spec": spec,

@@ -30,7 +30,7 @@ def create_missing_jobs(draft: Draft) -> bool:
         names = [jobset.job_name(job.name, index) for index in range(job.replicas)]
         missing = [index for index, name in enumerate(names) if name not in draft.observed.jobs]
         for index in missing:
-            draft.add(CreateJob(jobset, job, index))
+            draft.add(CreateJob(jobset, job, index, draft.execution))
         is_joining = job.name in draft.order.expected and job.name not in present
         if missing and jobset.has_order and is_joining:
             exempt_unless_restarting(draft, job.name, Trigger.JOIN)  # its Pods join the group, which restarts for them

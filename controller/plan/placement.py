@@ -55,7 +55,7 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
             f"job {job.metadata.name}: expected label {key} on node {node}, where its leader runs, saw none; "
             f"{len(waiting)} pods wait behind their scheduling gate; label the node, or delete the leader pod",
         )
-        draft.requeue_after_s = LOOK_AGAIN_S
+        draft.look_again(LOOK_AGAIN_S)
         return
     for pod in waiting:
         draft.add(LiftGate(pod, ((key, domain),)))

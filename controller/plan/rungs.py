@@ -17,6 +17,7 @@ from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.executions import recreate_all_jobs
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.escalation import (
@@ -171,8 +172,7 @@ def _recreate(draft: Draft, scope: Scope) -> None:
     trigger = cause.trigger if cause is not None else Trigger.UNKNOWN
     others = [other for other in draft.jobset.scopes.values() if other.name != scope.name]
     exempt_next_epoch(draft, (*others, scope), trigger)
-    draft.status["restarts"] = draft.jobset.restarts + 1
-    draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
+    recreate_all_jobs(draft, counted=True)
     draft.set(conditions.restarting(None, f"rung {RECREATE_JOBS}: all jobs are recreated", "Escalation"))
 
 

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob, Plan
+from inplace.controller.plan.active_deadline import end_at_deadline, keep_start_time
 from inplace.controller.plan.bad_nodes import avoid_bad_nodes
 from inplace.controller.plan.claims import ensure_claims
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.elastic import resize_jobs
 from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, mend_contradictions
+from inplace.controller.plan.executions import count_executions
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
 from inplace.controller.plan.layout import create_missing_jobs, ensure_service
@@ -69,14 +71,17 @@ STEPS: Final[tuple[Step, ...]] = (
     delete_previous,
     delete_active_when_finished,
     delete_after_ttl,
+    keep_start_time,
     divide_into_scopes,
     report_problems,
     note_jobs_ready,
+    end_at_deadline,
     fail_or_restart,
     complete,
     ensure_service,
     ensure_claims,
     resize_jobs,
+    count_executions,
     create_missing_jobs,
     note_startup,
     follow_suspend,

@@ -34,7 +34,7 @@ def _resume(draft: Draft, job: Job) -> None:
     name, index = draft.jobset.places[job.metadata.name]
     if name not in draft.order.due or not is_at_rest(job):
         return
-    place = CreateJob(draft.jobset, draft.jobset.replicated_job(name), index)
+    place = CreateJob(draft.jobset, draft.jobset.replicated_job(name), index, draft.execution)
     draft.add(ResumeJob(job.metadata.name, job.metadata.uid, place))
     if name in draft.order.expected:
         exempt_unless_restarting(draft, name, Trigger.RESUME)  # its Pods are new and announce the next epoch

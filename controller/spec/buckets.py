@@ -121,6 +121,12 @@ def job_attempt_of(job: Job) -> int | None:
     return attempt if attempt is not None else _read_attempt(second)
 
 
+def execution_of(job: Job) -> int | None:
+    """Read in which execution a Job began to run; None for a Job that carries no readable number."""
+    annotations = job.metadata.annotations
+    return _read_attempt(annotations.execution) if annotations else None
+
+
 @lru_cache(maxsize=ATTEMPTS_KEPT)
 def _read_attempt(text: str | None) -> int | None:
     """Read a counter; None for what is none. Most Jobs have the same few, and a pass reads two of each of 10,000."""

@@ -89,6 +89,12 @@ def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
 
 
+def deadline_exceeded(deadline_s: int) -> Condition:
+    """Return Failed for a JobSet that ran for longer than spec.activeDeadlineSeconds."""
+    message = f"JobSet was active for longer than the specified deadline of {deadline_s} seconds"
+    return failed("DeadlineExceeded", message)
+
+
 def restart_limit_exceeded(ladder: Ladder) -> Condition:
     """Return Failed for a failure for which no rung of the escalation had room."""
     windows = ", ".join(map(str, ladder))

@@ -170,6 +170,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     coordinator: _Coordinator | None = None
     managed_by: _Text = None
     ttl_seconds_after_finished: _Count = None
+    active_deadline_seconds: _Count = None
     volume_claim_policies: Any = None
 
 
@@ -199,6 +200,8 @@ class _Status(msgspec.Struct, rename="camel"):
     replicated_jobs_status: list[_Counters] | None = None
     exempt_epochs: _Count = None
     last_exempt_epoch: _Count = None
+    execution_attempts: _Count = None
+    start_time: _Text = None
     restart_scope: _Text = None
     scoped_epochs: list[_Scope] | None = None
 

@@ -62,12 +62,17 @@ class JobKeys(
     Keys,
     frozen=True,
     gc=False,
-    rename={"attempt": wire.RESTART_ATTEMPT, "job_attempt": wire.JOB_RESTART_ATTEMPT},
+    rename={
+        "attempt": wire.RESTART_ATTEMPT,
+        "job_attempt": wire.JOB_RESTART_ATTEMPT,
+        "execution": wire.EXECUTION_ATTEMPT,
+    },
 ):
-    """The labels (and, with the same value, annotations) of a Job that are read back."""
+    """The labels (and, with the same value, annotations) of a Job that are read back; `execution` is no label."""
 
     attempt: str | None = None
     job_attempt: str | None = None
+    execution: str | None = None
 
 
 class JobMeta(OwnedMeta, rename="camel", frozen=True, gc=False):

@@ -40,6 +40,7 @@ def manifests(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIE
     optional: dict[str, st.SearchStrategy[Any]] = {
         "suspend": st.booleans(),
         "ttlSecondsAfterFinished": st.sampled_from([0, 60]),
+        "activeDeadlineSeconds": st.sampled_from([60, 10**6, 2**63 - 1]),
         "network": st.sampled_from([{}, {"enableDNSHostnames": False}, {"subdomain": "net"}]),
         "successPolicy": st.fixed_dictionaries(
             {"operator": st.sampled_from(["All", "Any"])}, optional={"targetReplicatedJobs": targets}

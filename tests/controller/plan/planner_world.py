@@ -26,7 +26,7 @@ from inplace.controller.plan.actions import (
     SuspendJob,
 )
 from inplace.controller.plan.observed import Observed
-from inplace.controller.plan.resume import template_patch
+from inplace.controller.plan.resume import execution_annotation, template_patch
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec.buckets import Bucket, bucket_of
 from inplace.controller.spec.jobset import JobSet, parse_jobset
@@ -99,7 +99,7 @@ class PlannerWorld:
 
     def carry_out(self, planned: Plan, *, instant_deletes: bool = True) -> None:
         """Carry out a plan."""
-        self.status.update(planned.status)
+        self.manifest["status"] = {k: v for k, v in {**self.status, **planned.status}.items() if v is not None}
         for action in planned.actions:
             match action:
                 case CreateJob(manifest):
@@ -125,10 +125,12 @@ class PlannerWorld:
                     self.jobs[name]["spec"] |= {"parallelism": pods, "completions": pods}
                 case SuspendJob(name, _):
                     self.jobs[name]["spec"]["suspend"] = True
-                case ResumeJob(name, _, template):
+                case ResumeJob(name, _, manifest):
                     spec = self.jobs[name]["spec"]
                     spec["suspend"] = False
+                    template = manifest["spec"]["template"]
                     spec["template"] = merge_patch(spec["template"], template_patch(spec["template"], template))
+                    self.jobs[name]["metadata"]["annotations"] |= execution_annotation(manifest)
                 case CreateService(_):
                     self.has_service = True
                 case CreateClaim(manifest):

@@ -29,7 +29,8 @@ def worlds(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIES) 
     jobset = world.jobset
     for name, (replicated_job, index) in jobset.places.items():
         if draw(st.integers(0, 4)):
-            draw_job(draw, world, name, build_job(jobset, jobset.replicated_job(replicated_job), index))
+            execution = draw(st.sampled_from([None, 0, world.status.get(wire.EXECUTION_ATTEMPTS)]))
+            draw_job(draw, world, name, build_job(jobset, jobset.replicated_job(replicated_job), index, execution))
     if jobset.places and draw(st.integers(0, 4)) == 0:
         replicated_job, index = next(iter(jobset.places.values()))
         stray = build_job(jobset, jobset.replicated_job(replicated_job), index)
@@ -133,6 +134,8 @@ def _statuses(draw: st.DrawFn, world: PlannerWorld) -> dict[str, Any]:
         for kind in kinds
         if kind not in ended[1:]
     ]
+    if draw(st.booleans()):
+        status |= {wire.EXECUTION_ATTEMPTS: draw(COUNTS), wire.START_TIME: draw(st.sampled_from([EARLIER, NOW]))}
     if ended:
         status["terminalState"] = ended[0]
     status["replicatedJobsStatus"] = [

@@ -30,6 +30,8 @@ def test_a_new_jobset_gets_its_service_and_its_jobs() -> None:
     assert planned.status == {
         "replicatedJobsStatus": [{"name": "b", **zeros}, {"name": "a", **zeros}],
         "restarts": 0,
+        "executionAttempts": 0,
+        "startTime": NOW,
     }
     assert not planned.is_urgent
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 from hypothesis import given
@@ -66,7 +67,7 @@ def test_planning_changes_nothing_and_is_repeatable(world: PlannerWorld) -> None
 
 @given(worlds())
 def test_a_plan_deletes_only_what_must_go(world: PlannerWorld) -> None:
-    """A Job is deleted for one of four reasons; every other Job is kept."""
+    """A Job is deleted for one of five reasons; every other Job is kept."""
     for before, planned in steps(world):
         for action in planned.actions:
             if isinstance(action, DeleteJob):
@@ -92,12 +93,23 @@ def must_go(world: PlannerWorld, job: KubeObject) -> bool:
     ended = {c["type"] for c in status_of(job).get("conditions", ()) if c["status"] == "True"} & {"Complete", "Failed"}
     if ended_as(world):
         return not ended  # active after the JobSet's end
+    if is_over(world):
+        return not ended
     synced, deprecated = world.jobset.epochs
     is_restarting = world.decision is not None and 0 < synced <= deprecated
     is_named = world.decision is not None and (replicated_job, int(index)) in world.decision.recreate
     completed = "Complete" in ended or bool(status_of(job).get("succeeded"))
     is_member = not world.jobset.replicated_job(replicated_job).has_opted_out
     return is_member and (is_named or (is_restarting and completed))  # its Pods cannot restart in place
+
+
+def is_over(world: PlannerWorld) -> bool:
+    """Return whether a JobSet was active for longer than its deadline."""
+    deadline_s, began = world.manifest["spec"].get("activeDeadlineSeconds"), world.status.get(wire.START_TIME)
+    if deadline_s is None or began is None or world.manifest["spec"].get("suspend"):
+        return False
+    active_s = (datetime.fromisoformat(world.now) - datetime.fromisoformat(began)).total_seconds()
+    return bool(active_s >= deadline_s)
 
 
 def number(metadata: KubeObject, key: str) -> int | None:
@@ -234,7 +246,8 @@ def counters_of(world: PlannerWorld) -> list[int]:
     jobset = world.jobset
     jobs = [jobset.job_restarts_of(*place) for place in jobset.places.values()]
     epochs = [count for scope in jobset.scopes.values() for count in (scope.synced, scope.deprecated, scope.exempt)]
-    return [jobset.restarts, jobset.restarts_counted, *epochs, *jobs]
+    executions = world.status.get(wire.EXECUTION_ATTEMPTS, 0)
+    return [jobset.restarts, jobset.restarts_counted, executions, *epochs, *jobs]
 
 
 @given(worlds(), st.data())

@@ -88,18 +88,38 @@ def test_a_jobset_that_is_resumed_before_its_jobs_were_suspended_costs_nothing()
     assert "exemptEpochs" not in world.status
 
 
+QUANTITIES = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2"]), max_size=2)
+RESOURCES = st.fixed_dictionaries({}, optional={"requests": QUANTITIES, "limits": QUANTITIES})
+CONTAINERS = st.lists(
+    st.builds(
+        lambda name, resources, image: {"name": name, "image": image} | ({"resources": resources} if resources else {}),
+        st.sampled_from(["worker", "log", "agent"]),
+        RESOURCES,
+        st.sampled_from(["a:1", "b:1"]),
+    ),
+    max_size=3,
+    unique_by=lambda container: container["name"],
+)
 KEYS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["1", "2"]), max_size=3)
 LISTS = st.lists(st.sampled_from([{"key": "x"}, {"key": "y"}]), max_size=2)
 TEMPLATES = st.builds(
-    lambda labels, annotations, nodes, tolerations, gates: {
+    lambda labels, annotations, nodes, tolerations, gates, containers, init_containers: {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": {"nodeSelector": nodes, "tolerations": tolerations, "schedulingGates": gates, "containers": ["c"]},
+        "spec": {
+            "nodeSelector": nodes,
+            "tolerations": tolerations,
+            "schedulingGates": gates,
+            "containers": containers,
+            "initContainers": init_containers,
+        },
     },
     KEYS,
     KEYS,
     KEYS,
     LISTS,
     LISTS,
+    CONTAINERS,
+    CONTAINERS,
 )
 
 
@@ -114,8 +134,37 @@ def test_the_patch_makes_one_template_the_other(stored: KubeObject, wanted: Kube
     assert result["metadata"]["annotations"] == wanted["metadata"]["annotations"]
     for part in ("nodeSelector", "tolerations", "schedulingGates"):
         assert (result["spec"].get(part) or None) == (wanted["spec"][part] or None)
+    for part in ("containers", "initContainers"):
+        named = {container["name"]: container for container in wanted["spec"][part]}
+        for before, after in zip(stored["spec"][part], result["spec"][part], strict=True):
+            assert (after["name"], after["image"]) == (before["name"], before["image"])
+            given = named.get(before["name"], before).get("resources", {})
+            seen = after.get("resources", {})
+            assert all((seen.get(kind) or {}) == (given.get(kind) or {}) for kind in ("requests", "limits"))
     assert result["spec"]["hostNetwork"] is True
     assert template_patch(result, wanted) == {}
+
+
+def test_a_resume_keeps_what_is_not_requests_or_limits() -> None:
+    """Claims and the rest of a container stay, a container that the template does not name too, and order as well."""
+    claims = [{"name": "gpu"}]
+    log = {"name": "log", "resources": {"limits": {"cpu": "1"}}}
+    worker = {"name": "worker", "image": "a:1", "resources": {"requests": {"cpu": "1"}, "claims": claims}}
+    stored = {"spec": {"containers": [log, worker]}}
+    other = {"name": "worker", "image": "b:2", "resources": {"limits": {"cpu": "2"}, "claims": []}}
+    patch = template_patch(stored, {"spec": {"containers": [other, {"name": "new"}]}})
+    resized = {"name": "worker", "image": "a:1", "resources": {"claims": claims, "limits": {"cpu": "2"}}}
+    assert patch == {"spec": {"containers": [log, resized]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, {}), ({}, None), ({"requests": {}}, None), ({"limits": None}, {"requests": {}}), (None, {"claims": []})],
+)
+def test_no_resources_are_no_resources(before: Any, after: Any) -> None:
+    """No resources in another spelling are no change, so that an older server is not asked for what it refuses."""
+    stored, wanted = ({"spec": {"containers": [{"name": "w", "resources": each}]}} for each in (before, after))
+    assert template_patch(stored, wanted) == {}
 
 
 async def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:

@@ -1,0 +1,56 @@
+"""
+Count the executions of a JobSet (KEP-1282): `status.executionAttempts`, and an annotation on its Jobs and Pods.
+
+The first run is execution 0. A resume and a recreation of all Jobs each begin the next one; a restart of single Jobs
+and a group restart in place do not. A Job carries the number of the execution in which it began to run. Jobs that are
+older than this field, or that never ran, carry none; they are left as they are. docs/adr/0074
+"""
+
+from __future__ import annotations
+
+from inplace.common import wire
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec.buckets import execution_of
+from inplace.controller.spec.conditions import SUSPENDED
+
+
+def count_executions(draft: Draft) -> bool:
+    """Begin an execution: the first with any write of the status, one after a resume BEFORE a Job is touched."""
+    jobset, counted = draft.jobset, draft.execution
+    if jobset.suspended:
+        runs_still = any(not job.spec.suspend for job in draft.buckets.current)
+        if counted is None and runs_still and not jobset.is_true(SUSPENDED):
+            draft.carry(wire.EXECUTION_ATTEMPTS, jobset.restarts)  # the first pass after an upgrade suspends it
+        return False
+    if jobset.is_true(SUSPENDED) and not _is_resuming(draft, counted):
+        first = jobset.restarts + 1 if jobset.restarts else 0
+        draft.status[wire.EXECUTION_ATTEMPTS] = first if counted is None else counted + 1
+        draft.is_urgent = True
+    elif counted is None:
+        draft.carry(wire.EXECUTION_ATTEMPTS, jobset.restarts)
+    return False
+
+
+def recreate_all_jobs(draft: Draft, *, counted: bool) -> None:
+    """Say in the status that every Job is of an earlier attempt; `counted` restarts use up maxRestarts."""
+    restarts, execution = draft.jobset.restarts + 1, draft.execution
+    draft.status["restarts"] = restarts
+    if counted:
+        draft.status["restartsCountTowardsMax"] = draft.jobset.restarts_counted + 1
+    draft.status[wire.EXECUTION_ATTEMPTS] = restarts if execution is None else execution + 1
+    if not draft.jobset.suspended:
+        draft.status[wire.START_TIME] = draft.observed.now
+
+
+def _is_resuming(draft: Draft, counted: int | None) -> bool:
+    """Say whether this resume was counted by an earlier pass.
+
+    The write that counts also turns Suspended False, except where replicatedJobs are resumed in order. There, Jobs that
+    wait for their turn have a smaller number than the status, or none.
+    """
+    active = [job for job in draft.buckets.active if not job.is_leaving]
+    if any(not job.spec.suspend for job in active):
+        return True  # or it was resumed before all of its Jobs were suspended
+    if counted is None or not draft.jobset.starts_in_order:
+        return False
+    return any((number := execution_of(job)) is None or number < counted for job in active)

@@ -1,0 +1,247 @@
+"""spec.activeDeadlineSeconds and status.startTime (KEP-1186)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import JOBS, JOBSETS
+from inplace.controller.plan.actions import CreateJob, DeleteJob
+from inplace.controller.plan.active_deadline import DEADLINE_S_MAX
+from inplace.controller.plan.finish import REQUEUE_S_MAX
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.plan.test_executions import suspend
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+JOB = "train-workers-0"
+LATER = "2026-01-01T00:01:00Z"
+MESSAGE = "JobSet was active for longer than the specified deadline of 60 seconds"
+
+
+def world_of(**spec: Any) -> PlannerWorld:
+    """Return a settled world that began to run at 00:00:00."""
+    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
+    world.settle()
+    return world
+
+
+def began(world: PlannerWorld) -> str | None:
+    """Return status.startTime."""
+    return world.status.get(wire.START_TIME)
+
+
+def test_every_jobset_says_when_it_began() -> None:
+    """Also one without a deadline; that is no reason for a write of its own."""
+    world = world_of()
+    assert began(world) == NOW
+    del world.status[wire.START_TIME]
+    world.now = LATER
+    assert world.plan().status == {}
+    world.set_job(JOB, active=1)
+    assert world.plan().status[wire.START_TIME] == LATER
+
+
+def test_a_suspended_jobset_did_not_begin() -> None:
+    """There is no time while it is suspended, and no deadline; a resume begins anew."""
+    world = world_of(suspend=True, activeDeadlineSeconds=60)
+    assert began(world) is None
+    world.now = LATER
+    world.manifest["spec"]["suspend"] = False
+    world.settle()
+    assert began(world) == LATER
+    suspend(world)
+    assert began(world) is None
+    world.now = "2027-01-01T00:00:00Z"
+    assert (world.plan().status, world.plan().actions) == ({}, ())
+    world.manifest["spec"]["suspend"] = False
+    world.settle()
+    assert (began(world), world.jobset.is_finished) == ("2027-01-01T00:00:00Z", False)
+
+
+@pytest.mark.parametrize(("action", "when"), [("RestartJobSet", LATER), ("RestartJob", NOW)])
+def test_restarts(action: str, when: str) -> None:
+    """A recreation of all Jobs begins anew, of one Job not."""
+    policy = {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
+    world = world_of(strategy=None, failurePolicy=policy, activeDeadlineSeconds=3600)
+    world.now = LATER
+    world.set_job(JOB, "Failed")
+    world.settle()
+    assert began(world) == when
+
+
+def test_a_restart_while_suspended_begins_nothing() -> None:
+    """A Job that fails while the JobSet is suspended is recreated, and the JobSet did not begin."""
+    world = world_of(suspend=True, activeDeadlineSeconds=60)
+    world.set_job(JOB, "Failed")
+    world.settle()
+    assert (world.status["restarts"], began(world)) == (1, None)
+
+
+def test_a_group_restart_in_place_begins_nothing() -> None:
+    """The time and the deadline stay."""
+    world = world_of(strategy=wire.IN_PLACE_RESTART, activeDeadlineSeconds=3600)
+    world.now = LATER
+    world.status.update(wire.status_of_epochs(2, 1))
+    world.settle()
+    assert began(world) == NOW
+
+
+def test_the_pass_comes_back_when_the_time_is_over() -> None:
+    """Not a second before; a long wait is at most an hour, and the other reasons to look again stand."""
+    world = world_of(activeDeadlineSeconds=60)
+    planned = world.plan()
+    assert (planned.actions, planned.requeue_after_s) == ((), 60.0)
+    world.now = "2026-01-01T00:00:59Z"
+    assert (world.plan().actions, world.plan().requeue_after_s) == ((), 1.0)
+    world.manifest["spec"]["activeDeadlineSeconds"] = 2 * int(REQUEUE_S_MAX)
+    assert world.plan().requeue_after_s == REQUEUE_S_MAX
+
+
+def test_the_time_is_over() -> None:
+    """What runs is deleted first; Failed follows when all of it is being deleted, and no Job is made anew."""
+    world = world_of(jobs=[replicated_job(replicas=2)], activeDeadlineSeconds=60)
+    world.now = LATER
+    planned = world.plan()
+    assert [action.why for action in planned.actions if isinstance(action, DeleteJob)] == [DeleteJob.DEADLINE] * 2
+    assert len(planned.actions) == 2
+    assert planned.status == {}
+    world.carry_out(planned, instant_deletes=False)
+    planned = world.plan()
+    assert planned.actions == ()
+    assert planned.deadline_exceeded
+    world.carry_out(planned)
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert (failed["status"], failed["reason"], failed["message"]) == ("True", "DeadlineExceeded", MESSAGE)
+    assert world.status["terminalState"] == "Failed"
+    world.jobs.clear()
+    assert not [action for action in world.plan().actions if isinstance(action, CreateJob)]
+    assert not world.plan().deadline_exceeded
+
+
+def test_a_deletion_that_is_refused_is_asked_for_again() -> None:
+    """Without the deletion there is no condition: the next pass deletes again."""
+    world = world_of(activeDeadlineSeconds=60)
+    world.now = LATER
+    world.status.update(world.plan().status)
+    assert [type(action) for action in world.plan().actions] == [DeleteJob]
+    assert world.condition("Failed") is None
+
+
+def test_success_comes_before_the_deadline_and_the_deadline_before_a_failure() -> None:
+    """At the deadline a success counts, a failed Job does not; before it a failure comes first, as ever."""
+    for kind, end in (("Complete", "Completed"), ("Failed", "Failed")):
+        world = world_of(activeDeadlineSeconds=60)
+        world.now = LATER
+        world.set_job(JOB, kind)
+        world.settle()
+        assert (world.status["terminalState"], world.status["restarts"]) == (end, 0)
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert failed["reason"] == "DeadlineExceeded"
+    early = world_of(activeDeadlineSeconds=60)
+    early.set_job(JOB, "Failed")
+    early.settle()
+    assert (early.status["restarts"], early.jobset.is_finished) == (1, False)
+
+
+def test_the_deadline_may_change_while_it_runs() -> None:
+    """Added, raised, lowered and removed: it counts from the time that the status has."""
+    world = world_of()
+    world.now = "2026-01-01T00:00:30Z"
+    spec = world.manifest["spec"]
+    spec["activeDeadlineSeconds"] = 60
+    assert world.plan().requeue_after_s == 30.0
+    spec["activeDeadlineSeconds"] = 90
+    assert world.plan().requeue_after_s == 60.0
+    del spec["activeDeadlineSeconds"]
+    assert world.plan().requeue_after_s is None
+    spec["activeDeadlineSeconds"] = 30
+    assert [type(action) for action in world.plan().actions] == [DeleteJob]
+
+
+def test_a_deadline_on_a_jobset_older_than_the_field() -> None:
+    """It counts from the first pass that sees both."""
+    world = world_of()
+    del world.status[wire.START_TIME]
+    world.now = LATER
+    world.manifest["spec"]["activeDeadlineSeconds"] = 60
+    world.settle()
+    assert began(world) == LATER
+    assert world.plan().requeue_after_s == 60.0
+
+
+def test_the_longest_deadline_never_comes() -> None:
+    """Where upstream's nanoseconds have no room, nothing happens, not even a look."""
+    world = world_of(activeDeadlineSeconds=DEADLINE_S_MAX + 1)
+    world.now = "9999-12-31T23:59:59Z"
+    assert (world.plan().actions, world.plan().requeue_after_s) == ((), None)
+    world.manifest["spec"]["activeDeadlineSeconds"] = 2**63 - 1
+    assert (world.plan().actions, world.plan().requeue_after_s) == ((), None)
+    world.manifest["spec"]["activeDeadlineSeconds"] = DEADLINE_S_MAX
+    world.now = LATER
+    assert world.plan().requeue_after_s == REQUEUE_S_MAX
+
+
+def test_a_time_that_nobody_can_read_ends_nothing() -> None:
+    """An older CRD may have let it in; the JobSet runs on."""
+    world = world_of(activeDeadlineSeconds=60)
+    world.status[wire.START_TIME] = "soon"
+    world.now = LATER
+    assert (world.plan().actions, world.plan().status) == ((), {})
+
+
+def test_waiting_counts() -> None:
+    """A replicatedJob that waits for another one does not stop the clock."""
+    second = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}
+    world = world_of(jobs=[replicated_job("a"), second], activeDeadlineSeconds=60)
+    world.now = LATER
+    world.settle()
+    assert (world.status["terminalState"], world.jobs) == ("Failed", {})
+
+
+def test_anothers_jobset() -> None:
+    """A JobSet of another controller gets neither a time nor an end."""
+    world = PlannerWorld(jobset(managedBy="example.com/other", activeDeadlineSeconds=1))
+    world.manifest["status"] = {wire.START_TIME: NOW}
+    world.now = LATER
+    assert (world.plan().status, world.plan().actions) == ({}, ())
+
+
+async def test_a_deadline_in_the_cluster() -> None:
+    """Without another event the JobSet fails in time, its Job goes, and the metrics count it once."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(strategy="Recreate", activeDeadlineSeconds=300))
+        await rig.settle(290.0)
+        assert (await crew.status()).get("terminalState") is None
+        await rig.settle(15.0)
+        failed = await crew.condition("Failed")
+        assert failed is not None
+        assert failed["reason"] == "DeadlineExceeded"
+        jobs = (await rig.admin.list(JOBS, "default"))["items"]
+        assert all("deletionTimestamp" in job["metadata"] for job in jobs)
+        assert len(await rig.events("DeadlineExceeded")) == 1
+        labels = '{jobset_name="train",namespace="default"} 1.0'
+        exposed = rig.controllers[0].metrics.text().decode()
+        assert f"jobset_active_deadline_exceeded_total{labels}" in exposed
+        assert f"jobset_failed_total{labels}" in exposed
+
+
+async def test_the_time_costs_no_write() -> None:
+    """A JobSet with these fields is written as often as one without a deadline: they travel with other fields."""
+    writes = []
+    specs: tuple[dict[str, Any], ...] = ({}, {"activeDeadlineSeconds": 3600})
+    for spec in specs:
+        rig = Rig()
+        async with rig.running():
+            await rig.started(jobset(**spec))
+            writes.append(rig.writes("/status"))
+            stored = await rig.admin.get(JOBSETS, "default", "train")
+            assert (stored["status"][wire.EXECUTION_ATTEMPTS], wire.START_TIME in stored["status"]) == (0, True)
+    assert writes[0] == writes[1]

@@ -1,0 +1,257 @@
+"""status.executionAttempts and the annotation execution-attempt (KEP-1282): what begins an execution, counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.plan.actions import CreateJob, ResumeJob
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.plan.planner_world import NOW, PlannerWorld
+
+JOB = "train-workers-0"
+AT_REST = {"conditions": [{"type": "Suspended", "status": "True", "lastTransitionTime": NOW}]}
+RULES = {
+    action: {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
+    for action in ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "RestartJob", "RestartJobAndIgnoreMaxRestarts")
+}
+
+
+def world_of(**spec: Any) -> PlannerWorld:
+    """Return a settled world."""
+    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
+    world.settle()
+    return world
+
+
+def counted(world: PlannerWorld) -> int | None:
+    """Return status.executionAttempts."""
+    return world.status.get(wire.EXECUTION_ATTEMPTS)
+
+
+def annotated(job: KubeObject) -> set[str | None]:
+    """Return what a Job and its pod template say."""
+    parts = (job["metadata"], job["spec"]["template"]["metadata"])
+    return {part["annotations"].get(wire.EXECUTION_ATTEMPT) for part in parts}
+
+
+def told(world: PlannerWorld) -> dict[str, set[str | None]]:
+    """Return what every Job says."""
+    return {name: annotated(job) for name, job in world.jobs.items()}
+
+
+def suspend(world: PlannerWorld, *, settle: bool = True) -> None:
+    """Suspend the JobSet, and let the Job controller stop its Jobs."""
+    world.manifest["spec"]["suspend"] = True
+    if settle:
+        world.settle()
+    for job in world.jobs.values():
+        job["status"] = dict(AT_REST)
+
+
+def resume(world: PlannerWorld) -> None:
+    """Resume the JobSet."""
+    world.manifest["spec"]["suspend"] = False
+    world.settle()
+
+
+def forget(world: PlannerWorld) -> None:
+    """Let the world look as a controller left it that does not know executions."""
+    world.status.pop(wire.EXECUTION_ATTEMPTS, None)
+    for job in world.jobs.values():
+        for part in (job["metadata"], job["spec"]["template"]["metadata"]):
+            part["annotations"].pop(wire.EXECUTION_ATTEMPT, None)
+
+
+def test_the_first_run_is_execution_0() -> None:
+    """The Jobs of the first pass carry it already, as annotation and never as label."""
+    world = PlannerWorld(jobset(strategy="Recreate"))
+    created = [action.manifest for action in world.plan().actions if isinstance(action, CreateJob)]
+    assert [annotated(manifest) for manifest in created] == [{"0"}]
+    for part in (created[0]["metadata"], created[0]["spec"]["template"]["metadata"]):
+        assert wire.EXECUTION_ATTEMPT not in part["labels"]
+    world.settle()
+    assert counted(world) == 0
+
+
+def test_the_first_run_is_no_reason_for_a_write() -> None:
+    """It is written with the first counters, in one write that may wait, and a running JobSet gets no write for it."""
+    planned = PlannerWorld(jobset(strategy="Recreate")).plan()
+    assert planned.status[wire.EXECUTION_ATTEMPTS] == 0
+    assert not planned.is_urgent
+    world = world_of()
+    forget(world)
+    assert world.plan().status == {}
+    world.set_job(JOB, active=1)
+    assert world.plan().status[wire.EXECUTION_ATTEMPTS] == 0
+
+
+def test_created_suspended() -> None:
+    """A JobSet that never ran has no number, nor have its Jobs; its first resume is execution 0."""
+    world = world_of(suspend=True)
+    assert (counted(world), told(world)) == (None, {JOB: {None}})
+    resume(world)
+    assert (counted(world), told(world)) == (0, {JOB: {"0"}})
+
+
+def test_created_suspended_and_restarted() -> None:
+    """Where a Job failed meanwhile, the restart was counted, and the first resume is the next execution."""
+    world = world_of(suspend=True)
+    world.set_job(JOB, "Failed")
+    world.settle()
+    assert (world.status["restarts"], counted(world)) == (1, 1)
+    resume(world)
+    assert (counted(world), told(world)) == (2, {JOB: {"2"}})
+    adopted = world_of(suspend=True)
+    adopted.status["restarts"] = 2
+    adopted.jobs.clear()
+    adopted.settle()
+    resume(adopted)
+    assert counted(adopted) == 3
+
+
+def test_two_suspensions_are_two_executions_more() -> None:
+    """Each resume counts once, in the write that turns Suspended False, BEFORE a Job is touched."""
+    world = world_of()
+    for number in (1, 2):
+        suspend(world)
+        assert counted(world) == number - 1
+        world.manifest["spec"]["suspend"] = False
+        planned = world.plan()
+        assert planned.status[wire.EXECUTION_ATTEMPTS] == number
+        assert "conditions" in planned.status
+        assert planned.is_urgent
+        world.status.update(planned.status)  # the controller dies BEFORE it touches a Job
+        world.settle()
+        assert (counted(world), told(world)) == (number, {JOB: {str(number)}})
+
+
+def test_a_job_that_was_deleted_while_suspended() -> None:
+    """It comes back, and says the new number after the resume, like the others."""
+    world = world_of(jobs=[replicated_job(replicas=2)])
+    suspend(world)
+    del world.jobs[JOB]
+    world.settle()
+    suspend(world)
+    resume(world)
+    assert told(world) == {JOB: {"1"}, "train-workers-1": {"1"}}
+
+
+def test_a_resume_before_the_jobs_were_suspended() -> None:
+    """While a Job still runs it is the same execution."""
+    world = world_of()
+    world.manifest["spec"]["suspend"] = True
+    world.status.update(world.plan().status)  # and SuspendJob was not carried out
+    resume(world)
+    assert (counted(world), world.condition("Suspended")["status"]) == (0, "False")  # type: ignore[index]
+
+
+def test_a_resume_in_order_counts_once() -> None:
+    """Where replicatedJobs are resumed one after the other, Suspended stays True, and every pass sees it."""
+    jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
+    world = world_of(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
+    world.set_job("train-a-0", active=1, ready=1)
+    world.settle()
+    world.set_job("train-b-0", active=1, ready=1)
+    world.settle()
+    suspend(world)
+    resume(world)
+    assert world.condition("Suspended")["status"] == "True"  # type: ignore[index]
+    assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"0"}})
+    world.set_job("train-a-0", active=1, ready=1)
+    world.settle()
+    assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"1"}})
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_resume_in_order_whose_jobs_could_not_be_touched(numbered: bool) -> None:
+    """A pass that counted and then failed is not counted again, also where the Jobs are older than the field."""
+    jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
+    world = world_of(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
+    suspend(world)
+    if not numbered:
+        forget(world)
+    world.manifest["spec"]["suspend"] = False
+    for _ in range(2):
+        planned = world.plan()
+        assert planned.is_urgent is (_ == 0)
+        world.status.update(planned.status)
+    assert counted(world) == (1 if numbered else 0)
+
+
+@pytest.mark.parametrize("action", RULES)
+def test_restarts(action: str) -> None:
+    """A recreation of all Jobs is the next execution, counted or not; of one Job it is the same."""
+    world = PlannerWorld(jobset(strategy=None, jobs=[replicated_job(replicas=2)], failurePolicy=RULES[action]))
+    world.settle()
+    world.set_job(JOB, "Failed")
+    world.settle()
+    number = int(action.startswith("RestartJobSet"))
+    assert counted(world) == number
+    assert told(world) == {JOB: {str(number)}, "train-workers-1": {str(number)}}
+
+
+def test_a_restart_that_nobody_counted_before() -> None:
+    """After an upgrade the number follows status.restarts."""
+    world = world_of()
+    forget(world)
+    world.status["restarts"] = 2
+    for job in world.jobs.values():
+        for part in ("labels", "annotations"):
+            job["metadata"][part][wire.RESTART_ATTEMPT] = "2"
+    world.set_job(JOB, "Failed")
+    world.settle()
+    assert (world.status["restarts"], counted(world), told(world)) == (3, 3, {JOB: {"3"}})
+
+
+def test_a_group_restart_in_place_is_the_same_execution() -> None:
+    """No number changes, and the status is not written more often."""
+    world = world_of(strategy=wire.IN_PLACE_RESTART)
+    world.decision = None
+    before = told(world)
+    world.status.update(wire.status_of_epochs(3, 2))
+    world.settle()
+    assert (counted(world), told(world)) == (0, before)
+
+
+def test_jobs_older_than_the_field_stay_as_they_are() -> None:
+    """After an upgrade no Job is created, deleted or changed; a resume gives them the number."""
+    world = world_of()
+    forget(world)
+    before = told(world)
+    assert world.plan().actions == ()
+    assert told(world) == before
+    suspend(world)
+    assert counted(world) == 0
+    resume(world)
+    assert (counted(world), told(world)) == (1, {JOB: {"1"}})
+
+
+def test_the_end_counts_nothing() -> None:
+    """A JobSet that completed or failed keeps its number."""
+    for kind in ("Complete", "Failed"):
+        world = world_of(restarts_max=0)
+        world.set_job(JOB, kind)
+        world.settle()
+        assert (world.jobset.is_finished, counted(world)) == (True, 0)
+
+
+def test_a_users_annotation_of_that_name_is_not_the_users() -> None:
+    """Ours wins, as for every key of the controller."""
+    mine = {"annotations": {wire.EXECUTION_ATTEMPT: "9"}}
+    job = replicated_job()
+    job["template"] |= {"metadata": mine}
+    job["template"]["spec"]["template"] |= {"metadata": mine}
+    assert told(world_of(jobs=[job])) == {JOB: {"0"}}
+
+
+def test_a_resume_names_the_job() -> None:
+    """The action builds the Job with the new number, for the Job itself and for its pod template."""
+    world = world_of()
+    suspend(world)
+    world.manifest["spec"]["suspend"] = False
+    (action,) = [action for action in world.plan().actions if isinstance(action, ResumeJob)]
+    assert annotated(action.manifest) == {"1"}
