@@ -70,8 +70,13 @@ WHILE_SUSPENDED: Final = (
     "template.spec.template.spec.nodeSelector",
     "template.spec.template.spec.tolerations",
     "template.spec.template.spec.schedulingGates",
+    *(
+        f"template.spec.template.spec.{containers}.[].resources.{amounts}"
+        for containers in ("containers", "initContainers")
+        for amounts in ("limits", "requests")
+    ),
 )
-"""Fields that a queue sets before it admits a JobSet."""
+"""Fields that a queue sets before it admits a JobSet; a container is the same one in its place and with its name."""
 
 ANY_TIME: Final = ("template.spec.parallelism", "template.spec.completions")
 """The size of Indexed Jobs: its rules are the CRD's."""
@@ -177,18 +182,18 @@ _FOOTER: Final = """\
     - expression: variables.changed == ''
       message: >-
         spec.replicatedJobs: field is immutable: only labels, annotations, nodeSelector, tolerations and schedulingGates
-        of a pod template may change while the JobSet is suspended, and parallelism with completions at any time; create
-        a new JobSet
+        of a pod template, and requests and limits of its containers, may change while the JobSet is suspended, and
+        parallelism with completions at any time; create a new JobSet
       messageExpression: >-
         [variables.first, variables.second, variables.third].filter(path, path != '').join(', ') +
         (size(variables.paths) > 3 ? ' and ' + string(size(variables.paths) - 3) + ' more' : '') +
         (variables.suspended ?
         ': field is immutable, even while suspended: only labels, annotations, nodeSelector, tolerations and ' +
-        'schedulingGates of a pod template may change then, and parallelism with completions at any time; create a ' +
-        'new JobSet' :
+        'schedulingGates of a pod template, and requests and limits of its containers, may change then, and ' +
+        'parallelism with completions at any time; create a new JobSet' :
         ': field is immutable while the JobSet is not suspended; create a new JobSet, or set spec.suspend to true ' +
-        'first to change labels, annotations, nodeSelector, tolerations and schedulingGates of a pod template; ' +
-        'parallelism and completions of Indexed Jobs may change, together')
+        'first to change labels, annotations, nodeSelector, tolerations and schedulingGates of a pod template, or ' +
+        'requests and limits of its containers; parallelism and completions of Indexed Jobs may change, together')
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -244,16 +249,24 @@ def _compared(level: int) -> str:
 
 
 def _free(level: int, pair: str) -> str:
-    """Return what leaves out, of the fields of a level's pair, those that may change."""
+    """Return what leaves out, of the fields of a level's pair, those that may change.
+
+    A list's item does not name its list, so the pair above says which list it is.
+    """
     found = ""
     for paths, when in ((ANY_TIME, ""), (WHILE_SUSPENDED, "variables.suspended && ")):
-        fields: dict[tuple[str, str], list[str]] = {}
+        fields: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
         for path in paths:
             *above, around, key, name = path.split(".")
             if len(above) + 1 == level:
-                fields.setdefault((around, key), []).append(f"'{name}'")
-        for (around, key), names in fields.items():
+                names, lists = fields.setdefault((around, key), ({}, {}))
+                names[f"'{name}'"] = None
+                if around == "[]":
+                    lists[f"'{above[-1]}'"] = None
+        for (around, key), (names, lists) in fields.items():
             here = f"{pair}.parent == '{around}' && {pair}.key == '{key}'"
+            if lists:
+                here += f" &&\n        p{level - 1}.parent in [{', '.join(lists)}]"
             found += f"!({when}{here} &&\n        k in [{', '.join(names)}]) && "
     return found
 

@@ -156,18 +156,21 @@ def _completions_causes(spec: dict[str, Any], before: dict[str, Any]) -> Iterabl
 
 
 def _may_reschedule(job: KubeObject) -> bool:
-    """Return whether scheduling directives are mutable: suspended, and either never started or marked Suspended."""
-    if not job["spec"].get("suspend"):
-        return False
+    """Return whether scheduling directives and resources are mutable: suspended and at rest, as 1.36 has it."""
     status = job.get("status") or {}
+    if not job["spec"].get("suspend") or status.get("active"):
+        return False
     if status.get("startTime") is None:
         return True
     return any(c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or ())
 
 
 def _rescheduled(template: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the old template with the new one's scheduling directives, labels and annotations."""
+    """Return the old template with the new one's scheduling directives, resources, labels and annotations."""
     pod = dict(template.get("spec") or {})
+    for field in ("containers", "initContainers"):
+        if field in pod:
+            pod[field] = _resized(pod[field], (wanted.get("spec") or {}).get(field) or [])
     for field in _SCHEDULING_DIRECTIVES:
         pod.pop(field, None)
         if field in (wanted.get("spec") or {}):
@@ -178,3 +181,16 @@ def _rescheduled(template: dict[str, Any], wanted: dict[str, Any]) -> dict[str, 
         if field in (wanted.get("metadata") or {}):
             meta[field] = wanted["metadata"][field]
     return template | {"spec": pod, "metadata": meta}
+
+
+def _resized(containers: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the old containers with the resources of the new ones of the same place and name (KEP-5440)."""
+    if len(containers) != len(wanted):
+        return containers
+    return [
+        {name: value for name, value in old.items() if name != "resources"}
+        | ({"resources": new["resources"]} if "resources" in new else {})
+        if old.get("name") == new.get("name")
+        else old
+        for old, new in zip(containers, wanted, strict=True)
+    ]

@@ -272,6 +272,45 @@ async def test_suspended_job_may_be_rescheduled(api: Api) -> None:
     assert template["metadata"]["labels"]["queue"] == "q"
 
 
+async def test_suspended_job_may_be_resized(api: Api) -> None:
+    """While suspended and at rest, the resources of containers may change, by place and name."""
+    first, second = _container("a"), _container("b", resources={"requests": {"cpu": "1"}})
+    template = {"spec": {"restartPolicy": "Never", "containers": [first, second]}}
+    stored = await api.create(_job(template=template), JOBS)
+    containers = stored["spec"]["template"]["spec"]["containers"]
+
+    async def change(*wanted: KubeObject) -> list[KubeObject]:
+        patch = {"spec": {"template": {"spec": {"containers": list(wanted)}}}}
+        found: list[KubeObject] = (await api.patch(patch, "j", JOBS))["spec"]["template"]["spec"]["containers"]
+        return found
+
+    resources = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2"}}
+    found = await change(
+        containers[0] | {"resources": {"limits": {"cpu": "1"}}}, containers[1] | {"resources": resources}
+    )
+    assert [each["resources"] for each in found] == [{"limits": {"cpu": "1"}}, resources]
+    for wanted in (
+        [found[0], found[1] | {"image": "other:1"}],
+        [found[0], found[1] | {"name": "c"}],
+        [found[1], found[0]],
+        [found[0]],
+        [*found, found[0] | {"name": "c"}],
+    ):
+        with pytest.raises(Invalid):
+            await change(*wanted)
+
+
+@pytest.mark.parametrize("status", [{"startTime": "2026-01-01T00:00:00Z"}, {"active": 1}])
+async def test_job_that_is_not_at_rest_is_not_resized(api: Api, status: KubeObject) -> None:
+    """A suspended Job that was started, or has active Pods, and is not marked Suspended keeps its resources."""
+    stored = await api.create(_job(managedBy="example.com/other"), JOBS)  # the real Job controller leaves it alone
+    await api.patch({"status": status}, "j", JOBS, subresource="status")
+    (container,) = stored["spec"]["template"]["spec"]["containers"]
+    resized = container | {"resources": {"limits": {"cpu": "1"}}}
+    with pytest.raises(Invalid):
+        await api.patch({"spec": {"template": {"spec": {"containers": [resized]}}}}, "j", JOBS)
+
+
 async def test_job_status_is_a_subresource(api: Api) -> None:
     """A Job's spec does not change through jobs/status, nor its status through the Job."""
     await api.create(_job(), JOBS)

@@ -100,6 +100,13 @@ CREATES: Final = (
         changed(jobset(), "spec.replicatedJobs.0.template", OPTED_OUT["template"] | {"metadata": {"annotations": {}}}),
         ("must be set to 2147483647", "jobset.sigs.k8s.io/disable-in-place-restart"),
     ),
+    Create("active_deadline", jobset(activeDeadlineSeconds=1)),
+    Create("the_longest_active_deadline", jobset(activeDeadlineSeconds=2**63 - 1)),
+    Create(
+        "no_active_deadline",
+        jobset(activeDeadlineSeconds=0),
+        ("spec.activeDeadlineSeconds", "greater than or equal to 1"),
+    ),
     Create("managed_by_us", jobset(managedBy="inplace.dev/jobset-controller")),
     Create("in_place", jobset()),
     Create("without_replicated_jobs", jobset(jobs=[])),
@@ -222,6 +229,9 @@ CREATES: Final = (
 UPDATES: Final = (
     Update("suspend", "spec.suspend", True),
     Update("ttl", "spec.ttlSecondsAfterFinished", 60),
+    Update("active_deadline_added", "spec.activeDeadlineSeconds", 60),
+    Update("active_deadline_raised", "spec.activeDeadlineSeconds", 90, (), jobset(activeDeadlineSeconds=60)),
+    Update("active_deadline_removed", "spec.activeDeadlineSeconds", None, (), jobset(activeDeadlineSeconds=60)),
     Update("labels", "metadata.labels", {"team": "a"}),
     Update("strategy", "spec.failurePolicy.restartStrategy", "Recreate", ("spec.failurePolicy", "immutable")),
     Update("max_restarts", "spec.failurePolicy.maxRestarts", 9, ("spec.failurePolicy", "immutable")),
@@ -311,6 +321,10 @@ STATUSES: Final = (
                 RestartCost(2**31 - 1, STEP_MAX, 1e12, 1e12),
             ).fields()
         },
+    ),
+    StatusChange("executions", {}, {"executionAttempts": 2**31 - 1, "startTime": "2026-01-01T00:00:00Z"}),
+    StatusChange(
+        "executions_below_zero", {}, {"executionAttempts": -1}, ("executionAttempts", "greater than or equal")
     ),
     StatusChange("deprecate", {"syncedEpoch": 1}, {"syncedEpoch": 1, "deprecatedEpoch": 1}),
     StatusChange(

@@ -21,6 +21,17 @@ MOUNTED: Final = replicated_job(
 SHADOWED: Final = changed(MOUNTED, "template.spec.template.spec.volumes", [{"name": "data", "emptyDir": {}}])
 POD_TEMPLATE: Final = f"{SPEC}.template"
 POD_SPEC: Final = f"{SPEC}.template.spec"
+WORKER: Final = f"{POD_SPEC}.containers.0"
+SIZED_CONTAINER: Final = {"name": "worker", "image": "worker:1", "resources": {"requests": {"cpu": "1"}}}
+SIZED: Final = changed(
+    changed(SUSPENDED, f"{POD_SPEC}.containers", [SIZED_CONTAINER]),
+    f"{POD_SPEC}.initContainers",
+    [SIZED_CONTAINER | {"name": "init"}],
+)
+EPHEMERAL_VOLUME: Final = {
+    "name": "scratch",
+    "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}},
+}
 SCOPE: Final = {"annotations": {"inplace.dev/restart-scope": "Group"}}
 POLICY_CREATES: Final = (
     Create("restart_scope", jobset() | {"metadata": jobset()["metadata"] | SCOPE}),
@@ -108,6 +119,88 @@ POLICY_UPDATES: Final = (
     Update("selector_while_suspended", f"{POD_SPEC}.nodeSelector", {"zone": "a"}, (), SUSPENDED),
     Update("tolerations_while_suspended", f"{POD_SPEC}.tolerations", [{"operator": "Exists"}], (), SUSPENDED),
     Update("gates_while_suspended", f"{POD_SPEC}.schedulingGates", [{"name": "example.com/gate"}], (), SUSPENDED),
+    Update(
+        "requests_while_suspended", f"{WORKER}.resources", {"requests": {"cpu": 2}, "limits": {"cpu": 4}}, (), SIZED
+    ),
+    Update("requests_removed_while_suspended", f"{WORKER}.resources", None, (), SIZED),
+    Update("requests_added_while_suspended", f"{WORKER}.resources", {"requests": {"a.b/gpu": 8}}, (), SUSPENDED),
+    Update(
+        "requests_of_an_init_container_while_suspended",
+        f"{POD_SPEC}.initContainers.0.resources.limits",
+        {"memory": "2Gi"},
+        (),
+        SIZED,
+    ),
+    Update(
+        "requests_when_resumed",
+        "spec",
+        changed(changed(SIZED, "spec.suspend", False), f"{WORKER}.resources.requests.cpu", "3")["spec"],
+        (),
+        SIZED,
+    ),
+    Update(
+        "requests",
+        f"{WORKER}.resources",
+        {"requests": {"cpu": 2}},
+        ("containers[0].resources.requests", "set spec.suspend to true first", "requests and limits of its containers"),
+        changed(SIZED, "spec.suspend", False),
+    ),
+    Update(
+        "resource_claims_while_suspended",
+        f"{WORKER}.resources",
+        {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]},
+        ("containers[0].resources.claims: field is immutable, even while suspended",),
+        SIZED,
+    ),
+    Update(
+        "requests_of_an_ephemeral_container_while_suspended",
+        f"{POD_SPEC}.ephemeralContainers.0.resources.requests.cpu",
+        "2",
+        ("ephemeralContainers[0].resources.requests.cpu: field is immutable, even while suspended",),
+        changed(SIZED, f"{POD_SPEC}.ephemeralContainers", [SIZED_CONTAINER]),
+    ),
+    Update(
+        "requests_of_a_volume_while_suspended",
+        f"{POD_SPEC}.volumes.0.ephemeral.volumeClaimTemplate.spec.resources.requests.storage",
+        "2Gi",
+        ("resources.requests.storage: field is immutable, even while suspended",),
+        changed(SIZED, f"{POD_SPEC}.volumes", [EPHEMERAL_VOLUME]),
+    ),
+    Update(
+        "requests_of_a_volume_named_as_resources_are_while_suspended",
+        f"{POD_SPEC}.volumes.0.resources.requests",
+        {"cpu": "2"},
+        ("volumes[0].resources.requests: field is immutable, even while suspended",),
+        changed(SIZED, f"{POD_SPEC}.volumes", [{"name": "a", "resources": {}}]),
+    ),
+    Update(
+        "requests_of_the_pod_while_suspended",
+        f"{POD_SPEC}.resources",
+        {"requests": {"cpu": "2"}},
+        ("spec.resources.requests: field is immutable, even while suspended",),
+        SIZED,
+    ),
+    Update(
+        "resize_policy_while_suspended",
+        f"{WORKER}.resizePolicy",
+        [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+        ("containers[0].resizePolicy: field is immutable, even while suspended",),
+        SIZED,
+    ),
+    Update(
+        "another_container_while_suspended",
+        f"{POD_SPEC}.containers",
+        [SIZED_CONTAINER, SIZED_CONTAINER | {"name": "another"}],
+        ("spec.containers: field is immutable, even while suspended",),
+        SIZED,
+    ),
+    Update(
+        "containers_name_while_suspended",
+        f"{WORKER}.name",
+        "another",
+        ("containers[0].name: field is immutable, even while suspended",),
+        SIZED,
+    ),
     Update(
         "image_while_suspended",
         f"{POD_SPEC}.containers.0.image",

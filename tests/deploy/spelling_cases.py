@@ -95,8 +95,8 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
     ("args", f"{WORKER}.args", ["a", "b"], ["b", "a"]),
     ("env_value", f"{WORKER}.env", [{"name": "A", "value": "a"}], [{"name": "A", "value": "b"}]),
     ("env_value_emptied", f"{WORKER}.env", [{"name": "A", "value": "a"}], [{"name": "A"}]),
-    ("amount", f"{WORKER}.resources", {"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1001m"}}),
-    ("amount_nothing", f"{WORKER}.resources", {"limits": {"cpu": 0}}, {"limits": {}}),
+    ("amount", f"{PODS}.spec.resources", {"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1001m"}}),
+    ("amount_nothing", f"{PODS}.spec.resources", {"limits": {"cpu": 0}}, {"limits": {}}),
     ("user", f"{WORKER}.securityContext", {"runAsUser": 0}, {}),
     ("deadline", f"{PODS}.spec.activeDeadlineSeconds", None, 0),
     (
@@ -120,6 +120,7 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
         [volume(cephfs={"user": ""})],
         [volume(cephfs={"user": "admin"})],
     ),
+    ("another_type", f"{PODS}.spec.resources", {"limits": "none"}, {"limits": {}}),
     ("schedule_group", f"{PODS}.spec.schedulingGroup", {"podGroupName": "a"}, {"podGroupName": "b"}),
     (
         "a_name_like_a_path",

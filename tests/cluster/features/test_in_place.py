@@ -41,7 +41,7 @@ async def attempts(stage: Stage) -> tuple[Any, Any]:
 async def test_a_group_restart(stage: Stage) -> None:
     """The first new announcement deprecates the old epoch, the last one syncs; no Job changes or counts."""
     first, *others = await running(stage)
-    jobs = await stage.jobs()
+    jobs, before = await stage.jobs(), await stage.status()
     assert await attempts(stage) == (0, None)
     await stage.announce(first, 2)
     await eventually(stage.epochs, (1, 1))
@@ -53,7 +53,9 @@ async def test_a_group_restart(stage: Stage) -> None:
     assert {n: j["metadata"]["uid"] for n, j in (await stage.jobs()).items()} == {
         n: j["metadata"]["uid"] for n, j in jobs.items()
     }
-    assert (await stage.status())["restarts"] == 0
+    after = await stage.status()
+    assert [after[name] for name in ("restarts", "executionAttempts")] == [0, 0]
+    assert after["startTime"] == before["startTime"]
     assert await stage.words("RestartingJobSet") is None
 
 

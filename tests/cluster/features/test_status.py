@@ -96,15 +96,16 @@ async def test_restarts_is_there_from_the_start(stage: Stage) -> None:
 
 
 async def test_columns(stage: Stage) -> None:
-    """`kubectl` prints upstream's columns at upstream's positions, and our column after them."""
-    await stage.start(jobset(strategy=None, suspend=True))
-    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
+    """`kubectl` prints the columns of upstream's v0.12 at their positions; ours and the newer StartTime follow."""
+    await stage.start(jobset(strategy=None))
+    await stage.shows(executionAttempts=0)
     request = Request("GET", JOBSETS.path(stage.namespace), {"accept": TABLE})
     table = msgspec.json.decode((await stage.client.send(request, timeout_s=10.0)).body)
     titles = [column["name"] for column in table["columnDefinitions"] if not column.get("priority")]
-    assert titles == ["Name", "TerminalState", "Restarts", "Completed", "Suspended", "Age", "Epoch"]
+    assert titles == ["Name", "TerminalState", "Restarts", "Completed", "Suspended", "Age", "Epoch", "StartTime"]
     cells = dict(zip(titles, table["rows"][0]["cells"], strict=False))
-    assert (cells["Name"], cells["Restarts"], cells["Suspended"]) == ("train", 0, "true")
+    assert (cells["Name"], cells["Restarts"], cells["Suspended"]) == ("train", 0, None)
+    assert cells["StartTime"].endswith("s")
 
 
 async def test_a_condition_says_for_which_generation(stage: Stage) -> None:

@@ -187,3 +187,87 @@ async def test_a_restart_while_suspended(stage: Stage) -> None:
     await stage.shows(restarts=1)
     await eventually(lambda: stage.labels_of("jobset.sigs.k8s.io/restart-attempt"), {JOB: "1"})
     assert await is_suspended(stage)
+
+
+SIZED: Final = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+RESIZED: Final = {"requests": {"cpu": "2", "example.com/gpu": "4"}, "limits": {"example.com/gpu": "4"}}
+ENDING: Final = "Ensure MutablePodResourcesForSuspendedJobs is enabled on the API server."
+
+
+def sized(*, suspend: bool) -> KubeObject:
+    """Return a JobSet with two sized containers and an init container."""
+    worker = {"name": "worker", "image": "worker:1", "resources": SIZED}
+    containers = {"containers": [worker, worker | {"name": "log"}], "initContainers": [worker | {"name": "init"}]}
+    manifest = jobset(strategy=None, suspend=suspend)
+    for part, value in containers.items():
+        manifest = changed(manifest, f"{POD}.spec.{part}", value)
+    return manifest
+
+
+@pytest.mark.parametrize("ran", [False, True])
+async def test_resources_are_changed_while_suspended(stage: Stage, ran: bool) -> None:
+    """A resumed Job has the template's requests and limits, container by container; before the resume nothing moves."""
+    await stage.start(sized(suspend=not ran))
+    if ran:
+        await stage.be_ready(JOB)
+        await stage.edit({"spec": {"suspend": True}})
+        await eventually(lambda: is_suspended(stage), True)
+        await stage.report(JOB, active=0, ready=0, conditions=AT_REST)
+    uid = (await stage.jobs())[JOB]["metadata"]["uid"]
+    change = {"spec__containers__0__resources": RESIZED, "spec__initContainers__0__resources": None}
+    await admit(stage, suspend=True, **change)
+    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
+    assert (await template(stage))["spec"]["containers"][0]["resources"] == SIZED
+    await stage.edit({"spec": {"suspend": False}})
+    await eventually(lambda: is_suspended(stage), False)
+    spec = (await template(stage))["spec"]
+    assert [each.get("resources") for each in spec["containers"]] == [RESIZED, SIZED]
+    assert spec["initContainers"][0]["resources"] == {}
+    assert (await stage.jobs())[JOB]["metadata"]["uid"] == uid
+    assert await stage.warnings() == []
+
+
+async def test_resources_that_the_server_refuses(stage: Stage) -> None:
+    """An Event names the Job, the error and the gate; the Job stays suspended, and runs once the template is mended."""
+    await stage.start(sized(suspend=True))
+    await admit(stage, spec__containers__0__resources={"requests": {"cpu": "4"}, "limits": {"cpu": "2"}})
+    await stage.says_soon("FailedResourcePropagation")
+    kind, note = (await stage.events())["FailedResourcePropagation"]
+    assert (kind, JOB in note, "must be less than or equal to cpu limit" in note) == ("Warning", True, True)
+    assert note.endswith(ENDING)
+    assert await is_suspended(stage)
+    await admit(stage, suspend=True, spec__containers__0__resources=RESIZED)
+    await stage.edit({"spec": {"suspend": False}})
+    await eventually(lambda: is_suspended(stage), False)
+    assert (await template(stage))["spec"]["containers"][0]["resources"] == RESIZED
+
+
+async def test_executions(stage: Stage) -> None:
+    """status.executionAttempts and the annotation of Job and Pods count the first run, resumes and recreations."""
+    await stage.start(jobset(strategy="Recreate", suspend=True))
+    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
+    assert (await executions(stage), (await stage.status()).get("startTime")) == ((None, None, None), None)
+    await stage.edit({"spec": {"suspend": False}})
+    await eventually(lambda: executions(stage), (0, "0", "0"))
+    await stage.be_ready(JOB)
+    await stage.edit({"spec": {"suspend": True}})
+    await eventually(lambda: is_suspended(stage), True)
+    assert "startTime" not in await stage.status()
+    await stage.report(JOB, active=0, ready=0, conditions=AT_REST)
+    await stage.edit({"spec": {"suspend": False}})
+    await eventually(lambda: executions(stage), (1, "1", "1"))
+    assert (await stage.status())["startTime"]
+    await stage.fail(JOB)
+    await stage.shows(restarts=1, executionAttempts=2)
+    await stage.has_jobs(JOB)
+    await eventually(lambda: executions(stage), (2, "2", "2"))
+
+
+async def executions(stage: Stage) -> tuple[int | None, str | None, str | None]:
+    """Return what the status, the Job and its pod template say."""
+    key = "jobset.sigs.k8s.io/execution-attempt"
+    await stage.collect_garbage()
+    job = (await stage.jobs()).get(JOB) or {"metadata": {}, "spec": {"template": {"metadata": {}}}}
+    of_job, of_pods = ((job["metadata"].get("annotations") or {}).get(key), job["spec"]["template"]["metadata"])
+    assert key not in (job["metadata"].get("labels") or {})
+    return (await stage.status()).get("executionAttempts"), of_job, (of_pods.get("annotations") or {}).get(key)

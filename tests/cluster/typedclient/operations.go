@@ -67,8 +67,8 @@ var changes = []operation{
 	{"args", func(j *JobSet) { container(j).Args = append(container(j).Args, "") }},
 	{"env value", func(j *JobSet) { container(j).Env = append(container(j).Env, corev1.EnvVar{Name: "X", Value: "x"}) }},
 	{"amount", func(j *JobSet) {
-		limits := corev1.ResourceList{"cpu": resource.MustParse("12345m")}
-		container(j).Resources.Limits = limits
+		overhead := corev1.ResourceList{"cpu": resource.MustParse("12345m")} // requests and limits may change while suspended
+		j.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Overhead = overhead
 	}},
 	{"backoffLimit", func(j *JobSet) { limit := int32(77); j.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = &limit }},
 	{"name", func(j *JobSet) { container(j).Name += "x" }},
