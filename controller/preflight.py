@@ -8,7 +8,7 @@ nothing is missing. The check blocks nothing: work begins meanwhile, and what ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
+from inplace.controller.spec.goodput import FIELD as GOODPUT
 
 AGAIN_S: Final = 60.0  # a person is repairing the installation; thirty requests a minute until it is whole
 CRD: Final = f"jobsets.{wire.API_GROUP}"
@@ -32,7 +33,7 @@ NEEDED: Final = {
     "batch/jobs/status": ("patch",),
     "/pods": ("list", "watch", "patch"),
     "/nodes": ("get",),
-    "/services": ("list", "watch", "create"),
+    "/services": ("list", "watch", "create", "patch"),
     "/persistentvolumeclaims": ("list", "watch", "create"),
     "events.k8s.io/events": ("create", "patch"),
 }
@@ -47,18 +48,30 @@ POLICIES: Final = {
 }
 """Bindings of policies, and what is the case without them."""
 
-OUR_FIELDS: Final = {
-    wire.SYNCED_EPOCH,
-    wire.DEPRECATED_EPOCH,
-    wire.EXEMPT_EPOCHS,
-    wire.LAST_EXEMPT_EPOCH,
-    wire.SCOPED_EPOCHS,
-    wire.LAST_GROUP_RESTART,
-    wire.LAST_RESTART_REQUEST,
-    wire.NODE_FAILURES,
-    wire.RUNG_USES,
-    wire.NO_PROGRESS_FIELD,
+OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "spec": frozenset({"activeDeadlineSeconds"}),
+    "status": frozenset(
+        {
+            wire.SYNCED_EPOCH,
+            wire.DEPRECATED_EPOCH,
+            wire.EXEMPT_EPOCHS,
+            wire.LAST_EXEMPT_EPOCH,
+            wire.RESTART_SCOPE_FIELD,
+            wire.SCOPED_EPOCHS,
+            wire.LAST_GROUP_RESTART,
+            wire.LAST_RESTART_REQUEST,
+            wire.SAVING,
+            wire.NODE_FAILURES,
+            wire.RUNG_USES,
+            wire.NO_PROGRESS_FIELD,
+            wire.EXECUTION_ATTEMPTS,
+            wire.START_TIME,
+            GOODPUT,
+        }
+    ),
 }
+"""All fields of our CRD that upstream's v0.12 lacks, a test compares them: what is written there would be lost."""
+
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
 RIGHTS_CURE: Final = (
@@ -147,15 +160,16 @@ class Preflight:
         self._problems = tuple(found)
 
     async def _look_at_crd(self) -> list[Problem]:
-        """Find out whether JobSets are served, and with our status fields."""
+        """Find out whether JobSets are served, and with our fields."""
         crd = await self._read(CUSTOM_RESOURCE_DEFINITIONS, CRD)
         if crd is None:
             return [Problem(f"expected the CustomResourceDefinition {CRD}, found none", CRD_CURE)]
-        if not crd or not (absent := OUR_FIELDS - _status_fields(crd)):
+        absent = _absent_fields(crd) if crd else []
+        if not absent:
             return []
         seen = (
-            f"expected the CustomResourceDefinition {CRD} to have our status fields, found one without "
-            f"{', '.join(sorted(absent))}: what is written there is lost"
+            f"expected the CustomResourceDefinition {CRD} to have our fields, found one without {', '.join(absent)}: "
+            "what is written there is lost"
         )
         return [Problem(seen, CRD_CURE, is_fatal=False)]
 
@@ -224,14 +238,15 @@ def _review(attributes: dict[str, str]) -> KubeObject:
     return {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": spec}
 
 
-def _status_fields(crd: KubeObject) -> set[str]:
-    """Return the names of the status fields of the version that we speak."""
+def _absent_fields(crd: KubeObject) -> list[str]:
+    """Return which of our fields the version that we speak lacks, those of the spec with their path."""
     version = wire.API_VERSION.partition("/")[2]
-    for each in crd["spec"]["versions"]:
-        if each["name"] == version:
-            schema = (each.get("schema") or {}).get("openAPIV3Schema") or {}
-            return set(((schema.get("properties") or {}).get("status") or {}).get("properties") or {})
-    return set()
+    schemas = [each.get("schema") or {} for each in crd["spec"]["versions"] if each["name"] == version] or [{}]
+    parts = (schemas[0].get("openAPIV3Schema") or {}).get("properties") or {}
+    absent = {
+        part: fields - set((parts.get(part) or {}).get("properties") or {}) for part, fields in OUR_FIELDS.items()
+    }
+    return [*sorted(absent["status"]), *sorted(f"spec.{name}" for name in absent["spec"])]
 
 
 def _words(attributes: dict[str, str]) -> str:

@@ -30,16 +30,8 @@ from inplace.controller.act.refusals import Refusals, least_wait_s
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.nodes import Nodes
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
-from inplace.controller.spec.kinds import (
-    CLAIM_CODEC,
-    JOB_CODEC,
-    POD_CODEC,
-    SERVICE_CODEC,
-    Job,
-    PersistentVolumeClaim,
-    Pod,
-    Service,
-)
+from inplace.controller.spec.kinds import CLAIM_CODEC, JOB_CODEC, POD_CODEC, Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.service import SERVICE_CODEC, Service
 from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Key

@@ -42,12 +42,14 @@ from inplace.controller.plan.actions import (
     ResizeJob,
     ResumeJob,
     SuspendJob,
+    UpdateService,
 )
 from inplace.controller.plan.resume import changes_resources, execution_annotation, template_patch
 from inplace.controller.spec.bad_nodes import affinity_avoiding
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Service
+from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.note import Note
+from inplace.controller.spec.service import Service
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
 ACTIONS_MAX = 500  # of one pass: some seconds; then the JobSet is looked at again, and an urgent one may go before it
@@ -57,6 +59,7 @@ AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_du
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
     CreateService: "HeadlessServiceCreationFailed",
+    UpdateService: "HeadlessServiceUpdateFailed",
     LiftGate: "ExclusivePlacementFailed",
     AvoidNodes: "AvoidingNodesFailed",
     ReplacePod: "PodReplacementFailed",
@@ -196,6 +199,12 @@ class Executor:
                 await self._create_job(jobset, manifest)
             case CreateService(manifest):
                 await self._create_shared(SERVICES, self.services, namespace, manifest)
+            case UpdateService(service, ports):
+                version = {"uid": service.metadata.uid, "resourceVersion": service.metadata.resource_version}
+                change = {"metadata": version, "spec": {"ports": list(ports) or None}}
+                with contextlib.suppress(NotFound, Conflict):  # gone or changed; its next event is looked at
+                    name = service.metadata.name
+                    self.services.absorb(await self.client.patch(SERVICES, namespace, name, change))
             case CreateClaim(manifest):
                 await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
             case DeleteJobSet(uid):

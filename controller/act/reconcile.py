@@ -32,8 +32,9 @@ from inplace.controller.spec.buckets import Bucket, bucket_of
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.escalation import FAIL
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod, Service
+from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod
 from inplace.controller.spec.last_restart import UNSEEN
+from inplace.controller.spec.service import Service
 from inplace.controller.spec.topology import exclusive_key
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, Key
@@ -126,7 +127,7 @@ class Reconciler:
             jobset=jobset,
             now=time_text(self.clock),
             jobs=self.membership.jobs_of(jobset),
-            has_service=self.services.get(jobset.namespace, jobset.subdomain) is not None,
+            service=self.services.get(jobset.namespace, jobset.subdomain),
             claims={
                 name: claim
                 for name in map(jobset.claim_name, jobset.claims)

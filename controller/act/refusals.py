@@ -13,7 +13,7 @@ from typing import Final
 
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import BadRequest, Forbidden, Invalid, ServerError, Throttled
-from inplace.controller.plan.actions import Action, CreateJob
+from inplace.controller.plan.actions import Action, CreateJob, ResumeJob
 from inplace.controller.spec.jobset import JobSet
 
 ASK_AGAIN_S = 1.0  # the first wait; a person needs longer
@@ -80,6 +80,7 @@ def least_wait_s(error: Exception) -> float:
 def _subjects(action: Action) -> tuple[Subject, Subject]:
     """Return what a refusal of an action may concern: all of its type, or those that share its template."""
     kind = type(action)
-    if isinstance(action, CreateJob):
-        return (kind, ""), (kind, action.job.name)
+    if isinstance(action, CreateJob | ResumeJob):
+        place = action if isinstance(action, CreateJob) else action.place
+        return (kind, ""), (kind, place.job.name)
     return (kind, ""), (kind, "")

@@ -14,6 +14,7 @@ from inplace.controller.spec.fields import ReplicatedJob
 from inplace.controller.spec.jobset import COUNTERS, JobSet
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.note import Note
+from inplace.controller.spec.service import Service
 
 
 @dataclass(frozen=True, slots=True, match_args=False, eq=False)
@@ -58,6 +59,7 @@ class DeleteJob:
     FINISHED: ClassVar[str] = "the jobset is finished"
     COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
     LATE: ClassVar[str] = "its pods did not reach the barrier in time"
+    ASTRAY: ClassVar[str] = "its pods wait for nodes of a domain that their leader has left"
     DEADLINE: ClassVar[str] = "the jobset was active for longer than its deadline"
 
     name: str
@@ -103,6 +105,14 @@ class CreateService:
     """Create the headless Service."""
 
     manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateService:
+    """Give this very Service (in this version) these ports."""
+
+    service: Service
+    ports: tuple[KubeObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +172,7 @@ Action = (
     | AvoidNodes
     | ReplacePod
     | CreateService
+    | UpdateService
     | CreateClaim
     | DeleteJobSet
 )

@@ -1,5 +1,5 @@
 """
-Build the Jobs and the headless Service of a JobSet.
+Build the Jobs and the claims of a JobSet.
 
 The user's template stays as it is; only the fields named here are set. Source of names, labels and annotations: jobset
 api/jobset/v1alpha2/jobset_types.go and pkg/controllers.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inplace.common import wire
-from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, KubeObject
+from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, KubeObject
 from inplace.controller.plan.fence import fence
 from inplace.controller.spec.bad_nodes import avoid_in_template
 from inplace.controller.spec.fields import Claim, Coordinator, ReplicatedJob
@@ -61,24 +61,6 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int, execution: int | N
             "ownerReferences": [owner_reference(jobset)],
         },
         "spec": spec,
-    }
-
-
-def build_service(jobset: JobSet) -> KubeObject:
-    """Return the headless Service that gives Pods their DNS names."""
-    return {
-        "apiVersion": SERVICES.api_version,
-        "kind": SERVICES.kind,
-        "metadata": {
-            "name": jobset.subdomain,
-            "namespace": jobset.namespace,
-            "ownerReferences": [owner_reference(jobset)],
-        },
-        "spec": {
-            "clusterIP": "None",
-            "selector": {wire.JOBSET_NAME: jobset.name},
-            "publishNotReadyAddresses": jobset.network.publish_not_ready,
-        },
     }
 
 

@@ -1,19 +1,11 @@
-"""Create the Service, and a Job in every place that is due."""
+"""Create a Job in every place that is due."""
 
 from __future__ import annotations
 
-from inplace.controller.plan.actions import CreateJob, CreateService
+from inplace.controller.plan.actions import CreateJob
 from inplace.controller.plan.budget import exempt_unless_restarting
 from inplace.controller.plan.draft import Draft
-from inplace.controller.plan.jobs import build_service
 from inplace.controller.spec.causes import Trigger
-
-
-def ensure_service(draft: Draft) -> bool:
-    """Create the headless Service; one that exists is left alone, also another owner's."""
-    if draft.jobset.network.dns_hostnames and not draft.observed.has_service:
-        draft.add(CreateService(build_service(draft.jobset)))
-    return False
 
 
 def create_missing_jobs(draft: Draft) -> bool:

@@ -12,6 +12,7 @@ from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Observed:
 
     Args:
         jobs: by name, every Job that this JobSet owns (by UID), terminating ones included.
-        has_service: a Service of the subdomain's name exists, ours or another's.
+        service: the one of the subdomain's name, ours or another's.
         claims: by name, every PersistentVolumeClaim that has a name of ours, also another owner's.
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
@@ -39,7 +40,7 @@ class Observed:
     jobset: JobSet
     now: str
     jobs: Mapping[str, Job] = field(default_factory=dict)
-    has_service: bool = False
+    service: Service | None = None
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)

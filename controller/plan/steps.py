@@ -21,13 +21,14 @@ from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, me
 from inplace.controller.plan.executions import count_executions
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
-from inplace.controller.plan.layout import create_missing_jobs, ensure_service
+from inplace.controller.plan.layout import create_missing_jobs
 from inplace.controller.plan.manual import restart_on_request
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
 from inplace.controller.plan.progress import count_jobs, note_jobs_ready
 from inplace.controller.plan.rungs import replace_pods
+from inplace.controller.plan.service import ensure_service
 from inplace.controller.plan.startup import note_startup
 from inplace.controller.plan.suspend import follow_suspend
 from inplace.controller.plan.waiting import watch_barriers
@@ -46,8 +47,16 @@ def plan(observed: Observed) -> Plan:
 
 
 def leave_alone(draft: Draft) -> bool:
-    """End the pass for a JobSet that is being deleted, or that another controller manages."""
-    return draft.jobset.is_leaving or not draft.jobset.is_ours
+    """End the pass for a JobSet that is being deleted, or that another controller manages.
+
+    One that another controller finished is deleted by its TTL all the same: MultiKueue's, in the managing cluster.
+    """
+    if draft.jobset.is_leaving:
+        return True
+    if not draft.jobset.is_ours:
+        delete_after_ttl(draft)
+        return True
+    return False
 
 
 def delete_previous(draft: Draft) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +18,8 @@ import msgspec
 from inplace.controller.spec.stored import annotations_read, as_raw
 
 T = TypeVar("T")
+Port = tuple[int, str]  # number and protocol
+PORTS_MAX: Final = 1_000  # of a JobSet's Service, 75 kB; a Pod listens on a few
 
 _Text = str | None
 _Count = int | None
@@ -27,8 +30,14 @@ class _Named(msgspec.Struct):
     name: _Text = None
 
 
+class _Port(msgspec.Struct, rename="camel"):
+    container_port: _Count = None
+    protocol: _Text = None
+
+
 class _Container(msgspec.Struct, rename="camel"):
     volume_mounts: list[_Named] | None = None
+    ports: list[_Port] | None = None
 
 
 class _Terms(msgspec.Struct, rename="camel"):
@@ -82,6 +91,7 @@ class TemplateForm:
     Args:
         annotations: those of template.metadata that are read.
         annotation_bytes: of all annotations of the template's Job, or of its Pods where they have more.
+        ports: of its containers, each once; of too many the first `PORTS_MAX` and one more.
     """
 
     parallelism: int | None = None
@@ -91,6 +101,7 @@ class TemplateForm:
     pod_replacement_policy: str | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     annotation_bytes: int = 0
+    ports: tuple[Port, ...] = ()
 
 
 class _Dependency(msgspec.Struct):
@@ -249,8 +260,16 @@ def _form_of(template: _JobTemplate) -> TemplateForm:
         completion_mode=spec.completion_mode,
         pod_replacement_policy=spec.pod_replacement_policy,
         annotations=annotations_read(metadata.annotations or {}),
+        ports=_ports((spec.template or _PodTemplate()).spec or _PodSpec()),
         annotation_bytes=max(_size(metadata.annotations or {}), _size(pods.annotations or {})),
     )
+
+
+def _ports(pods: _PodSpec) -> tuple[Port, ...]:
+    """Return the ports of the containers, without those that say no number."""
+    given = (port for container in pods.containers or () for port in container.ports or ())
+    found = dict.fromkeys((port.container_port, port.protocol or "TCP") for port in given if port.container_port)
+    return tuple(islice(found, PORTS_MAX + 1))
 
 
 def _size(words: Mapping[str, str]) -> int:

@@ -1,5 +1,5 @@
 """
-The fields of Jobs, Pods and Services that the controller keeps: those that a decision reads.
+The fields of Jobs, Pods and claims that the controller keeps: those that a decision reads.
 
 A user who may create a Pod can put a megabyte into it. Of the fields that are read, the API server lets annotations,
 owner references and scheduling gates grow so far. They are cut here, so that a Pod takes some 2 kB.
@@ -16,6 +16,7 @@ from inplace.common.kube.codec import SlimMeta, slim
 
 VALUE_CHARACTERS_MAX: Final = 256  # phases, the longest value that an agent writes, has 160
 GATES_MAX: Final = 16  # ours, and a queue's or a quota's or two
+NODE_LABELS_MAX: Final = 8  # of a Pod's nodeSelector; a cloud's and a queue's take two or three
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
@@ -220,9 +221,12 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     node_name: str | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
     active_deadline_seconds: int | None = None
+    node_selector: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then."""
+        """Drop the gates of a Pod that has more than anybody uses, and the selector of one that has its node."""
+        if self.node_selector is not None and (self.node_name is not None or len(self.node_selector) > NODE_LABELS_MAX):
+            msgspec.structs.force_setattr(self, "node_selector", None)
         if self.scheduling_gates is not None and len(self.scheduling_gates) > GATES_MAX:
             msgspec.structs.force_setattr(self, "scheduling_gates", None)
 
@@ -333,17 +337,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, "Job")
 
 
-class Service(msgspec.Struct, frozen=True, gc=False):
-    """A Service, slim: that it exists is what is read."""
-
-    metadata: OwnedMeta
-
-    @property
-    def owner_uid(self) -> str | None:
-        """Return the UID of the JobSet that controls this Service."""
-        return controller_uid(self.metadata.owner_references, wire.KIND)
-
-
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim, slim: that it exists, whose it is, and its spec as it is stored, to compare."""
 
@@ -366,5 +359,4 @@ def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
 
 JOB_CODEC: Final = slim(Job)
 POD_CODEC: Final = slim(Pod)
-SERVICE_CODEC: Final = slim(Service)
 CLAIM_CODEC: Final = slim(PersistentVolumeClaim)

@@ -22,9 +22,10 @@ from inplace.common.kube.timestamps import micro_time
 from inplace.controller.spec.buckets import is_current
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod, Service
+from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.last_restart import synced_at_of
 from inplace.controller.spec.note import Note
+from inplace.controller.spec.service import Service
 from inplace.controller.tracking.counts import GroupCount
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
@@ -138,8 +139,8 @@ class Membership:
             self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
 
     def service_changed(self, old: Service | None, new: Service | None) -> None:
-        """Take in a Service event: one that is gone must be created (again)."""
-        if old is not None and new is None:
+        """Take in a Service event: one that is gone must be created (again), and ours keep their ports."""
+        if old is not None and (new is None or old.spec != new.spec):
             self._wake_users(old)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:

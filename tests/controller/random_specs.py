@@ -85,6 +85,8 @@ def _replicated_jobs(draw: st.DrawFn, name: str) -> KubeObject:
     if draw(st.booleans()):
         container = spec["template"]["spec"]["containers"][0]
         container["volumeMounts"] = [{"name": "cache", "mountPath": "/cache"}]
+    if draw(st.booleans()):
+        spec["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": draw(st.integers(1, 2))}]
     return job
 
 

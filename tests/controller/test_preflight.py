@@ -14,7 +14,7 @@ from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from inplace.controller.preflight import AGAIN_S, CRD, CRD_CURE, POLICIES, POLICIES_CURE, Preflight
+from inplace.controller.preflight import AGAIN_S, CRD, CRD_CURE, OUR_FIELDS, POLICIES, POLICIES_CURE, Preflight
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.common.kube.answers import refusal
 from tests.controller.rig import USER, Rig
@@ -90,18 +90,53 @@ async def test_a_missing_crd_is_named_until_it_is_installed() -> None:
         ]
 
 
+# Source: config/components/crd of sigs.k8s.io/jobset v0.12.0.
+UPSTREAMS = {
+    "spec": {
+        "coordinator",
+        "failurePolicy",
+        "managedBy",
+        "network",
+        "replicatedJobs",
+        "startupPolicy",
+        "successPolicy",
+        "suspend",
+        "ttlSecondsAfterFinished",
+        "volumeClaimPolicies",
+    },
+    "status": {
+        "conditions",
+        "currentInPlaceRestartAttempt",
+        "previousInPlaceRestartAttempt",
+        "replicatedJobsStatus",
+        "restarts",
+        "restartsCountTowardsMax",
+        "terminalState",
+    },
+}
+
+
+@pytest.mark.parametrize("part", ["spec", "status"])
+def test_every_field_of_ours_is_looked_for(part: str) -> None:
+    """The preflight looks for exactly those fields of deploy/crd that upstream's CRD lacks."""
+    parts = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert set(parts[part]["properties"]) - UPSTREAMS[part] == OUR_FIELDS[part]
+
+
 async def test_another_projects_crd_is_a_warning() -> None:
     """With upstream's CRD the controller works and warns about the missing fields and the consequence."""
     rig = Rig()
     async with rig.running():
         await install_guards(rig)
         stored = await rig.admin.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
-        fields = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        parts = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         for name in (wire.SYNCED_EPOCH, wire.EXEMPT_EPOCHS):
-            del fields[name]
+            del parts["status"]["properties"][name]
+        del parts["spec"]["properties"]["activeDeadlineSeconds"]
         await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
         (line,), ready = await look_once(rig)
-        assert line["problem"].endswith("found one without exemptEpochs, syncedEpoch: what is written there is lost")
+        absent = "exemptEpochs, syncedEpoch, spec.activeDeadlineSeconds"
+        assert line["problem"].endswith(f"found one without {absent}: what is written there is lost")
         assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
 
 

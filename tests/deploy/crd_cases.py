@@ -93,7 +93,35 @@ POD: Final = f"{SPEC}.template"
 OPTED_OUT: Final = replicated_job("monitor", backoffLimit=3, podReplacementPolicy="TerminatingOrFailed", completions=5)
 OPTED_OUT["template"]["metadata"] = {"annotations": {"jobset.sigs.k8s.io/disable-in-place-restart": ""}}
 
+
+def generated(prefix: str, manifest: KubeObject) -> KubeObject:
+    """Return a manifest whose name the server makes of a prefix and five characters."""
+    return manifest | {"metadata": {"namespace": "default", "generateName": prefix}}
+
+
 CREATES: Final = (
+    Create("generated_name", generated("train-", jobset())),
+    Create("generated_name_at_the_limit", generated("a" * 40, jobset())),
+    Create(
+        "generated_job_name_too_long",
+        generated("a" * 49, jobset(jobs=[replicated_job(completionMode="NonIndexed", backoffLimit=0)], strategy=None)),
+        ("JobSet name is too long, job names generated for this JobSet will exceed 63 characters",),
+    ),
+    Create(
+        "generated_pod_name_too_long",
+        generated("a" * 41, jobset()),
+        ("JobSet name is too long, pod names generated for this JobSet will exceed 63 characters",),
+    ),
+    Create(
+        "generated_coordinator_label_too_long",
+        generated("a" * 21, jobset(coordinator={"replicatedJob": "workers"})),
+        ("spec will lead to invalid label value", "for coordinator label"),
+    ),
+    Create(
+        "generated_claim_name_too_long",
+        generated("a" * 38, jobset(volumeClaimPolicies=[{"templates": [{"metadata": {"name": "d" * 20}}]}])),
+        ("VolumeClaimPolicies template name is too long",),
+    ),
     Create("opted_out_needs_nothing", jobset(jobs=[replicated_job(), OPTED_OUT])),
     Create(
         "other_annotations_opt_nobody_out",

@@ -112,7 +112,6 @@ CHANGES: Final[tuple[tuple[str, str, Any, Any], ...]] = (
         [SPREAD],
     ),
     ("node_selector_with_an_empty_value", f"{PODS}.spec.affinity", {"labels": {"a": ""}}, {"labels": {}}),
-    ("another_type", f"{WORKER}.resources", {"limits": "none"}, {"limits": {}}),
     ("protocol", f"{WORKER}.ports", [{"containerPort": 80}], [{"containerPort": 80, "protocol": "UDP"}]),
     (
         "volume_of_another_user",

@@ -18,6 +18,7 @@ from inplace.controller.plan.problems.claims import bad_claims, other_claims
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
+from inplace.controller.plan.problems.ports import bad_ports
 from inplace.controller.plan.problems.requests import bad_requests
 from inplace.controller.plan.problems.scope import bad_scope
 from inplace.controller.plan.problems.unsupported import unsupported_fields
@@ -111,5 +112,6 @@ PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_claims,
     bad_coordinator,
     unsupported_fields,
+    bad_ports,
 )
 """One list; numbers such as V22 count the rules of upstream's webhook, jobset pkg/webhooks/jobset_webhook.go."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from inplace.common.kube.resources import EVENTS, JOBSETS, SERVICES
-from tests.cluster.features.stage import Stage
+from testbed.waiting import eventually
+from tests.cluster.features.stage import START, Stage
 from tests.controller.manifests import jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -41,3 +42,18 @@ async def test_anothers(stage: Stage, name: str) -> None:
     assert [service["metadata"]["name"] for service in services] == ["ours"]
     about = {event["regarding"]["name"] for event in (await stage.client.list(EVENTS, stage.namespace))["items"]}
     assert "train" not in about
+
+
+@pytest.mark.parametrize("kind", ["Completed", "Failed"])
+async def test_anothers_end_and_our_ttl(stage: Stage, kind: str) -> None:
+    """A JobSet that another controller finished is deleted at its TTL."""
+    await stage.submit(jobset(managedBy="kueue.x-k8s.io/multikueue", ttlSecondsAfterFinished=0))
+    ended = {"type": kind, "status": "True", "reason": "Theirs", "message": "theirs", "lastTransitionTime": START}
+    await stage.client.patch(
+        JOBSETS, stage.namespace, "train", {"status": {"conditions": [ended]}}, subresource="status"
+    )
+
+    async def is_leaving() -> bool:
+        return "deletionTimestamp" in (await stage.jobset())["metadata"]
+
+    await eventually(is_leaving, True)

@@ -11,13 +11,15 @@ from inplace.common.kube.resources import SERVICES, KubeObject
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.controller.crew import exists
-from tests.controller.manifests import jobset
+from tests.controller.manifests import changed, jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+CONTAINERS: Final = "spec.replicatedJobs.0.template.spec.template.spec"
 # spec.network, the Service's name and publishNotReadyAddresses; None for no Service.
 NETWORKS: Final[dict[str, tuple[KubeObject | None, tuple[str, bool] | None]]] = {
     "absent": (None, ("train", True)),
+    "null": ({"subdomain": None, "enableDNSHostnames": None}, ("train", True)),
     "empty": ({}, ("train", True)),
     "hostnames_on": ({"enableDNSHostnames": True}, ("train", True)),
     "hostnames_off": ({"enableDNSHostnames": False}, None),
@@ -80,3 +82,37 @@ async def test_a_foreign_service_is_left_alone(stage: Stage) -> None:
     found = await stage.client.get(SERVICES, stage.namespace, "train")
     assert (found["metadata"]["uid"], found["spec"]["selector"]) == (stored["metadata"]["uid"], {"a": "b"})
     assert await stage.warnings() == []
+
+
+def with_port(number: int) -> KubeObject:
+    """Return a JobSet whose container and init container have a port each."""
+    manifest = changed(jobset(strategy=None), f"{CONTAINERS}.containers.0.ports", [{"containerPort": number}])
+    agent = {"name": "agent", "image": "agent:1", "ports": [{"containerPort": 8081}]}
+    return changed(manifest, f"{CONTAINERS}.initContainers", [agent])
+
+
+async def ports(stage: Stage) -> list[KubeObject]:
+    """Return the Service's ports."""
+    return list((await stage.client.get(SERVICES, stage.namespace, "train"))["spec"].get("ports") or ())
+
+
+async def test_ports(stage: Stage) -> None:
+    """The Service has the containers' ports, named after protocol and number; those that somebody changed come back."""
+    await stage.start(with_port(29500))
+    wanted = [{"name": "tcp-29500", "protocol": "TCP", "port": 29500, "targetPort": 29500}]
+    await eventually(lambda: ports(stage), wanted)
+    other = {"name": "mine", "port": 1}
+    for spec in ({"ports": None}, {"ports": [other]}):
+        await stage.client.patch(SERVICES, stage.namespace, "train", {"spec": spec})
+        await eventually(lambda: ports(stage), wanted)
+    assert await stage.warnings() == []
+
+
+async def test_ports_of_a_foreign_service(stage: Stage) -> None:
+    """A foreign Service keeps its ports."""
+    mine: dict[str, Any] = {"metadata": {"name": "train"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}}
+    await stage.client.create(SERVICES, stage.namespace, {"apiVersion": "v1", "kind": "Service"} | mine)
+    await stage.start(with_port(29500))
+    await stage.be_ready("train-workers-0")
+    await stage.counts_are("workers", ready=1, active=1)
+    assert await ports(stage) == []

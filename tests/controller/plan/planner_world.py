@@ -24,6 +24,7 @@ from inplace.controller.plan.actions import (
     ResizeJob,
     ResumeJob,
     SuspendJob,
+    UpdateService,
 )
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.resume import execution_annotation, template_patch
@@ -33,9 +34,15 @@ from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import WHOLE
+from inplace.controller.spec.service import Service
 from inplace.simulator.apiserver.merge_patch import merge_patch
 
 NOW = "2026-01-01T00:00:00Z"
+
+
+def with_identity(manifest: KubeObject, uid: str = "service") -> KubeObject:
+    """Return an object as the server stores it."""
+    return manifest | {"metadata": manifest["metadata"] | {"uid": uid, "resourceVersion": "1"}}
 
 
 @dataclass
@@ -44,7 +51,7 @@ class PlannerWorld:
 
     manifest: KubeObject
     jobs: dict[str, KubeObject] = field(default_factory=dict)
-    has_service: bool = False
+    service: KubeObject | None = None
     decision: Decision | None = None
     decisions: dict[str, Decision] = field(default_factory=dict)  # by scope
     claims: dict[str, KubeObject] = field(default_factory=dict)
@@ -81,7 +88,7 @@ class PlannerWorld:
             jobset,
             self.now,
             jobs,
-            self.has_service,
+            msgspec.convert(self.service, Service) if self.service is not None else None,
             claims,
             self._decisions(),
             pods=pods,
@@ -131,8 +138,13 @@ class PlannerWorld:
                     template = manifest["spec"]["template"]
                     spec["template"] = merge_patch(spec["template"], template_patch(spec["template"], template))
                     self.jobs[name]["metadata"]["annotations"] |= execution_annotation(manifest)
-                case CreateService(_):
-                    self.has_service = True
+                case CreateService(manifest):
+                    assert self.service is None
+                    self.service = with_identity(manifest)
+                case UpdateService(service, ports):
+                    assert self.service is not None
+                    assert service.owner_uid == self.jobset.uid
+                    self.service["spec"]["ports"] = list(ports)
                 case CreateClaim(manifest):
                     self._uid += 1
                     name = manifest["metadata"]["name"]

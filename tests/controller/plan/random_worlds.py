@@ -11,7 +11,8 @@ from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.actions import Plan
 from inplace.controller.plan.jobs import build_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld
+from inplace.controller.plan.service import build_service
+from tests.controller.plan.planner_world import NOW, PlannerWorld, with_identity
 from tests.controller.random_specs import JOBS_MAX, RACK, REASONS, STRATEGIES, manifests
 
 PASSES_MAX = 6 + 2 * JOBS_MAX  # a failed Job costs two at most, its verdict and its deletion; the rest is done in six
@@ -36,7 +37,7 @@ def worlds(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIES) 
         stray = build_job(jobset, jobset.replicated_job(replicated_job), index)
         stray["metadata"]["name"] = "stray"
         draw_job(draw, world, "stray", stray)
-    world.has_service = draw(st.booleans())
+    world.service = draw(_services(world))
     for claim in jobset.claims:
         _draw_claim(draw, world, jobset.claim_name(claim))
     if jobset.is_placed_exclusively:
@@ -156,6 +157,17 @@ def _statuses(draw: st.DrawFn, world: PlannerWorld) -> dict[str, Any]:
 def _job_counters(draw: st.DrawFn) -> dict[str, list[int]]:
     restarts = draw(st.lists(st.integers(0, 1), max_size=3))
     return {"jobRestarts": restarts, "jobRestartsCountTowardsMax": restarts} if restarts else {}
+
+
+@st.composite
+def _services(draw: st.DrawFn, world: PlannerWorld) -> KubeObject | None:
+    """Draw the Service: none, ours, or another's, with ports or without."""
+    service = with_identity(build_service(world.jobset))
+    ports = [{"name": "tcp-1", "protocol": "TCP", "port": 1, "targetPort": 1}]
+    service["spec"] |= draw(st.sampled_from([{}, {"ports": ports}, {"ports": []}]))
+    if draw(st.booleans()):
+        service["metadata"]["ownerReferences"] = []
+    return service if draw(st.booleans()) else None
 
 
 def _draw_claim(draw: st.DrawFn, world: PlannerWorld, name: str) -> None:

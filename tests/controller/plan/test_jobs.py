@@ -5,7 +5,7 @@ from typing import Any
 
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.plan.jobs import build_job, build_service
+from inplace.controller.plan.jobs import build_job
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job
 
@@ -137,15 +137,3 @@ def test_the_coordinator_is_named() -> None:
     """spec.coordinator becomes an endpoint label."""
     manifest = jobset(coordinator={"replicatedJob": "workers", "podIndex": 1}, network={"subdomain": "net"})
     assert job(manifest)["metadata"]["labels"][wire.COORDINATOR] == "train-workers-0-1.net"
-
-
-def test_the_service_is_headless() -> None:
-    """The Service has the subdomain's name and selects the JobSet's Pods, ready or not."""
-    service = build_service(parsed(jobset(network={"subdomain": "net", "publishNotReadyAddresses": False})))
-    assert service["metadata"]["name"] == "net"
-    assert service["spec"] == {
-        "clusterIP": "None",
-        "selector": {wire.JOBSET_NAME: "train"},
-        "publishNotReadyAddresses": False,
-    }
-    assert build_service(parsed(jobset()))["spec"]["publishNotReadyAddresses"] is True

@@ -66,6 +66,21 @@ def test_a_finished_jobset_is_deleted_when_its_time_has_come(condition: str) -> 
     assert world.plan().actions == ()
 
 
+@pytest.mark.parametrize("condition", ["Completed", "Failed"])
+def test_what_another_controller_finished_is_deleted_by_its_ttl(condition: str) -> None:
+    """A JobSet of another controller is deleted at its TTL once that one finished it; nothing else happens to it."""
+    world = PlannerWorld(jobset(managedBy="kueue.x-k8s.io/multikueue", ttlSecondsAfterFinished=60))
+    world.now = "2026-01-01T00:01:00Z"
+    assert (world.plan().status, world.plan().actions, world.plan().requeue_after_s) == ({}, (), None)
+    ended = {"type": condition, "status": "True", "lastTransitionTime": "2026-01-01T00:00:30Z"}
+    world.manifest["status"] = {"conditions": [ended]}
+    assert (world.plan().status, world.plan().actions, world.plan().requeue_after_s) == ({}, (), 30.0)
+    world.now = "2026-01-01T00:01:30Z"
+    assert (world.plan().status, world.plan().actions) == ({}, (DeleteJobSet("js-uid"),))
+    world.manifest["metadata"]["deletionTimestamp"] = world.now
+    assert world.plan().actions == ()
+
+
 def test_ttl_0_deletes_at_once_and_no_ttl_never() -> None:
     """TTL 0 deletes at the finish, no TTL never deletes, and a running JobSet is not deleted."""
     assert finished(ttlSecondsAfterFinished=0).plan().actions == (DeleteJobSet("js-uid"),)

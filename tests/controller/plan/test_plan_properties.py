@@ -23,6 +23,7 @@ from inplace.controller.plan.actions import (
     ResizeJob,
     ResumeJob,
     SuspendJob,
+    UpdateService,
 )
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.plan.random_worlds import PASSES_MAX, advance, is_idle, worlds
@@ -153,6 +154,7 @@ def test_what_is_not_ours_is_not_touched(world: PlannerWorld, how: str) -> None:
         world.manifest["metadata"]["deletionTimestamp"] = world.now
     else:
         world.manifest["spec"]["managedBy"] = "example.com/other"
+        world.manifest["spec"].pop("ttlSecondsAfterFinished", None)
     planned = world.plan()
     assert is_idle(planned)
     assert planned.warnings == ()
@@ -174,8 +176,14 @@ def test_actions_name_what_is_there_and_make_what_is_not(world: PlannerWorld) ->
                     assert manifest["metadata"]["name"] in before.jobset.places
                     touched.append((CreateJob, manifest["metadata"]["name"]))
                 case CreateService(_):
-                    assert not before.has_service
+                    assert before.service is None
                     touched.append((CreateService, ""))
+                case UpdateService(service, ports):
+                    assert before.service is not None
+                    assert service.metadata.uid == before.service["metadata"]["uid"]
+                    assert before.service["metadata"]["ownerReferences"][0]["uid"] == "js-uid"
+                    assert (before.service["spec"].get("ports") or []) != list(ports)
+                    touched.append((UpdateService, ""))
                 case CreateClaim(manifest):
                     assert manifest["metadata"]["name"] not in before.claims
                     touched.append((CreateClaim, manifest["metadata"]["name"]))
@@ -219,7 +227,7 @@ def test_in_the_end_every_place_that_is_due_has_its_job(world: PlannerWorld) -> 
     foreign = any(owner["uid"] != "js-uid" for claim in world.claims.values() for owner in owners(claim))
     if not (ended_as(world) or jobset.has_order or blocked or foreign):
         assert jobset.places.keys() <= world.jobs.keys()
-        assert world.has_service or not jobset.network.dns_hostnames
+        assert world.service is not None or not jobset.network.dns_hostnames
 
 
 def owners(obj: KubeObject) -> list[KubeObject]:
