@@ -6,8 +6,9 @@ selector and toleration, and the controller does nothing more. Otherwise Pods ca
 that the controller lifts: the leader's gate (completion index 0) at once, the others' when the leader has a node, with
 a selector for the leader's domain, so that the scheduler looks only at nodes of that domain. Upstream uses webhooks,
 which block every Pod of their kind when the controller is down, and repairs by deleting Pods. A gate affects no
-scheduled Pod, and the affinity holds for every Pod, so there is nothing to repair. Source: jobset
-pkg/webhooks/pod_mutating_webhook.go; KEP-3838.
+scheduled Pod, and the affinity holds for every Pod, so one thing alone needs repair: Pods that wait for nodes of a
+domain which their leader has left, because it was replaced before any of them ran. Their Job is created anew: the
+controller has no right to delete Pods. Source: jobset pkg/webhooks/pod_mutating_webhook.go; KEP-3838.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from inplace.common import wire
-from inplace.controller.plan.actions import LiftGate
+from inplace.controller.plan.actions import DeleteJob, LiftGate
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.topology import exclusive_key, uses_node_selector
@@ -45,10 +46,21 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
         if pod.is_gated and pod.completion_index in (None, "0"):  # without an index the affinity alone must do
             draft.add(LiftGate(pod))
     waiting = [pod for pod in followers if pod.is_gated]
-    if len(leaders) != 1 or leaders[0].spec.node_name is None or not waiting:
+    unplaced = [pod for pod in followers if _is_unplaced(pod)]
+    if len(leaders) != 1 or leaders[0].spec.node_name is None or not (waiting or unplaced):
         return
     node = leaders[0].spec.node_name
     domain = draft.observed.domains.get((node, key))
+    if domain is not None and any((pod.spec.node_selector or {}).get(key, domain) != domain for pod in unplaced):
+        draft.warn(
+            "ExclusivePlacementFailed",
+            f"job {job.metadata.name}: its leader runs in {key}={domain}, and its pods wait for nodes of another "
+            "domain, which the leader has left: the job is created anew",
+        )
+        draft.delete(job, DeleteJob.ASTRAY)
+        return
+    if domain is None and not waiting:
+        return
     if domain is None:
         draft.warn(
             "ExclusivePlacementFailed",
@@ -64,10 +76,15 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
 def leaders_to_follow(pods: Iterable[Pod]) -> Iterable[str]:
     """Yield the nodes whose domain must be known: those of leaders, while followers wait."""
     found = [pod for pod in pods if _may_run(pod)]
-    if any(pod.is_gated and pod.completion_index != "0" for pod in found):
+    if any((pod.is_gated or _is_unplaced(pod)) and pod.completion_index != "0" for pod in found):
         for pod in found:
             if pod.completion_index == "0" and pod.spec.node_name is not None:
                 yield pod.spec.node_name
+
+
+def _is_unplaced(pod: Pod) -> bool:
+    """Say whether a Pod waits for the scheduler, with the selector that its gate was lifted with."""
+    return not pod.is_gated and pod.spec.node_name is None and pod.spec.node_selector is not None
 
 
 def _may_run(pod: Pod) -> bool:

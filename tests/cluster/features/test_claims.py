@@ -31,7 +31,7 @@ def mounting(name: str, *volumes: str, init: bool = False) -> KubeObject:
 
 def policies(policy: str | None, *templates: KubeObject) -> list[KubeObject]:
     """Return volumeClaimPolicies."""
-    retention = {} if policy is None else {"retentionPolicy": {"whenDeleted": policy}}
+    retention = {} if policy is None else {"retentionPolicy": {"whenDeleted": policy} if policy else {}}
     return [{"templates": list(templates)} | retention]
 
 
@@ -41,7 +41,7 @@ async def find(stage: Stage, name: str = "data-train") -> KubeObject:
     return await stage.client.get(PERSISTENT_VOLUME_CLAIMS, stage.namespace, name)
 
 
-@pytest.mark.parametrize("policy", [None, "Delete", "Retain"])
+@pytest.mark.parametrize("policy", [None, "", "Delete", "Retain"])
 async def test_owner(stage: Stage, policy: str | None) -> None:
     """A claim is deleted with the JobSet; a retained claim has no owner and stays."""
     template = claim("data", labels={"a": "label"}, annotations={"an": "annotation"})

@@ -129,8 +129,8 @@ async def gates(stage: Stage, pod: str) -> list[str]:
 
 
 async def node(stage: Stage, **labels: str) -> str:
-    """Create a node."""
-    name = f"node-{stage.namespace}"
+    """Create a node of these labels."""
+    name = f"node-{stage.namespace}{''.join(f'-{value}' for value in labels.values())}"
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
     await stage.client.create(NODES, None, body)
     return name
@@ -193,3 +193,36 @@ async def test_a_replaced_leader_leads(stage: Stage) -> None:
     await eventually(lambda: gates(stage, second), [])
     await bind(stage, second, await node(stage, **{RACK: "r3"}))
     await eventually(lambda: gates(stage, stage.pods[JOB, 1]), [])
+
+
+async def test_a_leader_that_was_replaced_elsewhere(stage: Stage) -> None:
+    """Where no follower runs yet, and they wait for the domain of the leader that failed, their Job is made anew."""
+    await stage.start(placed())
+    await stage.make_pods()
+    first, follower = (stage.pods[JOB, index] for index in range(2))
+    await eventually(lambda: gates(stage, first), [])
+    await bind(stage, first, await node(stage, **{RACK: "r4"}))
+    await eventually(lambda: gates(stage, follower), [])
+    before = (await stage.jobs())[JOB]["metadata"]["uid"]
+    await stage.set_phase(first, "Failed")
+    second = await stage.make_pod((await stage.jobs())[JOB], 0)
+    await eventually(lambda: gates(stage, second), [])
+    await bind(stage, second, await node(stage, **{RACK: "r5"}))
+    await stage.says_soon("ExclusivePlacementFailed")
+
+    async def is_new() -> bool:
+        await stage.collect_garbage()
+        return before not in {job["metadata"]["uid"] for job in (await stage.jobs()).values()}
+
+    await eventually(is_new, True)
+    await stage.has_jobs(JOB)
+
+
+async def test_a_priority_below_zero(stage: Stage) -> None:
+    """Pods of a negative priority are placed like others: nothing of ours carries the priority in a label."""
+    job = changed(replicated_job(), "template.spec.template.spec.priority", -1)
+    spec = (await stage.start(placed(job)))[JOB]["spec"]["template"]
+    assert spec["spec"]["priority"] == -1
+    assert "jobset.sigs.k8s.io/priority" not in spec["metadata"]["labels"]
+    assert spec["spec"]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
+    assert await stage.warnings() == []

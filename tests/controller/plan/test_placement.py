@@ -6,7 +6,7 @@ import pytest
 
 from inplace.common import wire
 from inplace.common.kube.resources import NODES, PODS, KubeObject
-from inplace.controller.plan.actions import LiftGate
+from inplace.controller.plan.actions import DeleteJob, LiftGate
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
@@ -94,6 +94,7 @@ def pod(index: int | None, *, node: str | None = None, gates: tuple[str, ...] = 
     annotations = {} if index is None else {wire.JOB_COMPLETION_INDEX: str(index)}
     metadata = {"name": f"p{index}", "uid": f"u{index}", "resourceVersion": "1", "annotations": annotations}
     spec = {"nodeName": node, "schedulingGates": [{"name": name} for name in gates]}
+    spec |= {"nodeSelector": parts.pop("selector")} if "selector" in parts else {}
     return {"metadata": metadata | parts.pop("metadata", {}), "spec": spec, "status": parts}
 
 
@@ -108,6 +109,12 @@ OURS = (wire.PLACEMENT_GATE,)
         ([pod(0, node="n"), pod(1, gates=OURS), pod(2)], {("n", RACK): "r1"}, {"p1": ((RACK, "r1"),)}),
         ([pod(1, gates=OURS)], {}, {}),
         ([pod(0, node="n", phase="Failed"), pod(1, gates=OURS)], {("n", RACK): "r1"}, {}),
+        ([pod(0, node="n", phase="Succeeded"), pod(1, gates=OURS)], {("n", RACK): "r1"}, {}),
+        (
+            [pod(0, node="m", phase="Failed"), pod(0, node="n"), pod(1, gates=OURS)],
+            {("n", RACK): "r1", ("m", RACK): "r2"},
+            {"p1": ((RACK, "r1"),)},
+        ),
         ([pod(0, node="n", metadata={"deletionTimestamp": "x"}), pod(1, gates=OURS)], {("n", RACK): "r1"}, {}),
         ([pod(0, node="n"), pod(0, node="m"), pod(1, gates=OURS)], {("n", RACK): "r1", ("m", RACK): "r1"}, {}),
         ([pod(None, gates=OURS)], {}, {"pNone": ()}),
@@ -124,6 +131,38 @@ def test_leaders_first_then_followers(pods: list[KubeObject], domains: Any, lift
     assert {action.pod.metadata.name: action.selector for action in actions} == lifted
     world.settle()
     assert not [action for action in world.plan().actions if isinstance(action, LiftGate)]
+
+
+ASTRAY = pod(1, selector={RACK: "r0", "zone": "a"})
+
+
+@pytest.mark.parametrize(
+    ("pods", "is_deleted"),
+    [
+        ([pod(0, node="n"), ASTRAY], True),
+        ([pod(0, node="n"), pod(2, gates=OURS), ASTRAY], True),
+        ([pod(0, node="n"), pod(1, selector={RACK: "r1"})], False),
+        ([pod(0, node="n"), pod(1, selector={"zone": "a"})], False),
+        ([pod(0, node="n"), pod(1, node="o", selector={RACK: "r0"})], False),
+        ([pod(0), ASTRAY], False),
+        ([ASTRAY], False),
+        ([pod(0, node="unlabelled"), ASTRAY], False),
+        ([pod(0, node="n"), ASTRAY | {"status": {"phase": "Failed"}}], False),
+        ([pod(0, node="n"), pod(1, gates=("theirs",), selector={RACK: "r0"})], True),
+    ],
+)
+def test_a_leader_that_was_replaced_elsewhere(pods: list[KubeObject], is_deleted: bool) -> None:
+    """Pods that wait for a domain which their leader has left can never run: their Job is made anew, with a word."""
+    world = PlannerWorld(exclusive())
+    world.settle()
+    world.pods["train-workers-0"] = pods
+    world.domains = {("n", RACK): "r1"}
+    planned = world.plan()
+    deleted = [action for action in planned.actions if isinstance(action, DeleteJob)]
+    assert [(action.name, action.why) for action in deleted] == [("train-workers-0", DeleteJob.ASTRAY)] * is_deleted
+    assert [warning.reason for warning in planned.warnings] == ["ExclusivePlacementFailed"] * is_deleted
+    world.carry_out(planned, instant_deletes=False)
+    assert not [action for action in world.plan().actions if isinstance(action, DeleteJob)]
 
 
 def test_a_node_without_the_label_is_said() -> None:
