@@ -65,6 +65,33 @@ def test_a_running_job_never_follows_the_template() -> None:
     assert world.plan().actions == ()
 
 
+@pytest.mark.parametrize("strategy", [{}, {wire.NODE_SELECTOR_STRATEGY: "true"}])
+def test_a_resume_takes_a_stale_flavor_away_and_keeps_what_is_ours(strategy: dict[str, str]) -> None:
+    """A queue's selector, toleration and gate of the last admission go; those of exclusive placement stay."""
+    flavor = {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "schedulingGates": [{"name": "example.com/topology"}],
+    }
+    manifest = jobset(strategy="Recreate", suspend=True)
+    manifest["metadata"]["annotations"] = {wire.EXCLUSIVE_TOPOLOGY: "rack"} | strategy
+    bare = PlannerWorld(manifest)
+    bare.settle()
+    wanted = bare.jobs[JOB]["spec"]["template"]["spec"]
+    for part, value in flavor.items():
+        manifest = changed(manifest, f"{POD}.spec.{part}", value)
+    world = PlannerWorld(manifest)
+    world.settle()
+    spec = world.manifest["spec"]
+    for part in flavor:
+        del spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][part]
+    spec["suspend"] = False
+    world.settle()
+    seen = world.jobs[JOB]["spec"]["template"]["spec"]
+    assert {part: seen.get(part) or None for part in flavor} == {part: wanted.get(part) or None for part in flavor}
+    assert any(wanted.get(part) for part in flavor)
+
+
 def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
     """Finished Jobs are neither suspended nor resumed."""
     world = world_of(jobs=[replicated_job("a"), replicated_job("b")])
