@@ -39,6 +39,11 @@ async def install(client: ApiClient) -> None:
     except UnexpectedStatus as error:
         if error.status != 409:
             raise
+    await until_served(client)
+
+
+async def until_served(client: ApiClient) -> None:
+    """Return when JobSets can be listed."""
     async with asyncio.timeout(30):
         while True:
             try:
