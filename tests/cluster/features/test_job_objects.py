@@ -62,7 +62,7 @@ def metadata_at(job: KubeObject, place: str) -> dict[str, str]:
 @pytest.mark.parametrize("place", ["job.labels", "job.annotations", "pod.labels", "pod.annotations"])
 @pytest.mark.parametrize("name", PLACES)
 async def test_keys(made: Stage, name: str, place: str) -> None:
-    """Every upstream key has upstream's value, as label and annotation, on the Job and on its Pods."""
+    """Every upstream key has upstream's value, on the Job and on its Pods: one is no label, all others are both."""
     replicated, index, overall, replicas, group, group_replicas, group_index = PLACES[name]
     found = metadata_at((await made.jobs())[name], place)
     assert {key.removeprefix(PREFIX): value for key, value in found.items() if key.startswith(PREFIX)} == {
@@ -80,7 +80,7 @@ async def test_keys(made: Stage, name: str, place: str) -> None:
         "group-replicas": str(group_replicas),
         "job-group-index": str(group_index),
         "coordinator": "train-driver-0-1.mesh",
-    }
+    } | ({"execution-attempt": "0"} if place.endswith("annotations") else {})
 
 
 async def test_users_metadata(made: Stage) -> None:
