@@ -29,6 +29,7 @@ from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.nodes import Nodes
+from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
 from inplace.controller.spec.kinds import CLAIM_CODEC, JOB_CODEC, POD_CODEC, Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.service import SERVICE_CODEC, Service
@@ -100,6 +101,7 @@ class Term:
             claims=self.claims,
             pods=self.pods,
             nodes=Nodes(client),
+            selectors=Selectors(client),
             executor=Executor(
                 client, self.jobs, self.services, self.claims, self.pods, self.recorder, Refusals(clock), clock, log
             ),

@@ -21,10 +21,11 @@ from inplace.controller.act.execute import Executor
 from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.nodes import Nodes
+from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
 from inplace.controller.plan.observed import Observed
-from inplace.controller.plan.placement import leaders_to_follow
+from inplace.controller.plan.placement import follower_to_read, leaders_to_follow
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, NO_SIGNS, TAKEN_BACK, NodeSigns
@@ -61,6 +62,7 @@ class Reconciler:
     claims: Informer[PersistentVolumeClaim]
     pods: Informer[Pod]
     nodes: Nodes
+    selectors: Selectors
     executor: Executor
     recorder: EventRecorder
     timer: RestartTimer
@@ -115,7 +117,7 @@ class Reconciler:
     async def _observe(self, group: Group) -> Observed:
         jobset = group.jobset
         pods = self._pods_to_place(group)
-        domains = {}
+        domains, asked_domains = {}, {}
         for name, some in pods.items():
             key = exclusive_key(jobset, jobset.replicated_job(jobset.places[name][0]))
             if key is None:
@@ -123,6 +125,8 @@ class Reconciler:
             for node in leaders_to_follow(some):
                 if (domain := await self.nodes.label(node, key)) is not None:
                     domains[node, key] = domain
+            if (follower := follower_to_read(some)) is not None:
+                asked_domains[follower.metadata.uid] = await self.selectors.value(follower, key)
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
@@ -136,6 +140,7 @@ class Reconciler:
             decisions=group.decisions(),
             pods=pods,
             domains=domains,
+            asked_domains=asked_domains,
             causes=group.causes(),
             barriers=call_roll(self.membership, group, self.clock.monotonic_s()),
             silent=group.silent(),

@@ -26,6 +26,7 @@ class Observed:
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait.
+        asked_domains: by UID, the domain that a Pod asks for which the scheduler has no node for; "" for any.
         decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
@@ -45,6 +46,7 @@ class Observed:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    asked_domains: Mapping[str, str] = field(default_factory=dict)
     causes: Mapping[str, Cause] = field(default_factory=dict)
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     silent: Mapping[str, FirstSilent] = field(default_factory=dict)

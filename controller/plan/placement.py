@@ -51,15 +51,17 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
         return
     node = leaders[0].spec.node_name
     domain = draft.observed.domains.get((node, key))
-    if domain is not None and any((pod.spec.node_selector or {}).get(key, domain) != domain for pod in unplaced):
+    if domain is not None and _are_astray(draft, unplaced, domain):
         draft.warn(
             "ExclusivePlacementFailed",
-            f"job {job.metadata.name}: its leader runs in {key}={domain}, and its pods wait for nodes of another "
-            "domain, which the leader has left: the job is created anew",
+            f"job {job.metadata.name}: expected its pods to wait for nodes of {key}={domain}, where their leader runs, "
+            "saw some that wait for the domain that it has left: the job is created anew",
         )
         draft.delete(job, DeleteJob.ASTRAY)
         return
-    if domain is None and not waiting:
+    if unplaced:
+        draft.look_again(LOOK_AGAIN_S)  # the scheduler may find out later that it has no node for them
+    if not waiting:
         return
     if domain is None:
         draft.warn(
@@ -74,17 +76,40 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
 
 
 def leaders_to_follow(pods: Iterable[Pod]) -> Iterable[str]:
-    """Yield the nodes whose domain must be known: those of leaders, while followers wait."""
+    """Yield the nodes whose domain must be known: those of leaders, while followers wait, for us or for a node."""
     found = [pod for pod in pods if _may_run(pod)]
-    if any((pod.is_gated or _is_unplaced(pod)) and pod.completion_index != "0" for pod in found):
+    if any((pod.is_gated or is_unschedulable(pod)) and pod.completion_index != "0" for pod in found):
         for pod in found:
             if pod.completion_index == "0" and pod.spec.node_name is not None:
                 yield pod.spec.node_name
 
 
+def follower_to_read(pods: Iterable[Pod]) -> Pod | None:
+    """Return a follower for which the scheduler has no node, once its leader has one: its selector must be known.
+
+    One says it for all: the gates of a Job's followers are lifted with the domain of one leader.
+    """
+    found = [pod for pod in pods if _may_run(pod)]
+    if not any(pod.completion_index == "0" and pod.spec.node_name is not None for pod in found):
+        return None
+    followers = (pod for pod in found if pod.completion_index not in (None, "0"))
+    return next((pod for pod in followers if is_unschedulable(pod)), None)
+
+
+def is_unschedulable(pod: Pod) -> bool:
+    """Say whether the scheduler was asked for a node, and has none."""
+    return _is_unplaced(pod) and pod.status.condition("PodScheduled") is not None
+
+
+def _are_astray(draft: Draft, pods: Iterable[Pod], domain: str) -> bool:
+    """Say whether Pods wait for another domain; one that asks for none is kept beside its leader by its affinity."""
+    asked = (draft.observed.asked_domains.get(pod.metadata.uid) for pod in pods)
+    return any(value and value != domain for value in asked)
+
+
 def _is_unplaced(pod: Pod) -> bool:
-    """Say whether a Pod waits for the scheduler, with the selector that its gate was lifted with."""
-    return not pod.is_gated and pod.spec.node_name is None and pod.spec.node_selector is not None
+    """Say whether a Pod waits for the scheduler; a gate of somebody else may hold it back, too."""
+    return not pod.is_gated and pod.spec.node_name is None
 
 
 def _may_run(pod: Pod) -> bool:

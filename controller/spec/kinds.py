@@ -16,7 +16,6 @@ from inplace.common.kube.codec import SlimMeta, slim
 
 VALUE_CHARACTERS_MAX: Final = 256  # phases, the longest value that an agent writes, has 160
 GATES_MAX: Final = 16  # ours, and a queue's or a quota's or two
-NODE_LABELS_MAX: Final = 8  # of a Pod's nodeSelector; a cloud's and a queue's take two or three
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
@@ -221,12 +220,9 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     node_name: str | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
     active_deadline_seconds: int | None = None
-    node_selector: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Drop the gates of a Pod that has more than anybody uses, and the selector of one that has its node."""
-        if self.node_selector is not None and (self.node_name is not None or len(self.node_selector) > NODE_LABELS_MAX):
-            msgspec.structs.force_setattr(self, "node_selector", None)
+        """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then."""
         if self.scheduling_gates is not None and len(self.scheduling_gates) > GATES_MAX:
             msgspec.structs.force_setattr(self, "scheduling_gates", None)
 

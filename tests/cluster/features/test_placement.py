@@ -196,7 +196,7 @@ async def test_a_replaced_leader_leads(stage: Stage) -> None:
 
 
 async def test_a_leader_that_was_replaced_elsewhere(stage: Stage) -> None:
-    """Where no follower runs yet, and they wait for the domain of the leader that failed, their Job is made anew."""
+    """Where the scheduler finds no node for followers in the domain of a leader that failed, their Job is made anew."""
     await stage.start(placed())
     await stage.make_pods()
     first, follower = (stage.pods[JOB, index] for index in range(2))
@@ -204,6 +204,9 @@ async def test_a_leader_that_was_replaced_elsewhere(stage: Stage) -> None:
     await bind(stage, first, await node(stage, **{RACK: "r4"}))
     await eventually(lambda: gates(stage, follower), [])
     before = (await stage.jobs())[JOB]["metadata"]["uid"]
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = {"status": {"conditions": [unschedulable]}}
+    await stage.client.patch(PODS, stage.namespace, follower, status, subresource="status")
     await stage.set_phase(first, "Failed")
     second = await stage.make_pod((await stage.jobs())[JOB], 0)
     await eventually(lambda: gates(stage, second), [])

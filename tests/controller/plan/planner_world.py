@@ -57,6 +57,7 @@ class PlannerWorld:
     claims: dict[str, KubeObject] = field(default_factory=dict)
     pods: dict[str, list[KubeObject]] = field(default_factory=dict)
     domains: dict[tuple[str, str], str] = field(default_factory=dict)
+    asked_domains: dict[str, str] = field(default_factory=dict)
     now: str = NOW
     is_deleted: bool = False
     deleted: list[str] = field(default_factory=list)
@@ -93,6 +94,7 @@ class PlannerWorld:
             self._decisions(),
             pods=pods,
             domains=self.domains,
+            asked_domains=self.asked_domains,
             matches=Matches().look(jobset, failed, lambda: 0.0),
         )
 
@@ -116,6 +118,7 @@ class PlannerWorld:
                     self.deleted.append(name)
                     if instant_deletes:
                         del self.jobs[name]
+                        self.pods.pop(name, None)
                     else:
                         self.jobs[name]["metadata"]["deletionTimestamp"] = NOW
                 case LiftGate(lifted, selector):

@@ -201,6 +201,7 @@ def _draw_pods(draw: st.DrawFn, world: PlannerWorld) -> None:
             for index in range(draw(st.integers(0, 2)))
         ]
     world.domains[("node-1", RACK)] = "rack-1"
+    world.asked_domains = draw(st.sampled_from([{}, {f"{name}-1": "rack-2" for name in world.jobs}]))
 
 
 def _gates() -> st.SearchStrategy[list[str]]:

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from inplace.common import wire
 from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.controller.api.selectors import Selectors
 from inplace.controller.plan.actions import DeleteJob, LiftGate
+from inplace.controller.plan.placement import LOOK_AGAIN_S, follower_to_read
+from inplace.controller.spec.kinds import POD_CODEC, Pod
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
@@ -94,7 +98,6 @@ def pod(index: int | None, *, node: str | None = None, gates: tuple[str, ...] = 
     annotations = {} if index is None else {wire.JOB_COMPLETION_INDEX: str(index)}
     metadata = {"name": f"p{index}", "uid": f"u{index}", "resourceVersion": "1", "annotations": annotations}
     spec = {"nodeName": node, "schedulingGates": [{"name": name} for name in gates]}
-    spec |= {"nodeSelector": parts.pop("selector")} if "selector" in parts else {}
     return {"metadata": metadata | parts.pop("metadata", {}), "spec": spec, "status": parts}
 
 
@@ -133,36 +136,82 @@ def test_leaders_first_then_followers(pods: list[KubeObject], domains: Any, lift
     assert not [action for action in world.plan().actions if isinstance(action, LiftGate)]
 
 
-ASTRAY = pod(1, selector={RACK: "r0", "zone": "a"})
+UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+ASTRAY = pod(1, conditions=UNSCHEDULABLE)
 
 
 @pytest.mark.parametrize(
-    ("pods", "is_deleted"),
+    ("pods", "asked", "is_deleted"),
     [
-        ([pod(0, node="n"), ASTRAY], True),
-        ([pod(0, node="n"), pod(2, gates=OURS), ASTRAY], True),
-        ([pod(0, node="n"), pod(1, selector={RACK: "r1"})], False),
-        ([pod(0, node="n"), pod(1, selector={"zone": "a"})], False),
-        ([pod(0, node="n"), pod(1, node="o", selector={RACK: "r0"})], False),
-        ([pod(0), ASTRAY], False),
-        ([ASTRAY], False),
-        ([pod(0, node="unlabelled"), ASTRAY], False),
-        ([pod(0, node="n"), ASTRAY | {"status": {"phase": "Failed"}}], False),
-        ([pod(0, node="n"), pod(1, gates=("theirs",), selector={RACK: "r0"})], True),
+        ([pod(0, node="n"), ASTRAY], "r0", True),
+        ([pod(0, node="n"), pod(2, gates=OURS), ASTRAY], "r0", True),
+        ([pod(0, node="n"), pod(1, gates=("theirs",), conditions=UNSCHEDULABLE)], "r0", True),
+        ([pod(0, node="n"), ASTRAY], "r1", False),
+        ([pod(0, node="n"), ASTRAY], "", False),
+        ([pod(0, node="n"), ASTRAY], None, False),
+        ([pod(0, node="n"), pod(1, node="o")], "r0", False),
+        ([pod(0), ASTRAY], "r0", False),
+        ([ASTRAY], "r0", False),
+        ([pod(0, node="unlabelled"), ASTRAY], "r0", False),
+        ([pod(0, node="n"), pod(1, conditions=UNSCHEDULABLE, phase="Failed")], "r0", False),
     ],
 )
-def test_a_leader_that_was_replaced_elsewhere(pods: list[KubeObject], is_deleted: bool) -> None:
+def test_a_leader_that_was_replaced_elsewhere(pods: list[KubeObject], asked: str | None, is_deleted: bool) -> None:
     """Pods that wait for a domain which their leader has left can never run: their Job is made anew, with a word."""
     world = PlannerWorld(exclusive())
     world.settle()
     world.pods["train-workers-0"] = pods
     world.domains = {("n", RACK): "r1"}
+    world.asked_domains = {} if asked is None else {"u1": asked}
     planned = world.plan()
     deleted = [action for action in planned.actions if isinstance(action, DeleteJob)]
     assert [(action.name, action.why) for action in deleted] == [("train-workers-0", DeleteJob.ASTRAY)] * is_deleted
     assert [warning.reason for warning in planned.warnings] == ["ExclusivePlacementFailed"] * is_deleted
     world.carry_out(planned, instant_deletes=False)
     assert not [action for action in world.plan().actions if isinstance(action, DeleteJob)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "name"),
+    [
+        ([pod(0, node="n"), pod(1), ASTRAY], "p1"),
+        ([pod(0, node="n"), pod(1)], None),
+        ([pod(0), ASTRAY], None),
+        ([pod(0, node="n", phase="Failed"), ASTRAY], None),
+        ([pod(0, node="n"), pod(1, gates=OURS, conditions=UNSCHEDULABLE)], None),
+        ([pod(0, node="n"), pod(1, node="n", conditions=UNSCHEDULABLE)], None),
+        ([pod(0, node="n"), pod(None, conditions=UNSCHEDULABLE)], None),
+    ],
+)
+def test_whose_selector_is_read(pods: list[KubeObject], name: str | None) -> None:
+    """One Pod is read of those that the scheduler has no node for, once their leader has one; no other Pod ever is."""
+    found = follower_to_read(msgspec.convert(each, Pod) for each in pods)
+    assert (found.metadata.name if found else None) == name
+
+
+def test_pods_without_a_node_are_looked_at_again() -> None:
+    """While followers wait for the scheduler the planner looks again, and when they have their nodes it does not."""
+    world = PlannerWorld(exclusive())
+    world.settle()
+    world.domains = {("n", RACK): "r1"}
+    for node, again_s in ((None, LOOK_AGAIN_S), ("n", None)):
+        world.pods["train-workers-0"] = [pod(0, node="n"), pod(1, node=node)]
+        assert (world.plan().actions, world.plan().requeue_after_s) == ((), again_s)
+
+
+async def test_a_selector_is_read_once() -> None:
+    """A Pod's selector is read once, and that of a namesake for itself; a Pod that is gone asks for nothing."""
+    rig = Rig()
+    async with rig.running():
+        selectors = Selectors(rig.admin)
+        for rack in ("r1", "r2"):
+            spec = {"containers": [{"name": "w", "image": "i"}], "nodeSelector": {RACK: rack}}
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+            found = POD_CODEC.convert(await rig.admin.create(PODS, "default", body))
+            assert [await selectors.value(found, RACK), await selectors.value(found, "zone")] == [rack, ""]
+            await rig.admin.delete(PODS, "default", "p", grace_period_s=0)
+            assert await selectors.value(found, RACK) == rack
+        assert await Selectors(rig.admin).value(found, RACK) == ""
 
 
 def test_a_node_without_the_label_is_said() -> None:

@@ -27,7 +27,7 @@ from inplace.controller.plan.actions import (
 )
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.plan.random_worlds import PASSES_MAX, advance, is_idle, worlds
-from tests.controller.random_specs import with_defaults, without_defaults
+from tests.controller.random_specs import RACK, with_defaults, without_defaults
 
 REASON = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")  # the CRD's pattern, and metav1.Condition's
 
@@ -68,7 +68,7 @@ def test_planning_changes_nothing_and_is_repeatable(world: PlannerWorld) -> None
 
 @given(worlds())
 def test_a_plan_deletes_only_what_must_go(world: PlannerWorld) -> None:
-    """A Job is deleted for one of five reasons; every other Job is kept."""
+    """A Job is deleted for one of six reasons; every other Job is kept."""
     for before, planned in steps(world):
         for action in planned.actions:
             if isinstance(action, DeleteJob):
@@ -96,6 +96,8 @@ def must_go(world: PlannerWorld, job: KubeObject) -> bool:
         return not ended  # active after the JobSet's end
     if is_over(world):
         return not ended
+    if is_astray(world, metadata["name"]):
+        return not ended
     synced, deprecated = world.jobset.epochs
     is_restarting = world.decision is not None and 0 < synced <= deprecated
     is_named = world.decision is not None and (replicated_job, int(index)) in world.decision.recreate
@@ -111,6 +113,19 @@ def is_over(world: PlannerWorld) -> bool:
         return False
     active_s = (datetime.fromisoformat(world.now) - datetime.fromisoformat(began)).total_seconds()
     return bool(active_s >= deadline_s)
+
+
+def is_astray(world: PlannerWorld, job: str) -> bool:
+    """Return whether a Pod of a Job waits for a domain that its leader, which has a node, is not in."""
+    pods = [pod for pod in world.pods.get(job, ()) if pod["status"]["phase"] in ("Pending", "Running")]
+    leaders = [pod for pod in pods if pod["metadata"]["name"] == f"{job}-0" and pod["spec"].get("nodeName")]
+    followers = [pod for pod in pods if pod["metadata"]["name"] != f"{job}-0"]
+    gated = {"name": wire.PLACEMENT_GATE}
+    waiting = [
+        pod for pod in followers if "nodeName" not in pod["spec"] and gated not in pod["spec"]["schedulingGates"]
+    ]
+    domains = {world.domains.get((pod["spec"]["nodeName"], RACK)) for pod in leaders} - {None}
+    return any(world.asked_domains.get(pod["metadata"]["uid"], "rack-1") not in domains for pod in waiting if domains)
 
 
 def number(metadata: KubeObject, key: str) -> int | None:
