@@ -49,7 +49,7 @@ POLICIES: Final = {
 """Bindings of policies, and what is the case without them."""
 
 OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
-    "spec": frozenset({"activeDeadlineSeconds"}),
+    "spec": frozenset({"activeDeadlineSeconds", "scheduling"}),
     "status": frozenset(
         {
             wire.SYNCED_EPOCH,

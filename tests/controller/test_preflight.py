@@ -202,11 +202,11 @@ async def test_a_server_that_is_away_is_asked_again() -> None:
 
 
 async def look_once(rig: Rig, **settings: Any) -> tuple[list[Any], str | None]:
-    """Return the log of one preflight, and the reason why the controller is not ready."""
+    """Return what one preflight logs, a controller runs beside it, and the reason why the controller is not ready."""
     looking = preflight(rig, **settings)
     with capture_logs() as logs:
         task = asyncio.create_task(looking.run())
         await rig.settle()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    return logs, looking.why_not_ready
+    return [entry for entry in logs if entry["event"].startswith("installation")], looking.why_not_ready
