@@ -187,6 +187,9 @@ RULES: Final[Mapping[str, LintRule]] = {
     "admission-policy": _warning(
         "without it mistakes are found late, or an agent's token allows more than the agent needs"
     ),
+    "pod-webhook": _warning(
+        "each announcement asks the webhook, and while its server is away no group restarts in place"
+    ),
     "flow-schema": _warning("more than 300 agents at once overflow one account's queue in the API server"),
     "controller": _warning("without a controller nothing acts on the JobSet"),
     "no-nodes": _warning("no node accepts the Pods"),

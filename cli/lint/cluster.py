@@ -8,6 +8,7 @@ from typing import Final
 from inplace.agent.herd import GROUP_FREE
 from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts
 from inplace.cli.lint.kubelet_bugs import version_of
+from inplace.cli.lint.webhooks import check_webhooks
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Member
 from inplace.common import wire
@@ -44,6 +45,8 @@ def check_cluster(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Find
                 path = f"ValidatingAdmissionPolicy {name}"
                 fix = f"apply deploy/admission: {_INSTALL}"
                 yield Finding("admission-policy", path, "no binding of it", "the policy and its binding", fix)
+    if group:
+        yield from check_webhooks(facts.webhooks)
     pods = sum(member.pods for member in group)
     if pods > GROUP_FREE and facts.flow_schemas is not None and FLOW_SCHEMA not in facts.flow_schemas:
         found = f"nothing, for {pods} Pods"

@@ -25,6 +25,10 @@ BINDINGS: Final = Resource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+WEBHOOKS: Final = tuple(
+    Resource(_ADMISSION, "v1", f"{kind.lower()}s", kind, namespaced=False)
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+)
 FLOW_SCHEMAS: Final = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 
 T = TypeVar("T")
@@ -48,6 +52,7 @@ class ClusterFacts:
     Args:
         policies: names of admission policies that are bound.
         has_controller: a controller holds our Lease, or upstream's.
+        webhooks: configurations of admission webhooks.
         unknown: what we were not allowed to ask.
     """
 
@@ -57,6 +62,7 @@ class ClusterFacts:
     flow_schemas: frozenset[str] | None
     nodes: tuple[Node, ...] | None
     has_controller: bool | None
+    webhooks: tuple[KubeObject, ...]
     unknown: tuple[Finding, ...]
 
     def is_unknown(self, what: str) -> bool:
@@ -78,6 +84,7 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
     schemas = await _ask("flow schemas", client.list(FLOW_SCHEMAS), unknown)
     leases = [await _ask("leases", client.get(LEASES, *place), unknown) for place in (OUR_LEASE, UPSTREAM_LEASE)]
     nodes = await _ask("nodes", _nodes(client), unknown)
+    webhooks = [await _ask("admission webhooks", client.list(kind), unknown) for kind in WEBHOOKS]
     return ClusterFacts(
         version=str(version),
         crd=crd,
@@ -87,6 +94,11 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
         flow_schemas=None if schemas is None else frozenset(str(one["metadata"]["name"]) for one in schemas["items"]),
         nodes=None if nodes is None else tuple(nodes),
         has_controller=None if "leases" in {one.path for one in unknown} else any(_is_held(lease) for lease in leases),
+        webhooks=tuple(
+            {"kind": kind.kind} | item
+            for kind, listed in zip(WEBHOOKS, webhooks, strict=True)
+            for item in (listed or {}).get("items") or ()
+        ),
         unknown=tuple({finding.path: finding for finding in unknown}.values()),
     )
 

@@ -26,6 +26,7 @@ from inplace.controller.api.credentials import CredentialsError, load_credential
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.cli.injecting import example, injected
 from tests.common.kube.answers import refusal
+from tests.controller.manifests import changed
 from tests.controller.rig import Rig
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
@@ -76,6 +77,7 @@ FACTS = ClusterFacts(
     flow_schemas=frozenset(("inplace-agents",)),
     nodes=(Node("n", "v1.38.0", frozenset((FEATURE,)), {}, True),),
     has_controller=True,
+    webhooks=(),
     unknown=(),
 )
 
@@ -141,6 +143,34 @@ def test_large_groups_want_a_flow_schema(documents: list[KubeObject]) -> None:
     """A group of 301 Pods or more without deploy/apf gives a finding."""
     facts = replace(FACTS, flow_schemas=frozenset())
     assert [judged(facts, documents, pods) for pods in (300, 301)] == [[], ["flow-schema"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ["pod-webhook"]),
+        ({"failurePolicy": None}, ["pod-webhook"]),  # the API server's default is Fail
+        ({"failurePolicy": "Ignore"}, []),
+        ({"rules.0.operations": ["CREATE"]}, []),
+        ({"rules.0.resources": ["pods/status"]}, []),
+        ({"rules.0": {"apiGroups": ["*"], "operations": ["*"], "resources": ["*"]}}, ["pod-webhook"]),
+        ({"matchConditions": [{"name": "no-agent", "expression": "false"}]}, []),
+        ({"objectSelector": {"matchLabels": {"a": "b"}}}, []),
+        ({"namespaceSelector": {"matchLabels": {"a": "b"}}}, []),
+        ({"namespaceSelector.matchExpressions.0.operator": "In"}, []),
+    ],
+)
+def test_a_webhook_before_each_announcement(
+    documents: list[KubeObject], changes: dict[str, Any], expected: list[str]
+) -> None:
+    """A webhook that must answer before an agent's PATCH is found, such as Kueue's; one that leaves Pods out is not."""
+    namespaces = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a"]}]}
+    rule = {"apiGroups": [""], "operations": ["CREATE", "UPDATE"], "resources": ["pods"]}
+    webhook = {"name": "vpod.kb.io", "failurePolicy": "Fail", "rules": [rule], "namespaceSelector": namespaces}
+    for path, value in changes.items():
+        webhook = changed(webhook, path, value)
+    configuration = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "k"}, "webhooks": [webhook]}
+    assert judged(replace(FACTS, webhooks=(configuration,)), documents) == expected
 
 
 def test_a_strategy_that_the_definition_lacks(documents: list[KubeObject]) -> None:
