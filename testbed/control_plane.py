@@ -154,6 +154,10 @@ class ControlPlane:
         url = f"https://{SERVICE_ADDRESS}:{SERVICE_PORT}" if inside_cluster else self.url
         return self._credentials.client_kubeconfig(url, user, group)
 
+    def serving_certificate(self, directory: Path) -> None:
+        """Write `tls.crt` and `tls.key` of a server on loopback, which `ca` vouches for, into a folder."""
+        self._credentials.serving(directory)
+
     async def create_namespace(self, prefix: str = "test") -> str:
         """Create a namespace with a unique name, in which Pods can be created, and return the name."""
         async with self.client() as api:

@@ -47,6 +47,11 @@ class Credentials:
         """Issue a client certificate; Kubernetes reads the user from CN and the group from O."""
         return self._issue(user.replace(":", "-"), (f"{user.replace(':', '-')}.client.test",), user, group)
 
+    def serving(self, directory: Path) -> ClientFiles:
+        """Issue a certificate for a server on loopback: `tls.crt` and `tls.key` of a folder, as a Secret has them."""
+        directory.mkdir(parents=True, exist_ok=True)
+        return self._issue(str(directory / "tls"), SERVER_NAMES, user="webhook", group="inplace")
+
     def client_kubeconfig(self, server_url: str, user: str, group: str) -> Path:
         """Write a kubeconfig for a new client certificate of `user` and return its path."""
         files = self.client(user, group)
