@@ -5,6 +5,7 @@ here now; the rest is `images.build_once`'s.
 """
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from images.build_once import MissingComponent, build_once, cache_dir, run_nicely
+from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
 
 GO_MINIMUM = (1, 26)
 """What Kubernetes 1.36 itself requires."""
@@ -23,6 +24,30 @@ GO_TIMEOUT_S = 60.0
 HOW_TO_GET_GO = "Install Go 1.26 or newer from https://go.dev/dl/ and put it on PATH"
 
 
+DOWNLOAD_S_MAX = 600.0
+"""For one module. Kueue's has 20 MB; a download that takes longer hangs."""
+
+
+def module_folder(directory: Path, module: str) -> Path:
+    """
+    Return the folder of a module's sources, in the version that go.mod of `directory` pins and go.sum vouches for.
+
+    Raises:
+        MissingComponent: Go is absent.
+        BuildFailed: the module is in no cache and could not be downloaded.
+    """
+    command = ("go", "mod", "download", "-json", module)
+    try:
+        said = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=False
+        )
+    except FileNotFoundError as error:
+        raise MissingComponent(f"expected the Go compiler `go` on PATH, found none. {HOW_TO_GET_GO}.") from error
+    if said.returncode != 0:
+        raise BuildFailed(f"expected {' '.join(command)} to succeed in {directory}: {said.stdout}{said.stderr}")
+    return Path(json.loads(said.stdout)["Dir"])
+
+
 @dataclass(frozen=True, slots=True)
 class GoBuild:
     """One `go build`: its packages, its flags, and its environment."""
@@ -30,6 +55,28 @@ class GoBuild:
     packages: tuple[str, ...]
     flags: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """
+    A constant of another project's program that no flag sets; the linked program gets another of the same length.
+
+    Args:
+        old: a text that the program has once.
+    """
+
+    program: str
+    old: str
+    new: str
+
+    def carry_out(self, folder: Path) -> None:
+        """Change the program in `folder`."""
+        file = folder / self.program
+        old, new, content = self.old.encode(), self.new.encode(), file.read_bytes()
+        if len(old) != len(new) or content.count(old) != 1:
+            raise BuildFailed(f"expected {self.old!r} once in {file}, and as long as {self.new!r}")
+        file.write_bytes(content.replace(old, new))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +91,7 @@ class GoModule:
         builds: run one after the other.
         cost: what a first build takes, for the one who waits.
         hint: another solution for a machine without Go.
+        replacements: constants that the programs get in place of their own.
     """
 
     name: str
@@ -52,6 +100,7 @@ class GoModule:
     builds: tuple[GoBuild, ...]
     cost: str
     hint: str = ""
+    replacements: tuple[Replacement, ...] = ()
 
     def build(self) -> Path:
         """
@@ -68,7 +117,8 @@ class GoModule:
         builds = (
             word for build in self.builds for word in (*build.packages, *build.flags, *map(str, build.environment))
         )
-        digest = hashlib.sha256("\0".join((go_version, *builds)).encode())
+        replaced = (word for each in self.replacements for word in (each.program, each.old, each.new))
+        digest = hashlib.sha256("\0".join((go_version, *builds, *replaced)).encode())
         for name in self.sources:
             digest.update(name.encode() + b"\0" + (self.directory / name).read_bytes())
         return cache_dir() / self.name / digest.hexdigest()[:16] / "bin"
@@ -97,6 +147,8 @@ class GoModule:
         for build in self.builds:
             command = ("go", "build", *build.flags, "-o", f"{folder}/", *build.packages)
             run_nicely(command, directory=self.directory, environment=build.environment)
+        for replacement in self.replacements:
+            replacement.carry_out(folder)
 
     def _programs(self) -> Sequence[str]:
         return [

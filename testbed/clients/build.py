@@ -1,0 +1,66 @@
+"""
+Build Kueue and Kubeflow Trainer once, as kubelab is built.
+
+Usage: python -m testbed.clients.build      (prints the path of each program)
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from images.build_once import BuildFailed, MissingComponent
+from testbed.go_module import GoBuild, GoModule, Replacement
+
+FOLDER: Final = Path(__file__).parent
+FLAGS: Final = ("-trimpath", "-mod=readonly", "-ldflags=-s -w")
+ENVIRONMENT: Final = {"CGO_ENABLED": "0"}
+SOURCES: Final = ("go.mod", "go.sum")
+
+KUEUE_MODULE: Final = "sigs.k8s.io/kueue"
+TRAINER_MODULE: Final = "github.com/kubeflow/trainer/v2"
+
+METRICS_FOLDER: Final = "metrics-certificate-here"
+"""Where this Kueue looks for its metrics certificate, in its working directory; its own folder is one of /etc."""
+
+KUEUE: Final = GoModule(
+    name="kueue",
+    directory=FOLDER / "kueue",
+    sources=SOURCES,
+    builds=(GoBuild((f"{KUEUE_MODULE}/cmd/kueue",), FLAGS, ENVIRONMENT),),
+    cost="first time: 4 minutes of CPU",
+    replacements=(Replacement("kueue", "/etc/kueue/metrics/certs", METRICS_FOLDER),),
+)
+
+TRAINER: Final = GoModule(
+    name="trainer",
+    directory=FOLDER / "trainer",
+    sources=SOURCES,
+    builds=(GoBuild((f"{TRAINER_MODULE}/cmd/trainer-controller-manager",), FLAGS, ENVIRONMENT),),
+    cost="first time: 90 seconds of CPU after Kueue",
+)
+
+
+def kueue() -> Path:
+    """Return Kueue's program, after building it when it is not cached."""
+    return KUEUE.build() / "kueue"
+
+
+def trainer() -> Path:
+    """Return Trainer's program, after building it when it is not cached."""
+    return TRAINER.build() / "trainer-controller-manager"
+
+
+def main() -> int:
+    """Print the path of each program; say what is missing and return 1 when there can be none."""
+    try:
+        print(kueue(), trainer(), sep="\n")
+    except (MissingComponent, BuildFailed) as error:
+        print(f"clients: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
