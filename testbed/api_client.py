@@ -16,7 +16,14 @@ import aiohttp
 REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=30.0)
 """A loopback API server answers in milliseconds; half its own limit (60 s) means that it hangs."""
 
+WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
+"""For a watch, which the API server ends after half an hour or more."""
+
+EVENT_BYTES_MAX = 2**21
+"""Etcd stores at most 1.5 MiB in one object, which is one line of a watch."""
+
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 class UnexpectedStatus(Exception):
@@ -49,6 +56,19 @@ class ApiClient:
     async def delete(self, path: str, **query: str) -> Any:
         """Delete the object at `path` and return its last state or a Status."""
         return json.loads(await self.text("DELETE", path, query=query))
+
+    async def watch(self, path: str, **query: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of one watch until the API server ends it.
+
+        Raises:
+            UnexpectedStatus: the answer is not a 2xx.
+        """
+        asked = {"watch": "true", **query}
+        async with self._session.get(path, params=asked, timeout=WATCH_TIMEOUT, read_bufsize=EVENT_BYTES_MAX) as answer:
+            if not answer.ok:
+                raise UnexpectedStatus("WATCH", path, answer.status, await answer.text())
+            async for line in answer.content:
+                yield json.loads(line)
 
     async def text(
         self,

@@ -10,7 +10,6 @@ start.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,10 +32,16 @@ from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject, Resource
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.played_agent import (
+    BARRIER_PATH,
+    RESTART_EXIT_CODE,
+    agent_environment,
+    common_environment,
+    is_lifted,
+)
 from testbed.ports import free_ports
 
 REPOSITORY = Path(__file__).parents[1]
-RESTART_EXIT_CODE = 88
 SETTLED_S_MAX = 30.0  # a group restart takes about a second here; thirty means it hangs
 POLL_S = 0.05
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
@@ -176,37 +181,20 @@ class Group:
 
     async def _note_lift(self, pod: PlayedPod) -> None:
         """Probe the barrier as kubelet's startup probe does, and note the epoch that it lifted."""
-        path = "/barrier-is-down" if self._upstream_env else "/barrier-is-lifted"
-        while not await _probe(pod.port, path):  # noqa: ASYNC110 - probing is what kubelet does
+        path = "/barrier-is-down" if self._upstream_env else BARRIER_PATH
+        while not await is_lifted(pod.port, path):  # noqa: ASYNC110 - probing is what kubelet does
             await asyncio.sleep(POLL_S)
         stored = await self._read(pod)
         pod.lifts.append(wire.epoch_of_pod(stored["metadata"]["annotations"]) or 0)
 
     def _environment(self, stored: KubeObject, pod: PlayedPod) -> dict[str, str]:
         """Return what the downward API would give the agent now."""
-        annotations = stored["metadata"]["annotations"]
-        common = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(REPOSITORY),
-            "KUBECONFIG": str(self._agent_kubeconfig),
-            "POD_NAME": pod.name,
-            "JOBSET_NAME": annotations[wire.JOBSET_NAME],
-            "BARRIER_ADDRESS": "127.0.0.1",
-        }
-        if self._upstream_env:
-            return common | {
-                "INPLACE_SERVICE_ACCOUNT_DIR": str(self._account_folder()),
-                "STARTUP_PROBE_PORT": str(pod.port),
-                "IN_PLACE_RESTART_EXIT_CODE": str(RESTART_EXIT_CODE),
-            }
-        return common | {
-            "NAMESPACE": self.namespace,
-            "POD_UID": pod.uid,
-            "JOBSET_UID": annotations[wire.JOBSET_UID],
-            "RESTART_SCOPE": annotations.get(wire.RESTART_SCOPE, ""),
-            "PREVIOUS_EPOCH": annotations.get(wire.EPOCH, ""),
-            "BARRIER_PORT": str(pod.port),
-            "RESTART_POD_IN_PLACE_EXIT_CODE": str(RESTART_EXIT_CODE),
+        if not self._upstream_env:
+            return agent_environment(stored, self._agent_kubeconfig, pod.port)
+        return common_environment(stored, self._agent_kubeconfig) | {
+            "INPLACE_SERVICE_ACCOUNT_DIR": str(self._account_folder()),
+            "STARTUP_PROBE_PORT": str(pod.port),
+            "IN_PLACE_RESTART_EXIT_CODE": str(RESTART_EXIT_CODE),
         }
 
     def _account_folder(self) -> Path:
@@ -293,19 +281,3 @@ def _manifest(namespace: str, pods: int, restarts_max: int, divided: bool) -> li
                 jobs = document["spec"]["replicatedJobs"]
                 jobs.append(deepcopy(jobs[0]) | {"name": "others"})
     return [document for document in documents if document["kind"] in _RESOURCES]
-
-
-async def _probe(port: int, path: str) -> bool:
-    """Ask the barrier once; say whether it answered 200."""
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    try:
-        writer.write(f"GET {path} HTTP/1.1\r\nhost: pod\r\nconnection: close\r\n\r\n".encode())
-        await writer.drain()
-        return (await reader.readline()).split(b" ")[1:2] == [b"200"]
-    except OSError:
-        return False
-    finally:
-        writer.close()

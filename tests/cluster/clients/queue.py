@@ -1,0 +1,241 @@
+"""A namespace with a LocalQueue, a ClusterQueue of its own, and what runs through them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from testbed.api_client import UnexpectedStatus
+from testbed.clients.played_nodes import PlayedPod
+from tests.cluster.clients.world import RESERVED, SPOT, World
+
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+PATIENCE_S: Final = 30.0  # a step takes tenths of a second; thirty mean that it hangs
+POLL_S: Final = 0.05
+ADMITTED_S_MAX: Final = 2.0  # what a user may expect of a queue with free quota
+TAINT: Final = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+
+Object = dict[str, Any]
+
+
+async def until(look: Callable[[], Awaitable[Any]], what: str, *, within_s: float = PATIENCE_S) -> Any:
+    """
+    Return the first true answer of `look`.
+
+    Raises:
+        AssertionError: none came in time; the message says what was expected, and the last answer.
+    """
+    deadline_s = time.monotonic() + within_s
+    while True:
+        seen = await look()
+        if seen:
+            return seen
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"expected {what} within {within_s:g} s, saw {seen!r}")
+        await asyncio.sleep(POLL_S)
+
+
+def condition(thing: Object, kind: str) -> Object:
+    """Return a condition of an object; empty when it has none."""
+    for each in thing.get("status", {}).get("conditions") or ():
+        if each["type"] == kind:
+            return dict(each)
+    return {}
+
+
+def is_true(thing: Object, kind: str) -> bool:
+    """Return whether a condition of an object is True."""
+    return condition(thing, kind).get("status") == "True"
+
+
+@dataclass(slots=True)
+class Queue:
+    """One namespace whose LocalQueue `queue` leads to a ClusterQueue with the namespace's name."""
+
+    world: World
+    namespace: str
+    _seen: set[str] = field(default_factory=set)
+
+    @property
+    def jobsets(self) -> str:
+        """Return the path of the namespace's JobSets."""
+        return f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets"
+
+    @property
+    def workloads_path(self) -> str:
+        """Return the path of the namespace's Workloads."""
+        return f"/apis/{KUEUE}/namespaces/{self.namespace}/workloads"
+
+    async def submit(self, manifest: Object, *, queue: str = "queue", priority: str = "") -> Object:
+        """Create a JobSet (or another job) with the queue's label, and return what is stored."""
+        labels = {QUEUE_LABEL: queue} | ({PRIORITY_LABEL: priority} if priority else {})
+        queued = deepcopy(manifest)
+        queued["metadata"]["namespace"] = self.namespace
+        queued["metadata"]["labels"] = queued["metadata"].get("labels", {}) | labels
+        return await self.world.applier.apply_one(queued)
+
+    async def jobset(self, name: str = "train") -> Object:
+        """Return a JobSet."""
+        found: Object = await self.world.api.get(f"{self.jobsets}/{name}")
+        return found
+
+    async def edit(self, patch: Mapping[str, Any], name: str = "train") -> Object:
+        """Change a JobSet by a merge patch."""
+        changed: Object = await self.world.api.patch(f"{self.jobsets}/{name}", patch)
+        return changed
+
+    async def workloads(self) -> list[Object]:
+        """Return the Workloads of the namespace, and remember that they were there."""
+        found: list[Object] = (await self.world.api.get(self.workloads_path))["items"]
+        self._seen |= {each["metadata"]["uid"] for each in found}
+        return found
+
+    async def workload(self, owner: str = "train") -> Object:
+        """Return the only Workload of a job; {} when there is none."""
+        found = [each for each in await self.workloads() if _owner(each) == owner]
+        assert len(found) <= 1, f"expected one Workload of {owner}, saw {len(found)}"
+        return found[0] if found else {}
+
+    async def workload_is(self, kind: str, owner: str = "train", *, within_s: float = PATIENCE_S) -> Object:
+        """Wait until a condition of a job's Workload is True, and return the Workload."""
+
+        async def look() -> Object:
+            found = await self.workload(owner)
+            return found if is_true(found, kind) else {}
+
+        found: Object = await until(look, f"Workload of {owner} {kind}", within_s=within_s)
+        return found
+
+    async def admitted(self, owner: str = "train") -> Object:
+        """Wait until a job is admitted, no longer than a user would."""
+        return await self.workload_is("Admitted", owner, within_s=ADMITTED_S_MAX)
+
+    async def workloads_so_far(self) -> int:
+        """Return how many Workloads were seen by now: more than one per job means that Kueue made one anew."""
+        await self.workloads()
+        return len(self._seen)
+
+    async def jobs(self) -> dict[str, Object]:
+        """Return the Jobs by name."""
+        found = (await self.world.api.get(f"/apis/batch/v1/namespaces/{self.namespace}/jobs"))["items"]
+        return {each["metadata"]["name"]: each for each in found}
+
+    async def pods(self) -> dict[str, Object]:
+        """Return the Pods by name."""
+        found = (await self.world.api.get(f"/api/v1/namespaces/{self.namespace}/pods"))["items"]
+        return {each["metadata"]["name"]: each for each in found}
+
+    def played(self) -> list[PlayedPod]:
+        """Return the Pods that run, by name."""
+        return [pod for _, pod in sorted(self.world.nodes.of(self.namespace).items())]
+
+    async def pods_are_ready(self, count: int) -> list[Object]:
+        """Wait until this many Pods, and no others, are Ready, and return them."""
+
+        async def look() -> list[Object]:
+            found = list((await self.pods()).values())
+            return found if len(found) == count and all(is_true(pod, "Ready") for pod in found) else []
+
+        found: list[Object] = await until(look, f"{count} Pods that are Ready")
+        return found
+
+    async def jobset_is(self, kind: str, name: str = "train") -> Object:
+        """Wait until a condition of a JobSet is True, and return the JobSet."""
+
+        async def look() -> Object:
+            found = await self.jobset(name)
+            return found if is_true(found, kind) else {}
+
+        found: Object = await until(look, f"JobSet {name} {kind}")
+        return found
+
+    async def is_gone(self, path: str) -> None:
+        """Wait until an object is gone."""
+
+        async def look() -> bool:
+            try:
+                await self.world.api.get(path)
+            except UnexpectedStatus as error:
+                return error.status == 404
+            return False
+
+        await until(look, f"{path} gone")
+
+    async def delete(self, name: str = "train") -> None:
+        """Delete a JobSet."""
+        await self.world.api.delete(f"{self.jobsets}/{name}", propagationPolicy="Background")
+
+    async def usage(self) -> dict[str, str]:
+        """Return what the ClusterQueue has reserved in all, by flavor, of CPU."""
+        found = await self.world.api.get(f"/apis/{KUEUE}/clusterqueues/{self.namespace}")
+        flavors = found.get("status", {}).get("flavorsReservation") or ()
+        return {each["name"]: each["resources"][0]["total"] for each in flavors}
+
+
+def flavor(name: str, **spec: Any) -> Object:
+    """Return a ResourceFlavor."""
+    return {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
+
+
+FLAVORS: Final = (
+    flavor(RESERVED, nodeLabels={"capacity": RESERVED}),
+    flavor(SPOT, nodeLabels={"capacity": SPOT}, tolerations=[TAINT]),
+    flavor("any"),
+)
+
+
+def cluster_queue(name: str, quotas: Mapping[str, int | str], **spec: Any) -> Object:
+    """Return a ClusterQueue with a CPU quota for each flavor, and memory without limit."""
+    flavors = [
+        {
+            "name": each,
+            "resources": [{"name": "cpu", "nominalQuota": quota}, {"name": "memory", "nominalQuota": "10Ti"}],
+        }
+        for each, quota in quotas.items()
+    ]
+    return {
+        "apiVersion": KUEUE,
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}],
+            **spec,
+        },
+    }
+
+
+def local_queue(namespace: str, cluster: str, name: str = "queue") -> Object:
+    """Return a LocalQueue."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": cluster}}
+
+
+async def open_queue(world: World, quotas: Mapping[str, int | str], **spec: Any) -> Queue:
+    """Make a namespace with a queue, and return when Kueue admits from it."""
+    namespace = await world.plane.create_namespace("queue")
+    documents: Iterable[Object] = (
+        *FLAVORS,
+        cluster_queue(namespace, quotas, **spec),
+        local_queue(namespace, namespace),
+    )
+    for document in documents:
+        await world.applier.apply_one(document)
+
+    async def is_active() -> bool:
+        path = f"/apis/{KUEUE}/namespaces/{namespace}/localqueues/queue"
+        return is_true(await world.api.get(path), "Active")
+
+    await until(is_active, f"LocalQueue of {namespace} Active")
+    return Queue(world, namespace)
+
+
+def _owner(workload: Object) -> str:
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return next((str(each["name"]) for each in owners if each.get("controller")), "")

@@ -1,0 +1,83 @@
+"""One control plane with Nodes, a JobSet controller and Kueue, for the scenarios of one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.kubeconfig import read_kubeconfig
+from testbed.api_client import ApiClient
+from testbed.binaries import Binaries
+from testbed.clients.apply import Applier
+from testbed.clients.kueue_program import Kueue, running_kueue
+from testbed.clients.manifests import kustomized
+from testbed.clients.played_nodes import PlayedNodes, played_nodes
+from testbed.clients.program import LEFT_OUT
+from testbed.clients.trainer_program import trainer_definitions
+from testbed.control_plane import ControlPlane
+from tests.cluster.features.served import ServedController, serving
+
+DEPLOY: Final = Path(__file__).parents[3] / "deploy"
+
+CONTROLLER: Final = os.environ.get("JOBSET_CONTROLLER", "ours")
+"""Whose controller the scenarios run with; `upstream` is for the table, see table.py."""
+
+SPOT, RESERVED = "spot", "reserved"
+RACKS: Final = ("rack-a", "rack-b")
+NODES_PER_RACK: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the scenarios share."""
+
+    plane: ControlPlane
+    api: ApiClient
+    applier: Applier
+    nodes: PlayedNodes
+    kueue: Kueue
+    controller: ServedController | None
+
+
+@asynccontextmanager
+async def running_world(binaries: Binaries) -> AsyncIterator[World]:
+    """Start everything and end it afterwards, clients before servers."""
+    async with AsyncExitStack() as ending:
+        plane = await ending.enter_async_context(ControlPlane(binaries, with_controllers=True))
+        api = await ending.enter_async_context(plane.client())
+        applier = Applier(api)
+        await applier.apply(trainer_definitions())  # BEFORE Kueue starts: it looks once a minute for what was missing
+        controller = await _start_controller(ending, plane, applier)
+        nodes = await ending.enter_async_context(played_nodes(plane))
+        for rack in RACKS:
+            for number in range(NODES_PER_RACK):
+                kind = SPOT if number == 0 else RESERVED
+                await nodes.add(f"{rack}-{number}", rack=rack, capacity=kind)
+        kueue = await ending.enter_async_context(running_kueue(plane))
+        yield World(plane, api, applier, nodes, kueue, controller)
+
+
+async def _start_controller(ending: AsyncExitStack, plane: ControlPlane, applier: Applier) -> ServedController | None:
+    """Start the JobSet controller under test, with its CRD and its admission."""
+    if CONTROLLER == "upstream":
+        from testbed.upstream.controller import upstream_controller
+
+        await ending.enter_async_context(upstream_controller(plane))
+        return None
+    await applier.apply(_shipped())
+    transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
+    ending.push_async_callback(transport.close)
+    admin = KubeClient(transport, user_agent="test", field_manager="test")
+    return await ending.enter_async_context(serving(plane, admin))
+
+
+def _shipped() -> list[dict[str, Any]]:
+    """Return what deploy/ installs, but for the Deployment, which a process stands for."""
+    return [each for each in kustomized(DEPLOY) if each["kind"] not in LEFT_OUT]
