@@ -167,8 +167,11 @@ class ControlPlane:
                 await wait_for_default_service_account(self._controller_manager, api, name)
         return name
 
-    async def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """Write a kubeconfig with a new token of a ServiceAccount, created if absent, and return its path."""
+    async def service_account_kubeconfig(self, namespace: str, name: str, *, pod: str = "", uid: str = "") -> Path:
+        """Write a kubeconfig with a new token of a ServiceAccount, created if absent, and return its path.
+
+        With the name and UID of a Pod the token is bound to it, as the tokens are that kubelet mounts.
+        """
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         async with self.client() as api:
             try:
@@ -176,10 +179,11 @@ class ControlPlane:
             except UnexpectedStatus as error:
                 if error.status != 409:  # AlreadyExists is fine.
                     raise
-            request = {"spec": {"expirationSeconds": TOKEN_LIFETIME_S}}
+            bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}} if pod else {}
+            request = {"spec": {"expirationSeconds": TOKEN_LIFETIME_S, **bound}}
             granted = await api.post(f"{accounts}/{name}/token", request)
         user = f"system:serviceaccount:{namespace}:{name}"
-        return self._credentials.token_kubeconfig(self.url, user, granted["status"]["token"])
+        return self._credentials.token_kubeconfig(self.url, user, granted["status"]["token"], pod=pod)
 
     async def _start_controllers(self) -> None:
         """Start the controllers, if there are any, and return when they act on objects."""

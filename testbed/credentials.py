@@ -59,9 +59,9 @@ class Credentials:
             server_url, user, {"client-certificate": str(files.certificate), "client-key": str(files.key)}
         )
 
-    def token_kubeconfig(self, server_url: str, user: str, token: str) -> Path:
-        """Write a kubeconfig with a bearer token, as a ServiceAccount has one, and return its path."""
-        return self._write_kubeconfig(server_url, user, {"token": token})
+    def token_kubeconfig(self, server_url: str, user: str, token: str, *, pod: str = "") -> Path:
+        """Write a kubeconfig with a bearer token, as a ServiceAccount or one of its Pods has it; return its path."""
+        return self._write_kubeconfig(server_url, user, {"token": token}, f"{user}.{pod}" if pod else user)
 
     def _issue(self, stem: str, names: tuple[str, ...], user: str, group: str) -> ClientFiles:
         leaf = self._authority.issue_cert(
@@ -86,8 +86,8 @@ class Credentials:
             key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         )
 
-    def _write_kubeconfig(self, server_url: str, user: str, credential: dict[str, str]) -> Path:
-        path = self._directory / f"{user.replace(':', '-')}.kubeconfig"
+    def _write_kubeconfig(self, server_url: str, user: str, credential: dict[str, str], stem: str = "") -> Path:
+        path = self._directory / f"{(stem or user).replace(':', '-')}.kubeconfig"
         config = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -26,8 +26,8 @@ from testbed.ports import free_ports
 
 POLL_S: Final = 0.05
 RENEW_S: Final = 10.0  # kubelet's period; the node controller takes a Node for lost after 50 s
-ACCOUNT: Final = "inplace-agent"
 SIZE: Final = {"cpu": "1000", "memory": "1000Gi", "pods": "110"}  # quotas are the queue's matter
+FEATURES: Final = ("RestartAllContainersOnContainerExits",)  # without it the scheduler keeps our Pods away
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 Object = dict[str, Any]
@@ -43,7 +43,7 @@ class PlayedPod:
         lifts: epochs whose barrier lifted, in order.
     """
 
-    stored: Object
+    stored: Object = field(repr=False)
     exits: list[int] = field(default_factory=list)
     lifts: list[int] = field(default_factory=list)
     process: asyncio.subprocess.Process | None = None
@@ -75,7 +75,6 @@ class PlayedNodes:
         self.pods: dict[str, PlayedPod] = {}
         self._plane = plane
         self._client = client
-        self._kubeconfigs: dict[str, Path] = {}
         self._names: list[str] = []
         self._tasks: asyncio.TaskGroup
 
@@ -84,7 +83,8 @@ class PlayedNodes:
         marked = {key.replace("__", "/"): value for key, value in labels.items()}
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **marked}}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played"}
-        status = {"capacity": SIZE, "allocatable": SIZE, "conditions": [ready | _now("lastHeartbeatTime")]}
+        status = {"capacity": SIZE, "allocatable": SIZE, "declaredFeatures": list(FEATURES)}
+        status["conditions"] = [ready | _now("lastHeartbeatTime")]
         lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, **_renewed()}}
         await self._client.post(LEASES, lease)
         await self._client.post("/api/v1/nodes", {"metadata": metadata, "status": status})
@@ -150,16 +150,17 @@ class PlayedNodes:
             if not _has_agent(pod.stored):
                 await self._report(pod, ready=True)
                 return
-            kubeconfig = await self._kubeconfig(pod.stored["metadata"]["namespace"])
+            kubeconfig = await self._kubeconfig(pod)
             (port,) = free_ports(1)
             while True:
                 await self._report(pod, ready=False)
                 pod.stored = await self._client.get(pod.path)
-                pod.process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "inplace.agent"),
-                    env=agent_environment(pod.stored, kubeconfig, port),
-                    stderr=asyncio.subprocess.DEVNULL,
-                )
+                with (self._plane.directory / "agents.log").open("ab") as log:
+                    pod.process = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-m", "inplace.agent"),
+                        env=agent_environment(pod.stored, kubeconfig, port),
+                        stderr=log,
+                    )
                 lift = asyncio.create_task(self._lift(pod, port))
                 try:
                     pod.exits.append(await pod.process.wait())
@@ -178,7 +179,8 @@ class PlayedNodes:
     async def _report(self, pod: PlayedPod, *, ready: bool) -> None:
         """Write what kubelet writes about a Pod that runs."""
         state = "True" if ready else "False"
-        conditions = [{"type": kind, "status": state} for kind in ("Initialized", "ContainersReady", "Ready")]
+        now = _now("lastTransitionTime")
+        conditions = [{"type": kind, "status": state} | now for kind in ("Initialized", "ContainersReady", "Ready")]
         containers = [_container(each["name"], pod, ready=ready) for each in pod.stored["spec"]["containers"]]
         status = {"phase": "Running", "conditions": conditions, "containerStatuses": containers, **_now("startTime")}
         await self._write(pod, status)
@@ -192,7 +194,8 @@ class PlayedNodes:
             | {"state": {"terminated": ended}}
             for each in pod.stored["spec"]["containers"]
         ]
-        conditions = [{"type": kind, "status": "False"} for kind in ("ContainersReady", "Ready")]
+        now = _now("lastTransitionTime")
+        conditions = [{"type": kind, "status": "False"} | now for kind in ("ContainersReady", "Ready")]
         await self._write(pod, {"phase": phase, "conditions": conditions, "containerStatuses": containers})
 
     async def _remove(self, pod: PlayedPod, *, ended: bool) -> None:
@@ -206,11 +209,12 @@ class PlayedNodes:
         body = {"metadata": {"uid": pod.stored["metadata"]["uid"]}, "status": status}
         await self._client.text("PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)
 
-    async def _kubeconfig(self, namespace: str) -> Path:
-        """Return the agents' credentials of a namespace, whose manifests give their account its rights."""
-        if namespace not in self._kubeconfigs:
-            self._kubeconfigs[namespace] = await self._plane.service_account_kubeconfig(namespace, ACCOUNT)
-        return self._kubeconfigs[namespace]
+    async def _kubeconfig(self, pod: PlayedPod) -> Path:
+        """Return an agent's credentials: the account's that its Pod names, bound to the Pod."""
+        metadata, account = pod.stored["metadata"], pod.stored["spec"]["serviceAccountName"]
+        return await self._plane.service_account_kubeconfig(
+            metadata["namespace"], account, pod=metadata["name"], uid=metadata["uid"]
+        )
 
     async def _renew(self) -> None:
         """Renew every Node's Lease."""

@@ -16,19 +16,22 @@ from images.build_once import MissingComponent
 from testbed.binaries import Binaries, find_binaries
 from testbed.control_plane import ControlPlane
 
+TOGETHER = ("features", "clients")
+"""Folders whose files share one control plane and what runs on it, so that one process runs them all."""
 
-class FeaturesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Distribute test files over processes; features/ stays in one process, for its one controller and its audit."""
+
+class FoldersTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Distribute test files over processes, and each folder of TOGETHER to one of them."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "features" if "/features/" in nodeid else nodeid.partition("::")[0]
+        return next((name for name in TOGETHER if f"/{name}/" in nodeid), nodeid.partition("::")[0])
 
 
 # Not by xdist's groups: it appends them to `item._nodeid`, which pytest 9.2 no longer reads.
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FeaturesTogether:
-    """Let the tests of features/ run in one process."""
-    return FeaturesTogether(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FoldersTogether:
+    """Let the tests of each folder of TOGETHER run in one process."""
+    return FoldersTogether(config, log)
 
 
 def unavailable(missing: MissingComponent) -> NoReturn:

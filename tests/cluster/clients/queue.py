@@ -7,10 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from testbed.api_client import UnexpectedStatus
 from testbed.clients.played_nodes import PlayedPod
+from tests.cluster.clients.manifests import in_place
 from tests.cluster.clients.world import RESERVED, SPOT, World
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -41,7 +43,7 @@ async def until(look: Callable[[], Awaitable[Any]], what: str, *, within_s: floa
         await asyncio.sleep(POLL_S)
 
 
-def condition(thing: Object, kind: str) -> Object:
+def condition(thing: Object, kind: str) -> dict[str, str]:
     """Return a condition of an object; empty when it has none."""
     for each in thing.get("status", {}).get("conditions") or ():
         if each["type"] == kind:
@@ -113,8 +115,12 @@ class Queue:
         return found
 
     async def admitted(self, owner: str = "train") -> Object:
-        """Wait until a job is admitted, no longer than a user would."""
-        return await self.workload_is("Admitted", owner, within_s=ADMITTED_S_MAX)
+        """Wait until a job is admitted, which takes no longer than a user would wait; return its Workload."""
+        found = await self.workload_is("Admitted", owner)
+        since, then = found["metadata"]["creationTimestamp"], condition(found, "Admitted")["lastTransitionTime"]
+        took_s = (_time(then) - _time(since)).total_seconds()
+        assert took_s <= ADMITTED_S_MAX, f"expected {owner} admitted within {ADMITTED_S_MAX:g} s, saw {took_s:g} s"
+        return found
 
     async def workloads_so_far(self) -> int:
         """Return how many Workloads were seen by now: more than one per job means that Kueue made one anew."""
@@ -153,6 +159,23 @@ class Queue:
             return found if is_true(found, kind) else {}
 
         found: Object = await until(look, f"JobSet {name} {kind}")
+        return found
+
+    async def in_place(self, manifest: Object, *, priority: str = "", **options: Any) -> Object:
+        """Submit a JobSet with the agent in it, as `inplace inject` adds it, and the rights of its agents."""
+        injected, others = in_place(manifest, self.namespace, **options)
+        for each in others:
+            await self.world.applier.apply_one(each)
+        return await self.submit(injected, priority=priority)
+
+    async def lifted(self, epoch: int, count: int = 2) -> list[PlayedPod]:
+        """Wait until the barriers of this many Pods, and of no others, lifted at an epoch; return the Pods."""
+
+        async def look() -> list[PlayedPod]:
+            found = self.played()
+            return found if len(found) == count and all(pod.lifts[-1:] == [epoch] for pod in found) else []
+
+        found: list[PlayedPod] = await until(look, f"{count} Pods lifted at epoch {epoch}")
         return found
 
     async def is_gone(self, path: str) -> None:
@@ -211,6 +234,11 @@ def cluster_queue(name: str, quotas: Mapping[str, int | str], **spec: Any) -> Ob
     }
 
 
+def priority_class(name: str, value: int) -> Object:
+    """Return a WorkloadPriorityClass."""
+    return {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
+
+
 def local_queue(namespace: str, cluster: str, name: str = "queue") -> Object:
     """Return a LocalQueue."""
     metadata = {"name": name, "namespace": namespace}
@@ -234,6 +262,10 @@ async def open_queue(world: World, quotas: Mapping[str, int | str], **spec: Any)
 
     await until(is_active, f"LocalQueue of {namespace} Active")
     return Queue(world, namespace)
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
 def _owner(workload: Object) -> str:
