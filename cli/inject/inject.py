@@ -28,7 +28,7 @@ def run_inject(
 ) -> int:
     """Print the manifest, and the difference on stderr (with `diff`, the difference alone); return the exit code."""
     try:
-        stream = read_stream(file)
+        stream = read_stream(file, runtimes=True)
         documents, first = inject(stream.documents, options)
     except StreamError as error:
         print(f"inplace inject: {error}", file=sys.stderr)

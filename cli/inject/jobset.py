@@ -16,7 +16,7 @@ from inplace.cli.inject.pod import InjectOptions, change_pod
 from inplace.cli.inject.policies import add_policies, annotate
 from inplace.cli.inject.worker import fill
 from inplace.cli.manifests import agent_pieces
-from inplace.cli.manifests.documents import is_jobset, objects_of
+from inplace.cli.manifests.documents import is_jobset, is_runtime, jobset_in, objects_of
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_roles import Member, members
 from inplace.common import wire
@@ -41,7 +41,7 @@ class Refusal(Exception):
 
 
 def inject(documents: Sequence[Any], options: InjectOptions) -> tuple[list[Any], list[KubeObject]]:
-    """Return the documents with every JobSet changed, and the new objects that go in front of them.
+    """Return the documents with every JobSet changed, a runtime's too, and the new objects that go in front of them.
 
     Raises:
         Refusal: something has to be decided by a person first.
@@ -50,22 +50,31 @@ def inject(documents: Sequence[Any], options: InjectOptions) -> tuple[list[Any],
     findings: list[Finding] = []
     accounts: dict[tuple[str, str], None] = {}
     objects = [obj for document in changed for obj in objects_of(document)]
-    names = {
-        container.name for obj in filter(is_jobset, objects) for one in members(obj) for container in one.containers
-    }
+    held = [(runtime, jobset_in(runtime)) for runtime in filter(is_runtime, objects)]
+    jobsets = [*filter(is_jobset, objects), *(jobset for _, jobset in held)]
+    names = {container.name for jobset in jobsets for one in members(jobset) for container in one.containers}
     for name in options.workers:
         if name not in names:
             fix = f"name one of {', '.join(sorted(names))}"
             findings.append(Finding(REFUSED, "--worker", shown(name), "the name of a container", fix))
-    for jobset in filter(is_jobset, objects):
+    for jobset in jobsets:
         for finding in _change(jobset, options, objects, accounts):
             name = (jobset.get("metadata") or {}).get("name", "")
             findings.append(replace(finding, path=f"JobSet {name}: {finding.path}"))
     if findings:
         raise Refusal(findings)
+    for runtime, jobset in held:
+        _put_back(jobset, runtime)
     known = {_key(obj, options.namespace) for obj in objects}
     wanted = {_key(obj, options.namespace): obj for place in accounts for obj in agent_pieces.permissions(*place)}
     return changed, [obj for key, obj in wanted.items() if key not in known]
+
+
+def _put_back(jobset: KubeObject, runtime: KubeObject) -> None:
+    """Give a runtime the annotations that its JobSet got; the spec is the runtime's own already."""
+    if jobset["metadata"]["annotations"]:
+        metadata = fill(runtime["spec"]["template"], "metadata", {})
+        metadata["annotations"] = jobset["metadata"]["annotations"]
 
 
 def _change(

@@ -21,6 +21,8 @@ from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 
 STANDARD_INPUT: Final = "-"
+TRAINER_GROUP: Final = "trainer.kubeflow.org"
+RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
 STREAM_BYTES_MAX: Final = 4 * 1024 * 1024  # two of etcd's largest objects; PyYAML reads some 0.5 MB a second
 
 
@@ -51,8 +53,12 @@ class Stream:
         return (document for document in self.objects() if is_jobset(document))
 
 
-def read_stream(file: str) -> Stream:
+def read_stream(file: str, *, runtimes: bool = False) -> Stream:
     """Read a file, or standard input for "-".
+
+    Args:
+        file: its path, or "-".
+        runtimes: a runtime of Kubeflow Trainer, which holds a JobSet, will do as well.
 
     Raises:
         StreamError: the stream is at fault.
@@ -69,10 +75,11 @@ def read_stream(file: str) -> Stream:
     for document in stream.objects():
         if not isinstance(document, dict) or not all(document.get(key) for key in ("apiVersion", "kind")):
             raise StreamError(f"{source}: expected objects with apiVersion and kind, saw {document!r:.80}")
-    if not any(True for _ in stream.jobsets()):
+    held = [jobset_in(document) for document in stream.objects() if runtimes and is_runtime(document)]
+    if not any(True for _ in stream.jobsets()) and not held:
         kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
         raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds:.200}")
-    for jobset in stream.jobsets():
+    for jobset in (*stream.jobsets(), *held):
         _check_form(jobset, source)
     return stream
 
@@ -88,6 +95,21 @@ def objects_of(document: Any) -> Iterator[Any]:
 def is_jobset(document: KubeObject) -> bool:
     """Say whether an object is a JobSet of the version that we know."""
     return (document["kind"], document["apiVersion"]) == (wire.KIND, wire.API_VERSION)
+
+
+def is_runtime(document: KubeObject) -> bool:
+    """Say whether an object is a runtime of Kubeflow Trainer: a JobSet's template."""
+    return document["kind"] in RUNTIMES and document["apiVersion"].partition("/")[0] == TRAINER_GROUP
+
+
+def jobset_in(runtime: KubeObject) -> KubeObject:
+    """Return the JobSet that Trainer makes of a runtime; a change of its spec changes the runtime."""
+    spec = runtime.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    held = template if isinstance(template, dict) else {}
+    name = (runtime.get("metadata") or {}).get("name", "")
+    metadata = {"name": name, "annotations": dict((held.get("metadata") or {}).get("annotations") or {})}
+    return {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "metadata": metadata, "spec": held.get("spec")}
 
 
 def name_of(document: KubeObject) -> str:

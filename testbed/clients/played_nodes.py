@@ -26,7 +26,12 @@ from testbed.ports import free_ports
 
 POLL_S: Final = 0.05
 RENEW_S: Final = 10.0  # kubelet's period; the node controller takes a Node for lost after 50 s
-SIZE: Final = {"cpu": "1000", "memory": "1000Gi", "pods": "110"}  # quotas are the queue's matter
+SIZE: Final = {
+    "cpu": "1000",
+    "memory": "1000Gi",
+    "pods": "110",
+    "nvidia.com/gpu": "64",
+}  # quotas are the queue's matter
 FEATURES: Final = ("RestartAllContainersOnContainerExits",)  # without it the scheduler keeps our Pods away
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -83,7 +88,7 @@ class PlayedNodes:
         marked = {key.replace("__", "/"): value for key, value in labels.items()}
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **marked}}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played"}
-        status = {"capacity": SIZE, "allocatable": SIZE, "declaredFeatures": list(FEATURES)}
+        status: Object = {"capacity": SIZE, "allocatable": SIZE, "declaredFeatures": list(FEATURES)}
         status["conditions"] = [ready | _now("lastHeartbeatTime")]
         lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, **_renewed()}}
         await self._client.post(LEASES, lease)

@@ -20,7 +20,7 @@ def injected(text: str, folder: Path, **options: Any) -> str:
     """Return the text of a manifest with the agent in it."""
     file = folder / "manifest.yaml"
     file.write_text(text)
-    stream = read_stream(str(file))
+    stream = read_stream(str(file), runtimes=True)
     documents, first = inject(stream.documents, InjectOptions(**options))
     return with_documents(stream, documents, first).text
 

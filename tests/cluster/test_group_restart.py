@@ -9,7 +9,8 @@ from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import PODS
 from inplace.common.phases import RestartPhase, parse_phases
 from testbed.control_plane import ControlPlane
-from testbed.group import RESTART_EXIT_CODE, running_controller, running_group
+from testbed.group import running_controller, running_group
+from testbed.played_agent import RESTART_EXIT_CODE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

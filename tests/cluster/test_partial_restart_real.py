@@ -10,7 +10,8 @@ from inplace.common import wire
 from inplace.common.kube.errors import Invalid
 from inplace.common.kube.resources import JOBSETS
 from testbed.control_plane import ControlPlane
-from testbed.group import RESTART_EXIT_CODE, Group, PlayedPod, running_controller, running_group
+from testbed.group import Group, PlayedPod, running_controller, running_group
+from testbed.played_agent import RESTART_EXIT_CODE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -85,7 +85,7 @@ async def test_a_restart_by_recreation(queue: Queue) -> None:
     await queue.world.nodes.fail(queue.played()[0])
 
     async def is_new() -> bool:
-        return (await queue.jobs()).get("train-workers-0", {}).get("metadata", {}).get("uid", before) != before
+        return bool((await queue.jobs()).get("train-workers-0", {}).get("metadata", {}).get("uid", before) != before)
 
     await until(is_new, "another Job of that name")
     await queue.pods_are_ready(2)

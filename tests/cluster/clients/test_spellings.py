@@ -1,4 +1,4 @@
-"""Kueue compares what is stored with its own copy: any spelling of a template is admitted once, not made anew for ever."""
+"""Kueue compares a JobSet with its own copy: any spelling of a template is admitted once, and not made anew for ever."""
 
 from __future__ import annotations
 
