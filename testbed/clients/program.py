@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from testbed.clients.apply import Applier
-from testbed.clients.webhooks import on_loopback
+from testbed.clients.webhooks import ADMISSION, on_loopback
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
 from testbed.ports import LOOPBACK, free_ports
@@ -39,7 +39,7 @@ class ClientProgram:
         self._name = name
         self._namespace, self._account = namespace, account
         self.folder = plane.directory / name
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self.webhook_port, self.health_port = free_ports(2)
         self._component: Component | None = None
 
@@ -48,6 +48,14 @@ class ClientProgram:
         kept = [document for document in documents if document["kind"] not in LEFT_OUT]
         async with self._plane.client() as client:
             await Applier(client).apply(on_loopback(kept, self.webhook_port, self._plane.ca))
+
+    async def remove_webhooks(self, documents: Iterable[Document]) -> None:
+        """Delete the program's webhooks: without it they would refuse whatever they check."""
+        async with self._plane.client() as client:
+            applier = Applier(client)
+            for document in documents:
+                if document["kind"] in ADMISSION:
+                    await client.delete(await applier.path(document))
 
     async def configured(self, command: Sequence[str], configuration: Document) -> None:
         """Replace the process by one with this command and configuration, and return when it serves its webhooks."""

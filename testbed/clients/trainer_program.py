@@ -47,8 +47,12 @@ class Trainer(ClientProgram):
 
     async def installed(self) -> None:
         """Apply its CRDs, roles and webhooks, in its namespace."""
-        folders = (trainer_sources() / "manifests/base" / name for name in INSTALLED)
-        await self.install([_namespace(), *(_placed(each) for folder in folders for each in kustomized(folder))])
+        await self.install(_manifests())
+
+    async def removed(self) -> None:
+        """End it and take its webhooks away; what it made stays."""
+        await self.stop()
+        await self.remove_webhooks(_manifests())
 
     async def run(self) -> None:
         """Run it with its default configuration."""
@@ -75,7 +79,13 @@ async def running_trainer(plane: ControlPlane) -> AsyncIterator[Trainer]:
         await program.run()
         yield program
     finally:
-        await program.stop()
+        await program.removed()
+
+
+@cache
+def _manifests() -> tuple[dict[str, Any], ...]:
+    folders = (trainer_sources() / "manifests/base" / name for name in INSTALLED)
+    return (_namespace(), *(_placed(each) for folder in folders for each in kustomized(folder)))
 
 
 def _namespace() -> dict[str, Any]:

@@ -27,7 +27,7 @@ OF_CONTAINERS: Final[dict[str, Object]] = {
     "envFrom.secretRef": {"envFrom": [{"secretRef": {}}]},
     **{f"{probe}.grpc": {probe: GRPC} for probe in PROBES},
 }
-"""What a container leaves out: each is tried in containers and in initContainers (a sidecar's, which may have probes)."""
+"""What a container leaves out; each is tried in a container and in a sidecar (an init container that has probes)."""
 
 VOLUMES: Final[dict[str, Object]] = {
     "configMap": {"configMap": {}},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from testbed.api_client import UnexpectedStatus
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
+from tests.cluster.clients.pages import page_commands, run_command, saved
 from tests.cluster.clients.queue import Queue, condition, is_true, priority_class, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -26,34 +28,58 @@ async def away(queue: Queue, *, kill: bool = False) -> AsyncIterator[None]:
 
 
 async def test_a_group_restart_without_kueue(queue: Queue) -> None:
-    """A group restarts in place while Kueue is away, and its Workload is as it was when Kueue is back."""
+    """Kueue's webhook stands before every announcement: without it a group waits, and restarts when it is back."""
     await queue.in_place(jobset())
     pods = await queue.lifted(1)
     workload = await queue.workload()
     async with away(queue):
         pods[0].restart_containers()
-        await queue.lifted(2)
+        with pytest.raises(UnexpectedStatus, match=r"vpod\.kb\.io"):
+            await queue.world.api.patch(pods[0].path, {"metadata": {"annotations": {"some": "update"}}})
+        assert pods[1].lifts == [1]
+    await queue.lifted(2)
     now = await queue.workload()
     assert (now["metadata"]["uid"], condition(now, "Evicted")) == (workload["metadata"]["uid"], {})
 
 
+async def test_agents_without_the_webhook(queue: Queue, tmp_path: Path) -> None:
+    """With agents left out of that webhook, as docs/with-kueue.md does it, a group restarts in place without Kueue."""
+    (tmp_path / "agents.yaml").write_text(saved("with-kueue.md")["agents.yaml"])
+    (command,) = (each for each in page_commands("with-kueue.md") if "agents.yaml" in each)
+    await run_command(queue.world.plane.kubeconfig, command, folder=tmp_path)
+    await queue.in_place(jobset())
+    pods = await queue.lifted(1)
+    async with away(queue):
+        pods[0].restart_containers()
+        await queue.lifted(2)
+    assert condition(await queue.workload(), "Evicted") == {}
+
+
 async def test_a_lost_pod_without_kueue(queue: Queue) -> None:
-    """Without Kueue's webhook no Pod is made, so a lost one comes with Kueue; the group waits, and restarts then."""
+    """Without Kueue's webhook no Pod is made, so a lost one is replaced when Kueue is back; then the group restarts."""
     await queue.in_place(jobset())
     kept, gone = await queue.lifted(1)
     async with away(queue):
         await queue.world.api.delete(gone.path)
-        await queue.is_gone(gone.path)
-        assert [pod.path for pod in queue.played()] == [kept.path]
+
+        async def is_ending() -> bool:
+            return "deletionTimestamp" in (await queue.pods())[gone.stored["metadata"]["name"]]["metadata"]
+
+        await until(is_ending, "a Pod that is being deleted")
+        assert {pod.path for pod in queue.played()} <= {kept.path, gone.path}
     await queue.lifted(2)
     assert condition(await queue.workload(), "Evicted") == {}
 
 
 async def test_a_jobset_without_kueues_webhook(queue: Queue) -> None:
-    """A JobSet cannot be made while Kueue's webhook is away, with or without a queue, and the refusal names the webhook."""
+    """No JobSet can be made while Kueue's webhook is away, queued or not, and the refusal names the webhook."""
+    plain = jobset(name="plain")
+    plain["metadata"]["namespace"] = queue.namespace
     async with away(queue, kill=True):
         with pytest.raises(UnexpectedStatus, match=r"jobset\.kb\.io"):
             await queue.submit(jobset())
+        with pytest.raises(UnexpectedStatus, match=r"jobset\.kb\.io"):
+            await queue.world.applier.apply_one(plain)
     await queue.submit(jobset())
     await queue.admitted()
     await queue.pods_are_ready(2)

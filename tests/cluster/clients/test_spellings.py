@@ -1,4 +1,4 @@
-"""Kueue compares a JobSet with its own copy: any spelling of a template is admitted once, and not made anew for ever."""
+"""Kueue compares a JobSet with its own copy: every spelling is admitted once, and not made anew for ever."""
 
 from __future__ import annotations
 

@@ -33,6 +33,9 @@ async def queue(world: World) -> AsyncIterator[Queue]:
         await world.applier.apply_one(document)
     opened = await open_queue(world, {"placed": 4000})
     yield opened
+    for name in [each["metadata"]["name"] for each in (await world.api.get(opened.jobsets))["items"]]:
+        await opened.delete(name)
+    await until(lambda: _has_no_pods(opened), "no Pods: the next scenario needs the hosts")
     await world.api.delete(f"/api/v1/namespaces/{opened.namespace}")
 
 
@@ -75,7 +78,7 @@ async def placed(queue: Queue) -> dict[str, str]:
 
 
 async def test_gates_and_assignment(queue: Queue) -> None:
-    """The Pods are made with Kueue's gate, and each runs on a host that the Workload's assignment names, in one rack."""
+    """Pods are made with Kueue's gate, and each runs on a host that the Workload's assignment names, in one rack."""
     await queue.in_place(in_one_rack("600"))  # one fits on a host
     await queue.lifted(1)
     template = (await queue.jobs())["train-workers-0"]["spec"]["template"]["spec"]
@@ -127,3 +130,7 @@ async def test_no_room_in_one_rack(queue: Queue) -> None:
     await until(waits, "a Workload without quota")
     assert not is_true(await queue.workload("third"), "Admitted")
     assert [name for name in await queue.pods() if name.startswith("third")] == []
+
+
+async def _has_no_pods(queue: Queue) -> bool:
+    return not await queue.pods()

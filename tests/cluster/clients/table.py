@@ -1,0 +1,71 @@
+"""
+Run the scenarios with our controller and with upstream's, and print what each saw, one row a scenario.
+
+    python -m tests.cluster.clients.table [TEST-FILE-OR-ID...]
+
+It is what docs/compatibility.md says under "With Kueue and Trainer". It takes twice the time of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from testbed.clients.build import FOLDER, KUEUE_MODULE, TRAINER_MODULE
+from testbed.upstream.build import MODULE as UPSTREAM_MODULE
+from testbed.upstream.build import SOURCE_DIR as UPSTREAM_FOLDER
+from tests.cli.command import REPOSITORY
+
+SCENARIOS: Final = ("admission", "preemption", "in_place", "pods_ready", "spellings", "topology", "outages", "trainer")
+CONTROLLERS: Final = ("ours", "upstream")
+RUN_S_MAX: Final = 3600.0
+WORDS_MAX: Final = 90
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; return 1 when a scenario failed with our controller."""
+    targets = arguments or [f"tests/cluster/clients/test_{name}.py" for name in SCENARIOS]
+    columns = {name: outcomes(name, targets) for name in CONTROLLERS}
+    print(f"{version(UPSTREAM_FOLDER, UPSTREAM_MODULE)}, {version(FOLDER / 'kueue', KUEUE_MODULE)}, ", end="")
+    print(version(FOLDER / "trainer", TRAINER_MODULE))
+    print("| scenario | ours | upstream |\n|---|---|---|")
+    for test in columns["ours"]:
+        print(f"| {test} | {columns['ours'][test]} | {columns['upstream'].get(test, 'not run')} |")
+    return int(any("failed" in each for each in columns["ours"].values()))
+
+
+def outcomes(controller: str, targets: Sequence[str]) -> dict[str, str]:
+    """Return what each scenario came to with a controller: its seconds, or why it failed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = (sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}", *targets)
+        environment = {**os.environ, "JOBSET_CONTROLLER": controller}
+        subprocess.run(command, cwd=REPOSITORY, env=environment, stdout=sys.stderr, timeout=RUN_S_MAX, check=False)
+        cases = ElementTree.parse(report).getroot().iter("testcase")  # noqa: S314 - pytest wrote it just now
+        return {f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}": _outcome(case) for case in cases}
+
+
+def version(folder: Path, module: str) -> str:
+    """Return a module with the version that a folder's go.mod pins."""
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", (folder / "go.mod").read_text(), re.MULTILINE)
+    assert found is not None, f"{folder}/go.mod names no {module}"
+    return f"{module} {found[1]}"
+
+
+def _outcome(case: ElementTree.Element) -> str:
+    for kind in ("failure", "error", "skipped"):
+        if (found := case.find(kind)) is not None:
+            words = " ".join(found.get("message", "").replace("|", "/").split())
+            return f"{'failed' if kind != 'skipped' else kind}: {words[:WORDS_MAX]}"
+    return f"{float(case.get('time', 0)):.1f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
