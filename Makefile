@@ -67,10 +67,11 @@ test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, 
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
 	$(BIN)/python -m tests.model
 
-cluster: $(STAMP)  ## build the real control plane, Helm and upstream's programs for the tests (needs Go), once
+cluster: $(STAMP)  ## build the real control plane, Helm, upstream's programs, Kueue and Trainer for the tests (needs Go), once
 	$(BIN)/python -m testbed.kubelab.build
 	$(BIN)/python -m testbed.helm
 	$(BIN)/python -m testbed.upstream.build
+	$(BIN)/python -m testbed.clients.build
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
 	$(PYTEST) tests/cluster --ignore=tests/cluster/node

@@ -90,7 +90,7 @@ async def test_wait_for_pods_ready(world: World) -> None:
 
 
 async def test_with_trainer(world: World, tmp_path: Path) -> None:
-    """The commands of "With Kubeflow Trainer": an overlay without JobSet, a runtime with the agent, a TrainJob in place."""
+    """The commands of "With Kubeflow Trainer": an overlay without JobSet, a runtime with the agent, a TrainJob."""
     save("with-trainer.md", tmp_path)
     overlay, inject, apply, get, label = page_commands("with-trainer.md")
     await the_overlay(world, overlay, tmp_path)
