@@ -20,6 +20,7 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PATIENCE_S: Final = 30.0  # a step takes tenths of a second; thirty mean that it hangs
 POLL_S: Final = 0.05
+PLENTY: Final = {"memory": "10Ti", "example.com/gpu": "1000"}
 ADMITTED_S_MAX: Final = 2.0  # what a user may expect of a queue with free quota
 TAINT: Final = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -75,12 +76,13 @@ class Queue:
         return f"/apis/{KUEUE}/namespaces/{self.namespace}/workloads"
 
     async def submit(self, manifest: Object, *, queue: str = "queue", priority: str = "") -> Object:
-        """Create a JobSet (or another job) with the queue's label, and return what is stored."""
+        """Create a JobSet with the queue's label, and return what is stored."""
         labels = {QUEUE_LABEL: queue} | ({PRIORITY_LABEL: priority} if priority else {})
         queued = deepcopy(manifest)
         queued["metadata"]["namespace"] = self.namespace
         queued["metadata"]["labels"] = queued["metadata"].get("labels", {}) | labels
-        return await self.world.applier.apply_one(queued)
+        created: Object = await self.world.api.post(self.jobsets, queued)
+        return created
 
     async def jobset(self, name: str = "train") -> Object:
         """Return a JobSet."""
@@ -214,13 +216,10 @@ FLAVORS: Final = (
 
 
 def cluster_queue(name: str, quotas: Mapping[str, int | str], **spec: Any) -> Object:
-    """Return a ClusterQueue with a CPU quota for each flavor, and memory without limit."""
+    """Return a ClusterQueue with a CPU quota for each flavor, and of everything else as much as anybody asks for."""
+    others = [{"name": each, "nominalQuota": amount} for each, amount in PLENTY.items()]
     flavors = [
-        {
-            "name": each,
-            "resources": [{"name": "cpu", "nominalQuota": quota}, {"name": "memory", "nominalQuota": "10Ti"}],
-        }
-        for each, quota in quotas.items()
+        {"name": each, "resources": [{"name": "cpu", "nominalQuota": quota}, *others]} for each, quota in quotas.items()
     ]
     return {
         "apiVersion": KUEUE,
@@ -228,7 +227,7 @@ def cluster_queue(name: str, quotas: Mapping[str, int | str], **spec: Any) -> Ob
         "metadata": {"name": name},
         "spec": {
             "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}],
+            "resourceGroups": [{"coveredResources": ["cpu", *PLENTY], "flavors": flavors}],
             **spec,
         },
     }

@@ -116,6 +116,8 @@ async def the_overlay(world: World, command: str, folder: Path) -> None:
     """The overlay has Trainer and nothing of JobSet, and an API server takes it."""
     file = folder / "kustomization.yaml"
     file.write_text(file.read_text().replace("TRAINER/", f"{os.path.relpath(trainer_sources(), folder)}/"))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow-system"}}
+    await world.applier.apply_one(namespace)  # a dry run makes none, and refuses what would be in it
     rendered, _, _ = command.partition(" | ")
     found = documents(await run_command(world.plane.kubeconfig, rendered, folder=folder))
     assert {"CustomResourceDefinition", "Deployment", "ClusterRole"} <= {each["kind"] for each in found}

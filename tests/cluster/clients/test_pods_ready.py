@@ -14,8 +14,8 @@ from tests.cluster.clients.world import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-TIMEOUT_S = 5
-RECOVERY_S = 5
+TIMEOUT_S = 12
+RECOVERY_S = 12
 WAITING = {
     "timeout": f"{TIMEOUT_S}s",
     "recoveryTimeout": f"{RECOVERY_S}s",
