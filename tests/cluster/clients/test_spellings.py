@@ -50,8 +50,8 @@ async def workloads_made(queue: Queue) -> AsyncIterator[set[str]]:
         await asyncio.gather(collecting, return_exceptions=True)
 
 
-async def admitted_once(queue: Queue, manifest: Object) -> None:
-    """Submit a JobSet; check that it is admitted in time, by one Workload, and resumed; then leave nothing of it."""
+async def admitted_once(queue: Queue, manifest: Object) -> Object:
+    """Submit a JobSet; check that one Workload is admitted in time and the JobSet resumed; leave nothing, return it."""
     name = manifest["metadata"]["name"]
 
     async def is_resumed() -> bool:
@@ -66,6 +66,7 @@ async def admitted_once(queue: Queue, manifest: Object) -> None:
             await queue.admitted(name)
             await until(is_resumed, f"{name} resumed")
             assert len(made) == 1
+            return await queue.jobset(name)
         finally:
             await queue.delete(name)
             await until(nothing_is_left, "no Workload")
@@ -82,3 +83,15 @@ async def test_an_example(queue: Queue, name: str) -> None:
     """Every manifest of examples/ with a queue's label is admitted within 2 s, by one Workload each; none is left."""
     for manifest in documents(name):
         await admitted_once(queue, manifest)
+
+
+async def test_a_gang(queue: Queue) -> None:
+    """The Pods' schedulingGroup, which Kueue's types do not know, survives Kueue's writes."""
+    (manifest,) = documents("gang-scheduling.yaml")
+    stored = await admitted_once(queue, manifest)
+    groups = [
+        [job["template"]["spec"]["template"]["spec"].get("schedulingGroup") for job in each["spec"]["replicatedJobs"]]
+        for each in (manifest, stored)
+    ]
+    assert any(groups[0])
+    assert groups[0] == groups[1]
