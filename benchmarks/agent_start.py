@@ -7,7 +7,12 @@ a blocking socket (benchmarks/bare_blocking.py). Ours and the minimal agents use
 a kubeconfig. The group is at epoch 1 and this Pod took part in it, so this is the start in a group restart. Times end
 when a watch shows the annotation.
 
+With `--upstream`, upstream's Go agent takes its turns too, for a JobSet that shows upstream's status. It reads its
+namespace from one fixed path, so the benchmark begins again in a mount namespace where that path is the account's. The
+API server's CPU time is then measured for every kind.
+
     python -m benchmarks.agent_start --json                       # a real kube-apiserver; needs Go once
+    python -m benchmarks.agent_start --json --upstream            # needs root, or user namespaces
     python -m benchmarks.agent_start --json --backend simulator
 """
 
@@ -22,7 +27,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +35,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from benchmarks.api_backend import Backend, open_backend
+from benchmarks.fixed_account import service_account_folder
 from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http import Request
@@ -37,6 +43,8 @@ from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS
 from inplace.common.kube.watch import watch_lines
 from testbed.ports import free_ports
+from testbed.upstream.build import AGENT, version
+from testbed.upstream.build import UPSTREAM as UPSTREAM_PROGRAMS
 
 NAMESPACE, JOBSET = "bench", "train"
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
@@ -51,6 +59,8 @@ AGENTS = {
     "blocking": [str(FOLDER / "bare_blocking.py")],
 }
 BARE = ("bare", "blocking")  # know no server but one with TLS
+UPSTREAM = "upstream"
+IDLE_S = 5.0  # in which the API server's own CPU time is measured
 
 
 @dataclass(slots=True)
@@ -61,6 +71,12 @@ class Samples:
     rss_mb: list[float] = field(default_factory=list)
     rss_scraped_mb: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
+    server_cpu_ms: list[float] = field(default_factory=list)
+
+
+def command(kind: str) -> list[str]:
+    """Return the command line of an agent."""
+    return [str(UPSTREAM_PROGRAMS.build() / AGENT)] if kind == UPSTREAM else [sys.executable, *AGENTS[kind]]
 
 
 def jobset(pods: int) -> dict[str, Any]:
@@ -92,11 +108,14 @@ def container() -> dict[str, Any]:
 
 
 def pod(name: str) -> dict[str, Any]:
-    """Return a Pod that announced epoch 1."""
+    """Return a Pod that announced epoch 1, in the words of its agent."""
+    words = wire.epoch_annotations(1)
+    if name.startswith(UPSTREAM):
+        words = {wire.ATTEMPT: words[wire.ATTEMPT]}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "annotations": wire.epoch_annotations(1)},
+        "metadata": {"name": name, "annotations": words},
         "spec": {"restartPolicy": "Never", "containers": [container()]},
     }
 
@@ -122,6 +141,8 @@ def environment(backend: Backend, account: Path | None, kind: str, name: str, po
         "BARRIER_PORT": str(port),
         "RESTART_POD_IN_PLACE_EXIT_CODE": "88",
     }
+    if kind == UPSTREAM:
+        found = {name: found[name] for name in ("PATH", "POD_NAME", "JOBSET_NAME")} | {"STARTUP_PROBE_PORT": str(port)}
     if kind == "baseline" or account is None:
         return found | {"KUBECONFIG": str(backend.agent_kubeconfig), "PYTHONPATH": str(FOLDER.parent)}
     to = read_kubeconfig(str(backend.agent_kubeconfig))
@@ -132,28 +153,32 @@ def environment(backend: Backend, account: Path | None, kind: str, name: str, po
     }
 
 
-def mount_account(backend: Backend, folder: str) -> Path | None:
+def mount_account(backend: Backend, account: Path) -> Path | None:
     """Write the agents' credentials as kubelet mounts them; None when the server speaks no TLS."""
     to = read_kubeconfig(str(backend.agent_kubeconfig))
     if not to.tls:
         return None
-    account = Path(folder)
     (account / "token").write_text(to.token)
     (account / "namespace").write_text(NAMESPACE)
     (account / "ca.crt").write_text(to.ca_pem or Path(to.ca_file).read_text())
     return account
 
 
-async def measure_start(backend: Backend, account: Path | None, kind: str, name: str, samples: Samples) -> None:
-    """Start one agent for Pod `name` and wait until the watch of this process shows epoch 2 on it."""
+async def measure_start(
+    backend: Backend, account: Path | None, kind: str, name: str, samples: Samples, idle: float
+) -> None:
+    """Start one agent for Pod `name` and wait until the watch of this process shows epoch 2 on it.
+
+    `idle` is the API server's CPU time for a second in which nothing happens.
+    """
     (port,) = free_ports(1)
     requests_before = await backend.agent_requests()
     async with aclosing(announcements(backend, name)) as seen:
         await anext(seen)  # the watch is open BEFORE the agent starts
+        words, server_cpu_s = command(kind), backend.server_cpu_s()
         began = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *AGENTS[kind],
+            *words,
             env=environment(backend, account, kind, name, port),
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
@@ -165,6 +190,8 @@ async def measure_start(backend: Backend, account: Path | None, kind: str, name:
             samples.ms.append((time.perf_counter() - began) * 1e3)
             await asyncio.sleep(SETTLE_S)
             samples.rss_mb.append(rss_mb(process.pid))
+            spent_s = backend.server_cpu_s() - server_cpu_s - idle * (time.perf_counter() - began)
+            samples.server_cpu_ms.append(spent_s * 1e3)
             samples.requests.append(await backend.agent_requests() - requests_before)
             if kind == "agent":
                 await asyncio.to_thread(scrape, port)
@@ -195,19 +222,33 @@ def rss_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
 
-async def run(backend_name: str, runs: int) -> dict[str, Any]:
-    """Measure `runs` starts of each kind, in turns, after one warm-up each."""
+async def idle_cpu(backend: Backend) -> float:
+    """Return the API server's CPU time for a second in which nothing happens."""
+    began_s = backend.server_cpu_s()
+    await asyncio.sleep(IDLE_S)
+    return (backend.server_cpu_s() - began_s) / IDLE_S
+
+
+async def run(backend_name: str, runs: int, account_folder: Path | None) -> dict[str, Any]:
+    """Measure `runs` starts of each kind, in turns, after one warm-up each; upstream's with its folder only."""
     kinds = [kind for kind in AGENTS if backend_name == "real" or kind not in BARE]
+    kinds += [UPSTREAM] if account_folder is not None else []
     names = {kind: [f"{kind}-{i}" for i in range(runs + 1)] for kind in kinds}
     samples = {kind: Samples() for kind in kinds}
     async with open_backend(backend_name, NAMESPACE) as backend:
         await prepare(backend, [name for group in names.values() for name in group])
         with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
-            account = mount_account(backend, folder)
+            account = mount_account(backend, account_folder or Path(folder))
+            idle = await idle_cpu(backend)
             for i in range(runs + 1):
                 for kind in kinds:
                     into = samples[kind] if i else Samples()
-                    await measure_start(backend, account, kind, names[kind][i], into)
+                    await measure_start(backend, account, kind, names[kind][i], into, idle)
+    return report(backend_name, runs, samples)
+
+
+def report(backend_name: str, runs: int, samples: Mapping[str, Samples]) -> dict[str, Any]:
+    """Return the keys that scripts read."""
     ours, baseline = samples["agent"], samples["baseline"]
     result = {
         "backend": backend_name,
@@ -229,7 +270,25 @@ async def run(backend_name: str, runs: int) -> dict[str, Any]:
                 f"{kind}_rss_mb": round(statistics.median(samples[kind].rss_mb), 1),
                 f"{kind}_requests": statistics.median(samples[kind].requests),
             }
+    if UPSTREAM in samples:
+        result |= beside_upstream(ours, samples[UPSTREAM])
     return result
+
+
+def beside_upstream(ours: Samples, upstream: Samples) -> dict[str, Any]:
+    """Return upstream's figures, and ours divided by them; CPU times are means, because the kernel counts in 10 ms."""
+    server_cpu_ms = [statistics.mean(each.server_cpu_ms) for each in (ours, upstream)]
+    rss_mb = [statistics.median(each.rss_mb) for each in (ours, upstream)]
+    return times("upstream_", upstream) | {
+        "upstream": version(),
+        "upstream_ratio": ratio(ours, upstream),
+        "upstream_rss_mb": round(rss_mb[1], 1),
+        "upstream_rss_ratio": round(rss_mb[0] / rss_mb[1], 3),
+        "upstream_requests": statistics.median(upstream.requests),
+        "server_cpu_ms": round(server_cpu_ms[0], 1),
+        "upstream_server_cpu_ms": round(server_cpu_ms[1], 1),
+        "upstream_server_cpu_ratio": round(server_cpu_ms[0] / server_cpu_ms[1], 3),
+    }
 
 
 def times(prefix: str, samples: Samples) -> dict[str, float]:
@@ -249,16 +308,21 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--backend", choices=("real", "simulator"), default="real")
     parser.add_argument("--runs", type=int, default=10, help="measured starts of each kind")
+    parser.add_argument("--upstream", action="store_true", help="compare with upstream's Go agent as well")
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs: expected 1 or more, saw {options.runs}")
-    result = asyncio.run(run(options.backend, options.runs))
+    if options.upstream and options.backend != "real":
+        parser.error("--upstream: expected a real API server, with which alone upstream's agent can speak TLS")
+    account = service_account_folder(__spec__.name) if options.upstream else None
+    result = asyncio.run(run(options.backend, options.runs, account))
     print(f"exec to visible annotation, {options.backend} API server, median of {options.runs}:", file=sys.stderr)
     for prefix, words, most in (
         ("", "inplace-agent", None),
         ("baseline_", "plain kubernetes_asyncio", 0.35),
         ("bare_", "bare asyncio + ssl, two connections", 0.65),
         ("blocking_", "bare blocking socket, one connection", 1.3),
+        ("upstream_", "upstream's agent", 1.0),
     ):
         if f"{prefix}median_ms" not in result:
             continue
@@ -267,6 +331,12 @@ def main() -> None:
             f"  {words:38} {result[f'{prefix}median_ms']:7.1f} ms "
             f"({result[f'{prefix}min_ms']:.0f}..{result[f'{prefix}max_ms']:.0f}) {result[f'{prefix}rss_mb']:6.1f} MB "
             f"{result[f'{prefix}requests']:2.0f} requests{compared}{f' (at most {most})' if most else ''}",
+            file=sys.stderr,
+        )
+    if options.upstream:
+        print(
+            f"  API server's CPU for one start: {result['server_cpu_ms']} ms, upstream's agent "
+            f"{result['upstream_server_cpu_ms']} ms ({result['upstream_server_cpu_ratio']}x)",
             file=sys.stderr,
         )
     print(f"  after a scrape of /metrics {result['rss_scraped_mb']:.1f} MB", file=sys.stderr)

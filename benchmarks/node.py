@@ -2,6 +2,7 @@
 Measure a group restart on a real node: from one worker's SIGKILL until every worker of the group is a new process.
 
     python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode guarded --mode supervisor] [--restricted]
+    python -m benchmarks.node [--json] [--pods 2] [--rounds 20] --upstream
     python -m benchmarks.node [--json] [--pods 16] [--rounds 20] --stall 10
     python -m benchmarks.node --json --record && python -m benchmarks.calibration --write    # on a quiet machine
 
@@ -10,7 +11,10 @@ this machine, inside a capsule that leaves nothing behind (tests/cluster/node). 
 machine's monotonic clock, so no polling is in the figure. `cpu_*` is the CPU time of the node's parts from the SIGKILL
 to the last worker. Pods are those of examples/. With `--restricted` they comply with Pod Security `restricted`, whose
 seccomp profile runc compiles anew for each container. kubelet and containerd are tuned as a node's owner could do
-(`tuned`). Upstream's system on two cores, with defaults: 6.1 s in sidecar mode with 16 Pods.
+(`tuned`).
+
+With `--upstream`, upstream's agent restarts a group under upstream's controller, in turn with our modes in one run:
+clusters of ours and of upstream's take turns on the same machine (benchmarks/node_upstream.py).
 
 With `--stall S` the worker is stopped (SIGSTOP) instead, while all workers step once a second and the watchdog's limit
 is S seconds; times count from the SIGSTOP.
@@ -28,13 +32,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Final
 
 from benchmarks.calibration import RECORDED
+from benchmarks.node_upstream import compare, prepare_upstream
 from inplace.common import wire
 from inplace.common.epoch.rank import FIRST_STEPS
 from inplace.common.kube.resources import KubeObject
@@ -46,9 +51,12 @@ from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Change, Group, running_group
 from testbed.node.history import Version
-from testbed.node.manifests import watch_over
+from testbed.node.manifests import watch_over, with_upstreams_agent
 from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
+
+UPSTREAM: Final = "upstream"
+"""Upstream's agent in its own manifest, under its own controller, which has a cluster of its own."""
 
 MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supervisor")
 """upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker.
@@ -98,28 +106,45 @@ def _as_tested(jobset: KubeObject) -> None:
     """Change nothing."""
 
 
+SHAPES: Final = {"upstream_shape": _as_upstreams, UPSTREAM: with_upstreams_agent}
+"""Modes that are the sidecar's manifest with changes."""
+
+
 async def measure(
-    pods: int, rounds: int, modes: list[str], change: Change, seed: int, number: signal.Signals
+    pods: int,
+    rounds: int,
+    modes: Sequence[str],
+    change: Change,
+    seed: int,
+    number: signal.Signals = signal.SIGKILL,
+    *,
+    upstream: bool = False,
 ) -> dict[str, list[dict[str, float]]]:
-    """Return, for each mode, the moments of each restart in seconds after the signal."""
+    """Return, for each mode, the moments of each restart in seconds after the signal.
+
+    With `upstream` the cluster has upstream's controller instead of ours.
+    """
     rng = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
-    images = archives.build()
-    async with running_cluster(find_binaries(), programs=RUNTIME.build(), images=images, folder=folder) as cluster:
+    images = [*archives.build(), *([archives.build_upstream_agent()] if upstream else [])]
+    programs = RUNTIME.build()
+    async with running_cluster(
+        find_binaries(), programs=programs, images=images, folder=folder, upstream=upstream
+    ) as cluster:
         return {mode: await _measure_mode(cluster, mode, pods, rounds, change, rng, number) for mode in modes}
 
 
 async def _measure_mode(
     cluster: Cluster, mode: str, pods: int, rounds: int, change: Change, rng: Random, number: signal.Signals
 ) -> list[dict[str, float]]:
-    manifest, also = (mode, _as_tested) if mode != "upstream_shape" else ("sidecar", _as_upstreams)
+    manifest, also = ("sidecar", SHAPES[mode]) if mode in SHAPES else (mode, _as_tested)
 
     def change_both(jobset: KubeObject) -> None:
         change(jobset)
         also(jobset)
 
     async with running_group(cluster, manifest, pods=pods, restarts_max=RESTARTS_MAX, change=change_both) as group:
-        await group.until_runs(1)
+        await (_until_new(group, 0.0) if mode == UPSTREAM else group.until_runs(1))
         measured = []
         for epoch in range(2, rounds + 2):
             pause_s = FIRST_STEPS_S if number == signal.SIGSTOP else PAUSE_S
@@ -131,8 +156,8 @@ async def _measure_mode(
             after = cgroups.cpu_s_by_part(node)
             spent = {f"cpu_{part}": cpu_s - before[part] for part, cpu_s in after.items()}
             measured.append(moments(group, epoch, killed_s) | spent)
-        if mode == "upstream_shape":
-            return measured  # a worker is told its epoch by kubelet there, which may lag behind
+        if mode in SHAPES:
+            return measured  # a worker is told its epoch by kubelet there, which may lag behind, or not at all
         await group.until_runs(rounds + 1)  # the watches may lag behind the workers' own records
         if broken := group.broken():
             raise SystemExit("expected restarts that break no rule, saw:\n" + "\n".join(broken))
@@ -193,7 +218,8 @@ def _announced_phases(group: Group) -> dict[str, float]:
     """Return the median over all Pods of each phase that they announced last, as `pod_PHASE`."""
     durations: dict[str, list[float]] = {}
     for pod in group.pods():
-        for phase, duration_s in parse_phases(pod["metadata"]["annotations"][wire.PHASES]).items():
+        text = pod["metadata"]["annotations"].get(wire.PHASES)  # upstream's agent tells of none
+        for phase, duration_s in parse_phases(text).items() if text else ():
             durations.setdefault(f"pod_{phase.value}", []).append(duration_s)
     return {name: median(values) for name, values in durations.items()}
 
@@ -207,9 +233,10 @@ def summary(measured: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     report: dict[str, Any] = {
         f"{mode}_s": round(median(each["last_worker"] for each in rounds), 3) for mode, rounds in measured.items()
     }
+    reference = next((mode for mode in (UPSTREAM, "upstream_shape") if mode in measured), None)
     for mode in WATCHED:
-        if mode in measured and "upstream_shape" in measured:
-            report[f"{mode}_ratio"] = round(report[f"{mode}_s"] / report["upstream_shape_s"], 3)
+        if mode in measured and reference is not None:
+            report[f"{mode}_ratio"] = round(report[f"{mode}_s"] / report[f"{reference}_s"], 3)
     told = {mode: [each["deprecated"] for each in rounds if "deprecated" in each] for mode, rounds in measured.items()}
     report["died_to_deprecated_ms"] = {mode: round(median(each) * 1000, 1) for mode, each in told.items() if each}
     report["phases"] = {
@@ -259,18 +286,30 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--pods", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--mode", action="append", choices=MODES, help="default: all")
+    parser.add_argument("--mode", action="append", choices=(*MODES, UPSTREAM), help="default: all but upstream")
+    parser.add_argument("--upstream", action="store_true", help="compare with upstream's own agent and controller")
     parser.add_argument("--restricted", action="store_true", help="Pods comply with Pod Security `restricted`")
     parser.add_argument("--record", action="store_true", help="keep the figures in simulator/recorded/node.json")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--raw", type=Path, metavar="FILE", help="write every moment of every restart there")
     parser.add_argument("--stall", type=float, metavar="S", help="stop a worker; the watchdog finds it after S seconds")
     options = parser.parse_args()
     number, modes = (signal.SIGKILL, MODES) if options.stall is None else (signal.SIGSTOP, WATCHED)
-    if not set(options.mode or ()) <= set(modes) or (options.stall is not None and options.record):
+    chosen = options.mode or modes
+    if options.stall is not None and (options.record or not set(chosen) <= set(modes)):
         parser.error(f"--stall: expected no --record and modes of {', '.join(WATCHED)}, saw others")
+    if UPSTREAM in chosen and set(chosen) != {UPSTREAM}:
+        parser.error("--mode upstream: expected no other mode, for which the cluster has another controller")
+    if options.upstream and (options.mode or options.record or options.stall is not None):
+        parser.error("--upstream: expected no --mode, --record or --stall")
+    if options.upstream:
+        measured = compare(options.pods, options.rounds, options.seed, WATCHED, restricted=options.restricted)
+        return _show(summary(measured), measured, options)
     if not capsule.inside():
         if options.record and (load := os.getloadavg()[0]) > LOAD_MAX:
             parser.error(f"--record: expected a quiet machine (load of at most {LOAD_MAX:g}), saw a load of {load:.2f}")
+        if UPSTREAM in chosen:
+            prepare_upstream()
         return prepare.main() or capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:]))
 
     def change(jobset: KubeObject) -> None:
@@ -280,11 +319,19 @@ def main() -> int:
             watch_over(jobset, options.stall)
 
     measured = asyncio.run(
-        measure(options.pods, options.rounds, options.mode or list(modes), change, options.seed, number)
+        measure(options.pods, options.rounds, chosen, change, options.seed, number, upstream=UPSTREAM in chosen)
     )
+    if options.raw:
+        options.raw.write_text(json.dumps(measured))
+        return 0
     report = summary(measured)
     if options.record:
         print(f"recorded in {record(measured, options.pods)}", file=sys.stderr)
+    return _show(report, measured, options)
+
+
+def _show(report: dict[str, Any], measured: Iterable[str], options: argparse.Namespace) -> int:
+    """Print the report as options ask."""
     if options.json:
         print(json.dumps(report, indent=2))
         return 0

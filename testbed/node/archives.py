@@ -5,17 +5,21 @@ touched. The sources are the files that git knows or could know: what is ignored
 """
 
 import hashlib
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from images import debian
 from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
 from images.build_once import build_once, cache_dir, run_nicely
 from testbed.node import host, settings
+from testbed.upstream.build import AGENT, UPSTREAM
 
 WORKER_IMAGE = "inplace-lab-worker"
 JAX_IMAGE = "inplace-jax-example"
+UPSTREAM_AGENT_IMAGE = "inplace-lab-upstream-agent"
 _WORKER_TAG = f"localhost/{WORKER_IMAGE}"
 _HERE = Path(__file__).parent
 _SOURCES = (
@@ -61,6 +65,18 @@ def build_jax() -> Path:
     return build_once(cache_dir() / "images" / _digest() / "jax", _make_jax) / "jax.tar"
 
 
+def build_upstream_agent() -> Path:
+    """
+    Return the archive of upstream's in-place agent: its program and nothing else, as in upstream's own image.
+
+    Raises:
+        MissingComponent: a tool is not here.
+        BuildFailed: what the tool said went to stderr.
+    """
+    folder = cache_dir() / "images" / f"upstream-{UPSTREAM.build().parent.name}" / "archive"
+    return build_once(folder, _make_upstream_agent) / "upstream-agent.tar"
+
+
 def _digest() -> str:
     local = tuple(str(_HERE.relative_to(REPOSITORY) / name) for name in _LOCAL_SOURCES)
     words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_SOURCES, *local)
@@ -95,6 +111,17 @@ def _make_jax(folder: Path) -> None:
     buildah.build(tag, context=REPOSITORY, containerfile=containerfile, arguments=bases.arguments())
     # zstd takes a tenth of gzip's time.
     buildah.archive(tag, _whole(JAX_IMAGE), folder / "jax.tar", compression="zstd")
+
+
+def _make_upstream_agent(folder: Path) -> None:
+    buildah, tag = _buildah(), f"localhost/{UPSTREAM_AGENT_IMAGE}"
+    with tempfile.TemporaryDirectory() as scratch:
+        context = Path(scratch)
+        shutil.copy(UPSTREAM.build() / AGENT, context)
+        containerfile = context / "Containerfile"
+        containerfile.write_text(f'FROM scratch\nCOPY {AGENT} /\nUSER 65532:65532\nENTRYPOINT ["/{AGENT}"]\n')
+        buildah.build(tag, context=context, containerfile=containerfile)
+    buildah.archive(tag, _whole(UPSTREAM_AGENT_IMAGE), folder / "upstream-agent.tar")
 
 
 def _buildah() -> Buildah:

@@ -23,6 +23,7 @@ from testbed.node import names, network
 from testbed.node.machine import Node
 from testbed.node.patience import until
 from testbed.ports import free_ports
+from testbed.upstream.controller import upstream_controller
 
 REPOSITORY = Path(__file__).parents[2]
 READY_S_MAX = 60.0
@@ -35,7 +36,7 @@ class Cluster:
     Args:
         plane: etcd, kube-apiserver and Kubernetes' own controllers.
         client: an administrator's.
-        controller: ours; a Component, so it may be stopped, killed and started.
+        controller: ours, or upstream's; a Component, so it may be stopped, killed and started.
         folder: for everybody's files.
     """
 
@@ -100,21 +101,30 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(
-    binaries: Binaries, *, programs: Path, images: Sequence[Path], folder: Path
+    binaries: Binaries, *, programs: Path, images: Sequence[Path], folder: Path, upstream: bool = False
 ) -> AsyncIterator[Cluster]:
-    """Run a cluster with one node; end it in order, so that every program's last words are in its log."""
+    """Run a cluster with one node; end it in order, so that every program's last words are in its log.
+
+    With `upstream` its CRD, webhooks and controller take the place of ours.
+    """
     network.set_up()
     async with AsyncExitStack() as ending:
         plane = await ending.enter_async_context(ControlPlane(binaries, with_controllers=True, for_pods=True))
         transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
         ending.push_async_callback(transport.close)
         client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
-        await install_crd(client)
+        if upstream:
+            controller = await ending.enter_async_context(upstream_controller(plane))
+        else:
+            await install_crd(client)
         await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)
-        cluster.controller.start()
-        ending.push_async_callback(cluster.controller.stop)
+        if upstream:
+            cluster.controller = controller
+        else:
+            cluster.controller.start()
+            ending.push_async_callback(cluster.controller.stop)
         ending.push_async_callback(_power_off, cluster)
         await cluster.add_node()
         yield cluster

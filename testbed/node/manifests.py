@@ -12,7 +12,7 @@ import yaml
 from inplace.cli.manifests.agent_pieces import DEPTH
 from inplace.common import unfit, wire
 from inplace.common.kube.resources import KubeObject
-from testbed.node.archives import WORKER_IMAGE
+from testbed.node.archives import UPSTREAM_AGENT_IMAGE, WORKER_IMAGE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = {
@@ -103,6 +103,38 @@ def fence_after(jobset: KubeObject, length_s: int) -> None:
     agent = (pod.get("initContainers") or pod["containers"])[0]
     path = f"metadata.annotations['{wire.FENCE_AFTER}']"
     agent["env"].append({"name": "FENCE_AFTER_S", "valueFrom": {"fieldRef": {"fieldPath": path}}})
+
+
+def with_upstreams_agent(jobset: KubeObject) -> None:
+    """Turn the sidecar's manifest into that of upstream's agent, as its KEP and its environment variables say.
+
+    The barrier is a startup probe each second, the worker's command runs at once, and every container has the Pod's
+    token. A worker is not told its epoch: upstream has no variable for it, and no rule is judged from its records.
+    """
+    pod = _pod_of(jobset)
+    (ours,), (worker,) = pod["initContainers"], pod["containers"]
+    ends = [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]
+    known = {"JOBSET_NAME", "POD_NAME"}
+    agent = {
+        "name": ours["name"],
+        "image": UPSTREAM_AGENT_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "restartPolicy": "Always",
+        "restartPolicyRules": ends,
+        "startupProbe": {
+            "httpGet": {"path": "/barrier-is-down", "port": 8081},
+            "periodSeconds": 1,
+            "failureThreshold": 600,
+        },
+        "env": [each for each in ours["env"] if each["name"] in known],
+        "resources": ours["resources"],
+    }
+    pod["initContainers"] = [agent | {name: ours[name] for name in ("securityContext",) if name in ours}]
+    pod.pop("automountServiceAccountToken")
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] not in ("agent", "token")]
+    worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
+    worker["env"] = [each for each in worker["env"] if each["name"] != "EPOCH"] + [{"name": "EPOCH", "value": "0"}]
+    worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] not in ("agent", "token")]
 
 
 def _pod_of(jobset: KubeObject) -> dict[str, Any]:
