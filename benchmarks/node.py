@@ -54,6 +54,7 @@ from testbed.node.history import Version
 from testbed.node.manifests import watch_over, with_upstreams_agent
 from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
+from testbed.upstream.build import version as upstream_version
 
 UPSTREAM: Final = "upstream"
 """Upstream's agent in its own manifest, under its own controller, which has a cluster of its own."""
@@ -304,7 +305,7 @@ def main() -> int:
         parser.error("--upstream: expected no --mode, --record or --stall")
     if options.upstream:
         measured = compare(options.pods, options.rounds, options.seed, WATCHED, restricted=options.restricted)
-        return _show(summary(measured), measured, options)
+        return _show({"upstream": upstream_version()} | summary(measured), measured, options)
     if not capsule.inside():
         if options.record and (load := os.getloadavg()[0]) > LOAD_MAX:
             parser.error(f"--record: expected a quiet machine (load of at most {LOAD_MAX:g}), saw a load of {load:.2f}")
