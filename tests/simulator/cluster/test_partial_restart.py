@@ -18,10 +18,6 @@ from inplace.simulator.cluster.manifests import read_manifests, with_pods
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 TIMEOUT_S: Final = 90.0
 LOOK_S: Final = 0.05
-SCOPE: Final = {
-    "name": "RESTART_SCOPE",
-    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.RESTART_SCOPE}']"}},
-}
 
 
 def divided(name: str) -> list[dict[str, Any]]:
@@ -36,7 +32,6 @@ def divided(name: str) -> list[dict[str, Any]]:
         for container in [*pod.get("initContainers", ()), *pod["containers"]]
         if any(entry["name"] == "PREVIOUS_EPOCH" for entry in container.get("env", ()))
     ]
-    agent["env"].append(SCOPE)
     if "run" in agent.get("command", ()):
         agent["command"] = ["inplace-agent", "run", "--", "sleep", "600"]
     jobset["spec"]["replicatedJobs"].append(deepcopy(workers) | {"name": "others"})
