@@ -43,10 +43,13 @@ async def test_a_group_restart_without_kueue(queue: Queue) -> None:
 
 
 async def test_agents_without_the_webhook(queue: Queue, tmp_path: Path) -> None:
-    """With agents left out of that webhook, as docs/with-kueue.md does it, a group restarts in place without Kueue."""
+    """With agents left out of that webhook, as docs/with-kueue.md does it, lint is content and a group restarts."""
     (tmp_path / "agents.yaml").write_text(saved("with-kueue.md")["agents.yaml"])
     (command,) = (each for each in page_commands("with-kueue.md") if "agents.yaml" in each)
-    await run_command(queue.world.plane.kubeconfig, command, folder=tmp_path)
+    kubeconfig, lint = queue.world.plane.kubeconfig, "inplace lint -f examples/train.yaml --cluster 2>&1 || true"
+    assert "webhook vpod.kb.io" in await run_command(kubeconfig, lint)
+    await run_command(kubeconfig, command, folder=tmp_path)
+    assert "webhook vpod.kb.io" not in await run_command(kubeconfig, lint)
     await queue.in_place(jobset())
     pods = await queue.lifted(1)
     async with away(queue):
