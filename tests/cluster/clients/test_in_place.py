@@ -90,17 +90,17 @@ async def test_too_many_restarts(queue: Queue) -> None:
 
 
 async def test_suspended_by_hand(queue: Queue) -> None:
-    """Kueue resumes an admitted group that a person suspends; it runs again without a restart that counts."""
+    """Kueue resumes an admitted group that a person suspends, sometimes before a Pod goes; no restart is counted."""
     await queue.in_place(jobset(failurePolicy={"maxRestarts": 0, "restartStrategy": wire.IN_PLACE_RESTART}))
-    before = {pod.path for pod in await queue.lifted(1)}
-    await queue.edit({"spec": {"suspend": True}})
+    await queue.lifted(1)
+    suspended = await queue.edit({"spec": {"suspend": True}})
 
     async def runs_again() -> bool:
-        found = queue.played()
-        new = {pod.path for pod in found} - before
-        return len(found) == len(new) == 2 and all(is_true(pod.stored, "Ready") for pod in found)
+        now, found = await queue.jobset(), queue.played()
+        is_resumed = not now["spec"]["suspend"] and now["metadata"]["generation"] > suspended["metadata"]["generation"]
+        return is_resumed and len(found) == 2 and all(is_true(pod.stored, "Ready") for pod in found)
 
-    await until(runs_again, "two other Pods that are Ready")
+    await until(runs_again, "a JobSet that was resumed, with two Pods that are Ready")
     assert not is_true(await queue.jobset(), "Failed")
     assert is_true(await queue.workload(), "Admitted")
 
